@@ -1,0 +1,158 @@
+package idem
+
+import "time"
+
+// The Apply methods are the effect of each write on a record: the reference that
+// every store is compared with, and all that an in-memory store needs. A nil
+// record does not exist. They return the record that results, which may share
+// memory with their arguments, or a *ConflictError with the record as it was.
+
+// Apply returns the record after the claim.
+func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && rec.Write == c.Record.Write {
+		return rec, nil
+	}
+	if c.Seen == "" {
+		if rec != nil {
+			return nil, &ConflictError{Existing: rec}
+		}
+		return c.Record.Clone(), nil
+	}
+	if rec == nil || rec.Write != c.Seen {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := c.Record.Clone()
+	next.UpdatedAt = now
+	if !c.Replace {
+		next.ID, next.Value = rec.ID, rec.Value
+		next.Fingerprint, next.CreatedAt, next.Steps = rec.Fingerprint, rec.CreatedAt, rec.Steps
+	}
+	return next, nil
+}
+
+// Apply returns the record after the claim was taken back.
+func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && rec.Write == w.Write {
+		return rec, nil
+	}
+	ev := Event{Kind: EventWithdraw, Owner: w.Claim.Record.Owner, Seen: w.Claim.Seen}
+	if Next(rec, ev, now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := w.Claim.Record.Clone()
+	next.State, next.Owner, next.Write = Retryable, w.Owner, w.Write
+	next.ExpiresAt, next.Uncertain, next.UpdatedAt = w.ExpiresAt, w.Uncertain, now
+	if rec != nil {
+		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
+	}
+	return next, nil
+}
+
+// Apply returns the record after the lease was renewed.
+func (e Extension) Apply(rec *Record, now time.Time) (*Record, error) {
+	d := Next(rec, Event{Kind: EventExtend, Owner: e.Owner, LeaseUntil: e.LeaseUntil}, now)
+	switch d.Do {
+	case DoNothing:
+		return rec, nil
+	case DoApply:
+		next := *rec
+		next.LeaseUntil, next.Write, next.UpdatedAt = e.LeaseUntil, e.Write, now
+		if len(rec.Steps) == 0 && !e.ExpiresAt.IsZero() {
+			next.ExpiresAt = e.ExpiresAt
+		}
+		return &next, nil
+	}
+	return nil, &ConflictError{Existing: rec}
+}
+
+// Apply returns the record after the step was recorded.
+func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil {
+		if old, ok := rec.Steps[s.Name]; ok && old.Write == s.Write {
+			return rec, nil
+		}
+	}
+	if Next(rec, Event{Kind: EventStep, Owner: s.Owner}, now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	if old, ok := rec.Steps[s.Name]; ok && (s.Begin || !old.Begun) {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := rec.Clone()
+	if next.Steps == nil {
+		next.Steps = map[string]Step{}
+	}
+	next.Steps[s.Name] = Step{Begun: s.Begin, Write: s.Write, Result: s.Result}
+	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
+	return next, nil
+}
+
+// Apply returns the record after the attempt ended.
+func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && rec.Write == f.Write {
+		return rec, nil
+	}
+	if Next(rec, f.event(), now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	if rec == nil {
+		rec = f.Absent
+	}
+	next := f.Ending.apply(rec, now)
+	next.Write, next.Owner = f.Write, f.Owner
+	return next, nil
+}
+
+// Apply returns the record after it was parked or resolved from outside.
+func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && rec.Write == s.Write {
+		return rec, nil
+	}
+	// A margin that never ends a wait is the engine's to add: stores have no clock.
+	ev := Event{Kind: s.Kind, Seen: s.Seen, To: s.Ending.State}
+	if d := Next(rec, ev, now); d.Do != DoApply && d.Do != DoTooEarly {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := s.Ending.apply(rec, now)
+	next.Write = s.Write
+	if s.Owner != "" {
+		next.Owner = s.Owner
+	}
+	for _, name := range s.ClearSteps {
+		delete(next.Steps, name)
+	}
+	return next, nil
+}
+
+func (f Finish) event() Event {
+	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
+	switch {
+	case f.Absent != nil:
+		ev.Kind = EventFinishOpen
+	case f.Ending.State == Completed:
+		ev.Kind = EventComplete
+	case f.Ending.State == Failed:
+		ev.Kind = EventFail
+	case f.Ending.State == Retryable:
+		ev.Kind = EventRelease
+	}
+	return ev
+}
+
+func (e Ending) apply(rec *Record, now time.Time) *Record {
+	next := rec.Clone()
+	next.State, next.UpdatedAt, next.ExpiresAt = e.State, now, e.ExpiresAt
+	next.Failure, next.Uncertain = e.Failure, e.Uncertain
+	next.Unavailable, next.ResponseVersion = e.Unavailable, e.ResponseVersion
+	next.Body = Body{}
+	if e.State == Completed {
+		next.Body = Body{Data: e.Result, Size: len(e.Result), Stored: len(e.Result)}
+	}
+	if e.Stricter {
+		next.Repeat = NotRepeatable
+	}
+	if e.Ref != "" {
+		next.Ref = e.Ref
+	}
+	return next
+}

@@ -1,0 +1,152 @@
+package idem
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What a call can be told instead of an outcome. Branch with errors.Is.
+var (
+	// ErrInFlight: another attempt holds the claim. Read an [*InFlightError] for
+	// when to come back.
+	ErrInFlight = errors.New("idem: another attempt with this key is in flight")
+	// ErrAccepted: the work is accepted for later and has not been claimed.
+	ErrAccepted = errors.New("idem: the work is accepted and waits for its worker")
+	// ErrKeyReused: the key belongs to another input.
+	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
+	// ErrOutcomeUnknown: an earlier attempt may have taken effect and nobody knows.
+	// Sending the request again changes nothing until the record is resolved.
+	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve the record before trying again")
+	// ErrOutcomeUnavailable: the operation took effect once and its result could not
+	// be kept. Read an [*OutcomeUnavailableError] for what was kept.
+	ErrOutcomeUnavailable = errors.New("idem: the operation was completed, but its result could not be kept")
+	// ErrStoreUnavailable: the store could not be reached before the claim; the
+	// handler did not run.
+	ErrStoreUnavailable = errors.New("idem: the store is unavailable; nothing was executed, try again")
+	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
+	// taken for absent.
+	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an operator look at it")
+	// ErrOutOfTime: too little time was left before the deadline to take a claim;
+	// the handler did not run. It is also the cause of the handler's context when
+	// the deadline guard ends it.
+	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
+	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has
+	// it. It is the cause of the handler's context when that happens.
+	ErrLeaseLost = errors.New("idem: the lease is lost")
+	// ErrKeyInvalid: the key's parts cannot be used.
+	ErrKeyInvalid = errors.New("idem: the key is invalid")
+	// ErrNotUnknown: a resolution met a record that has no open question.
+	ErrNotUnknown = errors.New("idem: only an unknown outcome can be resolved")
+	// ErrTooEarly: a resolution to Retryable came before the parked attempt's lease
+	// and margin were over.
+	ErrTooEarly = errors.New("idem: the parked attempt may still be running; resolve to retryable after its lease")
+	// ErrNotFound: there is no such record.
+	ErrNotFound = errors.New("idem: no such record")
+)
+
+// InFlightError says when an attempt in flight will have ended at the latest.
+type InFlightError struct {
+	// LeaseLeft is the time until the lease is over, the observers' margin
+	// included; never negative.
+	LeaseLeft time.Duration
+	// Attempt is the number of the attempt in flight.
+	Attempt int
+	// Lost is set when the caller's own attempt ran and lost its claim.
+	Lost bool
+}
+
+func (e *InFlightError) Error() string {
+	if e.Lost {
+		return fmt.Sprintf("%v; attempt %d has the claim now", ErrLeaseLost, e.Attempt)
+	}
+	return fmt.Sprintf("%v (attempt %d, its lease ends in %v)", ErrInFlight, e.Attempt, e.LeaseLeft.Round(time.Millisecond))
+}
+
+// Is makes the error match [ErrInFlight], and [ErrLeaseLost] if the caller's own
+// attempt lost its claim.
+func (e *InFlightError) Is(target error) bool {
+	return target == ErrInFlight || e.Lost && target == ErrLeaseLost
+}
+
+// OutcomeUnavailableError carries what was kept of a result that could not be
+// stored.
+type OutcomeUnavailableError struct {
+	// Kept is what the caller's codec chose to keep, such as an HTTP status.
+	Kept []byte
+	// Reason says why the result was not kept; it is empty on replay.
+	Reason string
+}
+
+func (e *OutcomeUnavailableError) Error() string {
+	if e.Reason == "" {
+		return ErrOutcomeUnavailable.Error()
+	}
+	return ErrOutcomeUnavailable.Error() + ": " + e.Reason
+}
+
+// Is makes the error match [ErrOutcomeUnavailable].
+func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
+
+// RecordedError is a terminal failure as later callers get it. errors.Is against
+// the first caller's sentinel does not survive being recorded; branch on Type or
+// Code.
+type RecordedError struct{ Failure }
+
+func (e *RecordedError) Error() string { return e.Message }
+
+// ConfigError is a mistake in how the library is set up, found before anything
+// runs where possible.
+type ConfigError struct {
+	// What is set up wrongly, Problem says how and what to do.
+	What, Problem string
+}
+
+func (e *ConfigError) Error() string { return "idem: " + e.What + ": " + e.Problem }
+
+// ConflictError is how a store says that a write's condition did not hold.
+type ConflictError struct {
+	// Existing is the record that stood in the way, nil if there was none.
+	Existing *Record
+}
+
+func (e *ConflictError) Error() string {
+	if e.Existing == nil {
+		return "idem: the write's condition failed: there is no record"
+	}
+	return fmt.Sprintf("idem: the write's condition failed: the record is %s, attempt %d", e.Existing.State, e.Existing.Attempt)
+}
+
+// StoreError is how a store says that a call did not succeed for reasons of its
+// own. It matches [ErrStoreUnavailable].
+type StoreError struct {
+	// Op is the store's method.
+	Op string
+	// Maybe is set if the write may have been applied, or may still be.
+	Maybe bool
+	// Err is the store's own error.
+	Err error
+}
+
+func (e *StoreError) Error() string {
+	if e.Maybe {
+		return fmt.Sprintf("idem: store: %s: may have been applied: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("idem: store: %s: %v", e.Op, e.Err)
+}
+
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// Is makes the error match [ErrStoreUnavailable].
+func (e *StoreError) Is(target error) bool { return target == ErrStoreUnavailable }
+
+// TooLargeError is how a store says that a result exceeds what it can keep.
+// Nothing was written to the record.
+type TooLargeError struct {
+	// Size of the result and the store's Limit, in bytes.
+	Size, Limit int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("idem: a result of %d bytes exceeds the store's limit of %d", e.Size, e.Limit)
+}

@@ -1,0 +1,118 @@
+package idem
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// NoTenant is the tenant of a service that has none. It is spelled out, so that
+// a forgotten tenant is an error and never everybody's.
+const NoTenant = "\x00"
+
+// Key names one record: tenant, operation and the caller's value. Make it with
+// [Operation.Key]. It carries its operation's policy and any mistake made in its
+// parts; the mistake comes out where the key is used.
+type Key struct {
+	op     Operation
+	tenant string
+	value  string
+	id     string
+	err    error
+}
+
+// Key returns the key of the caller's value under the tenant. Tenant and value
+// must not be empty (say [NoTenant] where there is none), at most 64 and 1,024
+// bytes; nothing is truncated. Join several parts with [JoinValues].
+func (o Operation) Key(tenant, value string) Key {
+	k := Key{op: o, tenant: tenant, value: value}
+	if k.err = o.Check(); k.err != nil {
+		return k
+	}
+	switch {
+	case tenant == "":
+		k.err = keyError("the tenant is empty: pass the caller's tenant, or idem.NoTenant if the service has none")
+	case len(tenant) > maxTenant:
+		k.err = keyError("the tenant has %d bytes: use at most %d", len(tenant), maxTenant)
+	case value == "":
+		k.err = keyError("the value is empty: an absent value must not become everybody's key")
+	case len(value) > maxValue:
+		k.err = keyError("the value has %d bytes: use at most %d, or a digest of your own", len(value), maxValue)
+	default:
+		k.id = recordID(tenant, o.Name, value)
+	}
+	return k
+}
+
+// ID is the record's identity in every store: tenant and operation
+// percent-encoded, then the digest of the value, joined with '#'. It is empty if
+// the key has a mistake.
+func (k Key) ID() string { return k.id }
+
+// Operation returns the operation that the key belongs to.
+func (k Key) Operation() Operation { return k.op }
+
+// Tenant returns the tenant as given.
+func (k Key) Tenant() string { return k.tenant }
+
+// Err reports the mistake in the key's parts or its operation, or nil.
+func (k Key) Err() error {
+	if k.err == nil && k.id == "" {
+		return keyError("the key is empty: make it with Operation.Key")
+	}
+	return k.err
+}
+
+// JoinValues makes one value of several parts such that different parts never
+// give the same value: each is percent-encoded, then joined with '/'. An empty
+// part makes the whole value empty, which [Operation.Key] refuses.
+func JoinValues(parts ...string) string {
+	var b strings.Builder
+	for i, p := range parts {
+		if p == "" {
+			return ""
+		}
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		escapeTo(&b, p)
+	}
+	return b.String()
+}
+
+func keyError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrKeyInvalid, fmt.Sprintf(format, args...))
+}
+
+func recordID(tenant, operation, value string) string {
+	var b strings.Builder
+	b.Grow(len(tenant) + len(operation) + 2 + 43)
+	if tenant != NoTenant {
+		escapeTo(&b, tenant)
+	}
+	b.WriteByte('#')
+	escapeTo(&b, operation)
+	b.WriteByte('#')
+	sum := sha256.Sum256([]byte(value))
+	var digest [43]byte
+	base64.RawURLEncoding.Encode(digest[:], sum[:])
+	b.Write(digest[:])
+	return b.String()
+}
+
+// escapeTo percent-encodes everything but RFC 3986's unreserved characters, so
+// that neither a separator nor a wildcard of an IAM policy gets through.
+func escapeTo(b *strings.Builder, s string) {
+	const hex = "0123456789ABCDEF"
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+}

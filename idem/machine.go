@@ -1,0 +1,241 @@
+package idem
+
+import "time"
+
+// EventKind is what happens to a record.
+type EventKind uint8
+
+const (
+	// EventClaim: a call wants to run. Uses Fingerprint, Repeat and Margin.
+	EventClaim EventKind = iota
+	// EventWork: the worker wants to run what was accepted for later. Like
+	// EventClaim, but a pending record gives it the claim.
+	EventWork
+	// EventExtend: the holder renews its lease. Uses Owner and LeaseUntil.
+	EventExtend
+	// EventStep: the holder records a step. Uses Owner.
+	EventStep
+	// EventComplete: the holder records its outcome. Uses Owner.
+	EventComplete
+	// EventFail: the holder records a terminal failure. Uses Owner.
+	EventFail
+	// EventRelease: the holder ends without outcome, safe to run again. Uses Owner
+	// and Uncertain.
+	EventRelease
+	// EventPark: the holder ends, and nobody knows. Uses Owner.
+	EventPark
+	// EventLapse: somebody else parks a claim that ended or lapsed without outcome.
+	// Uses Seen.
+	EventLapse
+	// EventResolve: a resolver or an operator settles an unknown. Uses Seen, To and
+	// Margin.
+	EventResolve
+	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
+	// Owner and Seen.
+	EventWithdraw
+	// EventFinishOpen: an attempt that ran without a claim, because the store was
+	// down, records how it ended. Uses Owner and To.
+	EventFinishOpen
+)
+
+// Event is one thing that happens to a record, with what its cell needs to know.
+type Event struct {
+	// Kind says which fields count.
+	Kind EventKind
+	// Owner is the token of the attempt that speaks.
+	Owner string
+	// Seen is the write that the speaker has read.
+	Seen string
+	// Fingerprint of the call's input.
+	Fingerprint Fingerprint
+	// Repeat is the call's declaration.
+	Repeat Repeat
+	// LeaseUntil is the lease asked for.
+	LeaseUntil time.Time
+	// Uncertain says that the ended attempt may have taken effect.
+	Uncertain bool
+	// To is the state that a resolution, or an end without a claim, leads to.
+	To State
+	// Margin is the observer's allowance for clock skew.
+	Margin time.Duration
+}
+
+// Action is what the machine says to do about an event.
+type Action uint8
+
+const (
+	// DoRefuse: the event changes nothing; its speaker has lost the claim, or the
+	// record is not where the speaker takes it to be.
+	DoRefuse Action = iota
+	// DoApply: write the change; the record goes to Decision.To.
+	DoApply
+	// DoNothing: what the event wants already holds.
+	DoNothing
+	// DoCreate: claim by creating the record.
+	DoCreate
+	// DoReplace: claim by replacing the whole expired record.
+	DoReplace
+	// DoTakeOver: claim, keeping the record's identity and steps.
+	DoTakeOver
+	// DoPark: write EventLapse first, then answer "outcome unknown".
+	DoPark
+	// DoReplay: answer with the recorded outcome or failure.
+	DoReplay
+	// DoAccepted: answer that the work is accepted for later.
+	DoAccepted
+	// DoInFlight: answer that another attempt runs, and when to come back.
+	DoInFlight
+	// DoUnknown: answer that nobody knows the outcome.
+	DoUnknown
+	// DoReused: answer that the key was used with another input.
+	DoReused
+	// DoUnreadable: fail closed.
+	DoUnreadable
+	// DoTooEarly: a resolution to retryable must wait for the parked lease.
+	DoTooEarly
+)
+
+// Decision is the machine's answer: what to do, and the state that it leads to
+// (the state as it is if nothing changes).
+type Decision struct {
+	Do Action
+	To State
+}
+
+// Next is the state machine: what an event means for a record at an instant. A
+// nil record is one that does not exist. It is pure; the package documentation
+// has its picture. What it allows by Owner and Seen is what the stores enforce
+// as conditions of their writes.
+func Next(rec *Record, ev Event, now time.Time) Decision {
+	switch ev.Kind {
+	case EventClaim, EventWork:
+		return nextClaim(rec, ev, now)
+	case EventLapse, EventResolve:
+		return nextSettle(rec, ev, now)
+	case EventWithdraw:
+		if rec == nil || rec.holds(ev.Owner) || ev.Seen != "" && rec.Write == ev.Seen {
+			return Decision{DoApply, Retryable}
+		}
+		return refuse(rec)
+	case EventFinishOpen:
+		if rec == nil || rec.holds(ev.Owner) {
+			return Decision{DoApply, ev.To}
+		}
+		return refuse(rec)
+	}
+	return nextOwner(rec, ev)
+}
+
+func nextClaim(rec *Record, ev Event, now time.Time) Decision {
+	if rec == nil {
+		return Decision{DoCreate, InProgress}
+	}
+	if rec.Expired(now) {
+		return Decision{DoReplace, InProgress}
+	}
+	switch ev.Fingerprint.Compare(rec.Fingerprint) {
+	case Same:
+	case Different:
+		return Decision{DoReused, rec.State}
+	default:
+		return Decision{DoUnreadable, rec.State}
+	}
+	repeatable := stricter(rec.Repeat, ev.Repeat) == Repeatable && !rec.interrupted()
+	switch rec.State {
+	case Pending:
+		if ev.Kind == EventWork {
+			return Decision{DoTakeOver, InProgress}
+		}
+		return Decision{DoAccepted, Pending}
+	case InProgress:
+		if !rec.Lapsed(now, ev.Margin) {
+			return Decision{DoInFlight, InProgress}
+		}
+		if repeatable {
+			return Decision{DoTakeOver, InProgress}
+		}
+		return Decision{DoPark, Unknown}
+	case Completed, Failed:
+		return Decision{DoReplay, rec.State}
+	case Retryable:
+		if repeatable || !rec.Uncertain && !rec.interrupted() {
+			return Decision{DoTakeOver, InProgress}
+		}
+		return Decision{DoPark, Unknown}
+	case Unknown:
+		return Decision{DoUnknown, Unknown}
+	}
+	return Decision{DoUnreadable, rec.State}
+}
+
+func nextSettle(rec *Record, ev Event, now time.Time) Decision {
+	if rec == nil || rec.Write != ev.Seen {
+		return refuse(rec)
+	}
+	if ev.Kind == EventLapse {
+		if rec.State == InProgress || rec.State == Retryable {
+			return Decision{DoApply, Unknown}
+		}
+		return refuse(rec)
+	}
+	switch {
+	case rec.State != Unknown:
+		return refuse(rec)
+	case ev.To == Retryable && !rec.Lapsed(now, ev.Margin):
+		// The parked attempt may still be running under the lease it was given.
+		return Decision{DoTooEarly, Unknown}
+	}
+	return Decision{DoApply, ev.To}
+}
+
+func nextOwner(rec *Record, ev Event) Decision {
+	if rec == nil || rec.Owner != ev.Owner {
+		return refuse(rec)
+	}
+	running := rec.State == InProgress
+	switch ev.Kind {
+	case EventExtend:
+		if running && !rec.LeaseUntil.Before(ev.LeaseUntil) {
+			return Decision{DoNothing, InProgress}
+		}
+		if running {
+			return Decision{DoApply, InProgress}
+		}
+	case EventStep:
+		if running {
+			return Decision{DoApply, InProgress}
+		}
+	case EventComplete:
+		if rec.holds(ev.Owner) {
+			return Decision{DoApply, Completed}
+		}
+	case EventFail:
+		if rec.holds(ev.Owner) {
+			return Decision{DoApply, Failed}
+		}
+	case EventRelease:
+		// Parked by a stricter twin, an attempt that may have taken effect must not
+		// make itself repeatable again.
+		if running || rec.State == Unknown && !ev.Uncertain {
+			return Decision{DoApply, Retryable}
+		}
+	case EventPark:
+		if rec.holds(ev.Owner) {
+			return Decision{DoApply, Unknown}
+		}
+	}
+	return refuse(rec)
+}
+
+// holds reports whether the owner's attempt may still settle the record: it is
+// in progress, or parked with nobody having run or resolved it since.
+func (r *Record) holds(owner string) bool {
+	return owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)
+}
+
+func refuse(rec *Record) Decision {
+	if rec == nil {
+		return Decision{DoRefuse, Absent}
+	}
+	return Decision{DoRefuse, rec.State}
+}

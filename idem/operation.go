@@ -1,0 +1,151 @@
+package idem
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Repeat is what an operation says about itself: may its handler run again
+// after an attempt whose outcome nobody knows? Everything that happens after an
+// error, a panic, a lapsed lease or a killed process follows from it.
+type Repeat uint8
+
+const (
+	// NotRepeatable is the zero value: running again after an uncertain attempt
+	// could do harm. Such an attempt is parked as [Unknown] and stays there until
+	// it is resolved.
+	NotRepeatable Repeat = iota
+	// Repeatable says that every effect of the handler carries the [Token], is
+	// naturally idempotent, or commits together with the record. An uncertain
+	// attempt may be followed by another one.
+	Repeatable
+)
+
+// String returns the name under which the declaration is stored.
+func (r Repeat) String() string {
+	if r == Repeatable {
+		return "repeatable"
+	}
+	return "not_repeatable"
+}
+
+// stricter is what holds when a deployed declaration differs from the stored one.
+func stricter(a, b Repeat) Repeat {
+	if a == Repeatable && b == Repeatable {
+		return Repeatable
+	}
+	return NotRepeatable
+}
+
+// StorePolicy says what happens when the store cannot be reached before the claim.
+type StorePolicy uint8
+
+const (
+	// FailClosed is the zero value: without a claim the handler does not run and
+	// the caller gets [ErrStoreUnavailable].
+	FailClosed StorePolicy = iota
+	// FailOpen runs the handler without a claim when the store is unavailable. Two
+	// attempts may then run at once. Only for repeatable operations.
+	FailOpen
+	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
+	// repeatable: it trades double execution for availability, and is spelled out
+	// so that a reviewer sees it.
+	FailOpenAlthoughNotRepeatable
+)
+
+// Defaults and limits of an operation.
+const (
+	// DefaultRetention is how long an outcome is replayed unless the operation says
+	// otherwise: a day, the window within which API clients commonly retry.
+	DefaultRetention = 24 * time.Hour
+	// DefaultMinTime is the least time a handler is given before its deadline guard.
+	DefaultMinTime = 100 * time.Millisecond
+
+	maxTenant    = 64
+	maxOperation = 128
+	maxValue     = 1024
+	// maxRetention keeps expiry within what DynamoDB's TTL deletes: it ignores
+	// items whose expiry lies more than five years back, and nobody means longer.
+	maxRetention = 5 * 365 * 24 * time.Hour
+)
+
+// Operation names a unit of work and its policy. It is a plain value, declared
+// once and copied freely:
+//
+//	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+type Operation struct {
+	// Name tells operations apart: the same caller's value under another name is
+	// another record. Required; at most 128 bytes. Changing it forgets all records.
+	Name string
+
+	// Repeat is the operation's declaration. The zero value is NotRepeatable.
+	Repeat Repeat
+
+	// Retention is how long a recorded outcome is replayed, from the moment it is
+	// recorded. Zero means [DefaultRetention]; at least one second, at most five
+	// years. A caller that retries later than this runs the handler again, so it
+	// must be longer than the longest retry window in front of the function.
+	Retention time.Duration
+
+	// MinTime is the least time the handler must have before its deadline guard;
+	// with less left no claim is taken and the caller gets [ErrOutOfTime]. Zero
+	// means [DefaultMinTime]. It has no effect where no deadline is known.
+	MinTime time.Duration
+
+	// Classify decides what an attempt's end means where the declaration alone
+	// would decide wrongly. It gets what the handler returned (the value as its own
+	// type, an *idemhttp.Response over HTTP) and the error, and returns
+	// [ClassDefault] for what it does not want to decide. It must be safe for
+	// concurrent use. Nil means the default rules.
+	Classify func(ctx context.Context, result any, err error) Class
+
+	// OnStoreFailure says whether the handler may run when the store cannot be
+	// reached before the claim. The zero value is FailClosed.
+	OnStoreFailure StorePolicy
+
+	// KeepValue stores the caller's value beside its digest, for operators to read.
+	// Leave it off where values are personal data.
+	KeepValue bool
+}
+
+// Check reports what is wrong with the declaration, as a [*ConfigError].
+func (o Operation) Check() error {
+	bad := func(format string, args ...any) error {
+		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case o.Name == "":
+		return bad("Name is empty: give the operation a name that never changes, such as \"charge\"")
+	case len(o.Name) > maxOperation:
+		return bad("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
+	case o.Repeat > Repeatable:
+		return bad("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
+	case o.Retention != 0 && o.Retention < time.Second:
+		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
+	case o.Retention > maxRetention:
+		return bad("Retention is %v: use at most five years", o.Retention)
+	case o.MinTime < 0:
+		return bad("MinTime is %v: it cannot be negative", o.MinTime)
+	case o.OnStoreFailure > FailOpenAlthoughNotRepeatable:
+		return bad("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
+	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:
+		return bad("FailOpen may run the handler twice, and the operation is not repeatable: " +
+			"declare it idem.Repeatable, use FailClosed, or say FailOpenAlthoughNotRepeatable")
+	}
+	return nil
+}
+
+func (o Operation) retention() time.Duration {
+	if o.Retention == 0 {
+		return DefaultRetention
+	}
+	return o.Retention
+}
+
+func (o Operation) minTime() time.Duration {
+	if o.MinTime == 0 {
+		return DefaultMinTime
+	}
+	return o.MinTime
+}

@@ -1,0 +1,168 @@
+package idem
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// State is where a record stands. The zero value is the state of no record.
+type State string
+
+const (
+	// Absent is the state of a record that does not exist.
+	Absent State = ""
+	// Pending: accepted for later, not claimed.
+	Pending State = "pending"
+	// InProgress: claimed; its lease runs, or has lapsed and nobody noticed yet.
+	InProgress State = "in_progress"
+	// Completed: the outcome is recorded.
+	Completed State = "completed"
+	// Failed: a terminal failure is recorded.
+	Failed State = "failed"
+	// Retryable: ended, and safe to run again.
+	Retryable State = "retryable"
+	// Unknown: may have taken effect; parked until it is resolved.
+	Unknown State = "unknown"
+)
+
+// Record is what a store keeps of one key. Times are UTC; LeaseUntil and the
+// At fields but ExpiresAt have milliseconds, ExpiresAt has seconds. A record that
+// a store hands out is the receiver's own.
+type Record struct {
+	// ID is [Key.ID].
+	ID string
+	// Value is the caller's value, if the operation keeps it.
+	Value string
+	// State, see [Next] for what leads where.
+	State State
+	// Repeat is the strictest declaration that met this record.
+	Repeat Repeat
+	// Fingerprint of the input that the record belongs to.
+	Fingerprint Fingerprint
+	// Owner is the random token of the attempt that holds, or last held, the claim.
+	Owner string
+	// Attempt counts the claims of this record, from 1. For people and logs.
+	Attempt int
+	// Write is the id of the write that produced this version of the record.
+	Write string
+	// LeaseUntil is when the claim stops being respected, without the skew margin.
+	LeaseUntil time.Time
+	// ExpiresAt is when the outcome stops being replayed; zero means never.
+	ExpiresAt time.Time
+	// Retention as the claim was given it.
+	Retention time.Duration
+	// CreatedAt is when the first attempt claimed, UpdatedAt the last write.
+	CreatedAt, UpdatedAt time.Time
+	// Uncertain says that an attempt that is over may have taken effect. A
+	// Retryable record without it excludes execution.
+	Uncertain bool
+	// Body describes the recorded result; read it with [Store.Result].
+	Body Body
+	// Unavailable says that the outcome was recorded without its result.
+	Unavailable bool
+	// Failure of a Failed record; of others the last attempt's error, for people.
+	Failure *Failure
+	// Ref is the provider's reference that a resolver found.
+	Ref string
+	// Probes counts the attempts to resolve it.
+	Probes int
+	// ResponseVersion is the caller's version of the result's schema.
+	ResponseVersion int
+	// Steps recorded so far, by name.
+	Steps map[string]Step
+}
+
+// Body describes a recorded result. Data holds it unless it lies in parts.
+type Body struct {
+	// Data is the stored form, encoded as Encoding says.
+	Data []byte
+	// Encoding is the name of the store's compression, empty for none.
+	Encoding string
+	// Parts is the number of parts outside the record, 0 for none.
+	Parts int
+	// Size is the length of the result in bytes, Stored that of its stored form.
+	Size, Stored int
+	// Digest is the SHA-256 of the stored form, if it lies in parts.
+	Digest []byte
+}
+
+// Failure is a terminal error as it is recorded and replayed.
+type Failure struct {
+	// Message is the error's text, Type its Go type without package path or the
+	// type the error names itself, Code what it says of itself as a code.
+	Message, Type, Code string
+}
+
+// Step is a recovery point inside an operation.
+type Step struct {
+	// Begun is set while an at-most-once step has its begin mark and no result.
+	Begun bool
+	// Write is the id of the write that recorded the step.
+	Write string
+	// Result is what the step returned, encoded.
+	Result []byte
+}
+
+// Expired reports whether the recorded outcome is past its retention at now.
+// Only outcomes and step-less retryable records expire; an open question never
+// does, whatever it carries.
+func (r *Record) Expired(now time.Time) bool {
+	switch r.State {
+	case Completed, Failed:
+	case Retryable:
+		if len(r.Steps) > 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
+}
+
+// Lapsed reports whether the lease and the observer's skew margin are over.
+func (r *Record) Lapsed(now time.Time, margin time.Duration) bool {
+	return now.After(r.LeaseUntil.Add(margin))
+}
+
+// Open reports whether the record is a question that somebody must settle: it is
+// what the sparse index holds and what must never carry an expiry.
+func (r *Record) Open() bool {
+	switch r.State {
+	case Unknown, Pending:
+		return true
+	case Retryable:
+		return len(r.Steps) > 0
+	}
+	return false
+}
+
+// interrupted reports whether an at-most-once step began and left no result.
+func (r *Record) interrupted() bool {
+	for _, s := range r.Steps {
+		if s.Begun {
+			return true
+		}
+	}
+	return false
+}
+
+// Clone returns a deep copy.
+func (r *Record) Clone() *Record {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.Body.Data = slices.Clone(r.Body.Data)
+	c.Body.Digest = slices.Clone(r.Body.Digest)
+	if r.Failure != nil {
+		f := *r.Failure
+		c.Failure = &f
+	}
+	c.Steps = maps.Clone(r.Steps)
+	for n, s := range c.Steps {
+		s.Result = slices.Clone(s.Result)
+		c.Steps[n] = s
+	}
+	return &c
+}

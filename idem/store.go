@@ -1,0 +1,156 @@
+package idem
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps records. Every write is one atomic conditional change, idempotent
+// by its write id: a method returns nil if and only if this write has been
+// applied, by this call or an earlier one with the same id. Otherwise it returns
+//
+//   - a [*ConflictError] with the record that stood in the way, if the condition
+//     did not hold and the record does not bear the write's id;
+//   - an error that matches [ErrRecordUnreadable], if that record cannot be read;
+//   - a [*TooLargeError] if the result does not fit, with nothing written;
+//   - a [*StoreError] for everything else; Maybe says whether the write may have
+//     been applied or may still be.
+//
+// A store retries by itself while its context allows, with the identical write.
+// It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no
+// reference to what it is given and hands out copies. All methods are safe for
+// concurrent use. The conformance suite is package storetest.
+type Store interface {
+	// Acquire writes a claim. With an empty Seen it creates the record, on the
+	// condition that there is none; otherwise it replaces or takes over the record
+	// whose write is Seen.
+	Acquire(ctx context.Context, now time.Time, c Claim) error
+
+	// Withdraw takes back a claim whose reply never came, so that it cannot land
+	// any more: it leaves the record Retryable with a new owner and write, created
+	// if absent. Its condition: no record, or the claim's own owner in InProgress
+	// or Unknown, or the write that the claim had seen.
+	Withdraw(ctx context.Context, now time.Time, w Withdrawal) error
+
+	// Extend raises the lease of the owner's InProgress record. A record of the
+	// owner's in InProgress with a lease at least as late counts as applied. Its
+	// expiry moves along only while the record has no steps.
+	Extend(ctx context.Context, now time.Time, e Extension) error
+
+	// RecordStep writes a step of the owner's InProgress record and removes the
+	// record's expiry for good. A begin mark is conditional on the step's absence.
+	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
+
+	// Finish ends the owner's attempt: complete, fail, release or park, as
+	// [EventComplete] to [EventPark] of the machine allow. A result too large for
+	// the record is stored beside it first.
+	Finish(ctx context.Context, now time.Time, f Finish) error
+
+	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
+	// Unknown ([EventResolve]), on the condition that the record's write is Seen.
+	Settle(ctx context.Context, now time.Time, s Settlement) error
+
+	// Get reads a record consistently. It returns nil and no error if there is
+	// none.
+	Get(ctx context.Context, id string) (*Record, error)
+
+	// Result reads the recorded result of a record that this store handed out, with
+	// one more call if it lies in parts. Parts that are missing, cut short or
+	// altered give an error that matches [ErrRecordUnreadable].
+	Result(ctx context.Context, rec *Record) ([]byte, error)
+}
+
+// Claim is the right to run, as it is to be written.
+type Claim struct {
+	// Record is the InProgress record that results, in full. With Seen and without
+	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
+	// LeaseUntil, ExpiresAt, Retention and Uncertain; identity (ID, Value,
+	// Fingerprint, CreatedAt) and Steps stay as they are, all else goes.
+	Record Record
+	// Seen is the write of the record that is claimed; empty if there is none.
+	Seen string
+	// Replace an expired record as a whole: nothing of it stays.
+	Replace bool
+}
+
+// Withdrawal takes back a claim. The record that results is the claim's, in
+// state Retryable, with this Owner and Write.
+type Withdrawal struct {
+	Claim Claim
+	// Owner and Write replace the claim's.
+	Owner, Write string
+	// ExpiresAt of what is left; zero if the record has steps.
+	ExpiresAt time.Time
+	// Uncertain says that an attempt before the claim may have taken effect.
+	Uncertain bool
+}
+
+// Extension renews a lease.
+type Extension struct {
+	ID, Owner, Write string
+	// LeaseUntil is the new end of the lease.
+	LeaseUntil time.Time
+	// ExpiresAt moves the expiry along; zero for a record that carries none.
+	ExpiresAt time.Time
+}
+
+// StepWrite records one step.
+type StepWrite struct {
+	ID, Owner, Write string
+	Name             string
+	// Begin writes the begin mark of an at-most-once step.
+	Begin bool
+	// Result is the step's encoded result.
+	Result []byte
+}
+
+// Ending is what a record becomes when an attempt ends or a question is settled.
+type Ending struct {
+	// State is Completed, Failed, Retryable or Unknown.
+	State State
+	// Result is the encoded result of a Completed record.
+	Result []byte
+	// Unavailable says that Result is only what could be kept.
+	Unavailable bool
+	// Failure of a Failed record, the error of others.
+	Failure *Failure
+	// Uncertain: see [Record].
+	Uncertain bool
+	// Stricter stores NotRepeatable as the record's declaration.
+	Stricter bool
+	// ExpiresAt is the record's expiry; zero removes it.
+	ExpiresAt time.Time
+	// Ref is the provider's reference; empty leaves it as it is.
+	Ref string
+	// ResponseVersion of the result's schema; zero for none.
+	ResponseVersion int
+}
+
+// Finish ends an attempt.
+type Finish struct {
+	ID, Owner, Write string
+	Ending           Ending
+	// Absent, if not nil, is the record that is created around Ending if there is
+	// none: the end of an attempt that ran without a claim. The condition is then
+	// that of [EventFinishOpen].
+	Absent *Record
+	// With are writes of the store's own kind that commit with this one, or not at
+	// all. A store that cannot do that refuses them with errors.ErrUnsupported.
+	With any
+}
+
+// Settlement parks or resolves a record from outside the attempt.
+type Settlement struct {
+	ID string
+	// Kind is EventLapse or EventResolve.
+	Kind EventKind
+	// Seen is the write that was read.
+	Seen string
+	// Write is the id of this write.
+	Write string
+	// Owner replaces the record's; empty keeps it.
+	Owner  string
+	Ending Ending
+	// ClearSteps names the begin marks to remove, which settles those steps.
+	ClearSteps []string
+}
