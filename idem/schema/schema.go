@@ -1,0 +1,78 @@
+// Package schema names what the library, the infrastructure and the operators'
+// tools must agree on: the table's keys, attributes and index, and the
+// environment variables of a function. It imports nothing, so that each of them
+// can import it.
+package schema
+
+// Keys of every item.
+const (
+	// PK is the partition key (S): a record's id, or a part's.
+	PK = "pk"
+	// SK is the sort key (S).
+	SK = "sk"
+	// RecordSK is the sort key of a record and of a part of a result.
+	RecordSK = "#"
+	// StepSK starts the sort key of a large step result: step#<name>#<owner>.
+	StepSK = "step#"
+	// AuditSK starts the sort key of a person's change: audit#<time>#<random>.
+	AuditSK = "audit#"
+	// PartPK separates a record's id from owner and number of a part in the part's
+	// partition key: <id>#part#<owner>#<n>.
+	PartPK = "#part#"
+)
+
+// Attributes of a record. Times ending in Until and At are milliseconds since
+// 1970, but for ExpiresAt.
+const (
+	Version         = "v"
+	State           = "state"
+	Repeat          = "repeat"
+	Value           = "value"
+	Fingerprint     = "fp"
+	Owner           = "owner"
+	Attempt         = "attempt"
+	Write           = "write"
+	LeaseUntil      = "lease_until"
+	Retention       = "retention" // seconds
+	CreatedAt       = "created_at"
+	UpdatedAt       = "updated_at"
+	Uncertain       = "uncertain"
+	Result          = "result"
+	Encoding        = "enc"
+	ResponseVersion = "rv"
+	Parts           = "parts"
+	Unavailable     = "unavailable"
+	Steps           = "steps"
+	Error           = "error"
+	Ref             = "ref"
+	Probes          = "probes"
+
+	// ExpiresAt is the table's TTL attribute: seconds since 1970.
+	ExpiresAt = "expires_at"
+	// Data is the only attribute of a part beside its keys and its expiry.
+	Data = "data"
+)
+
+// The sparse index of open questions: keys only.
+const (
+	// StuckIndex is the index's name.
+	StuckIndex = "stuck"
+	// Stuck is its partition key (S): a shard, "00" to "15".
+	Stuck = "stuck"
+	// StuckAt is its sort key (N): when the question was opened, in milliseconds.
+	StuckAt = "stuck_at"
+	// StuckShards is the number of shards.
+	StuckShards = 16
+)
+
+// RecordVersion is the version of the record's form that this code writes. A
+// record of a higher version is never interpreted.
+const RecordVersion = 1
+
+// Environment variables of a function.
+const (
+	// EnvTable names the table.
+	EnvTable = "IDEM_TABLE"
+	// EnvEndpoint is the endpoint of a local DynamoDB; unset on AWS.
+	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT"
+)
