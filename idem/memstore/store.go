@@ -1,0 +1,163 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Options of a store. The zero value is what [New] uses.
+type Options struct {
+	// MaxResult is the largest result in bytes that the store takes; a larger one
+	// is refused with [idem.TooLargeError]. Zero or less means no limit.
+	MaxResult int
+}
+
+// Store is an in-memory [idem.Store]. It is safe for concurrent use. Results stay
+// in the record, uncompressed. It cannot commit foreign writes: Finish.With is
+// refused with errors.ErrUnsupported. Nothing is ever deleted by itself; Delete
+// plays the part of TTL.
+type Store struct {
+	maxResult int
+
+	mu      sync.Mutex
+	records map[string]*idem.Record
+}
+
+var _ idem.Store = (*Store)(nil)
+
+// New returns an empty store with the default options.
+func New() *Store { return Options{}.New() }
+
+// New returns an empty store with these options.
+func (o Options) New() *Store {
+	return &Store{maxResult: o.MaxResult, records: map[string]*idem.Record{}}
+}
+
+// Acquire writes a claim; see [idem.Store].
+func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	return s.write(ctx, "Acquire", c.Record.ID, now, c.Apply)
+}
+
+// Withdraw takes back a claim; see [idem.Store].
+func (s *Store) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+	return s.write(ctx, "Withdraw", w.Claim.Record.ID, now, w.Apply)
+}
+
+// Extend raises a lease; see [idem.Store].
+func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+	return s.write(ctx, "Extend", e.ID, now, e.Apply)
+}
+
+// RecordStep writes a step; see [idem.Store].
+func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	return s.write(ctx, "RecordStep", w.ID, now, w.Apply)
+}
+
+// Finish ends an attempt; see [idem.Store].
+func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	if f.With != nil {
+		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.With, errors.ErrUnsupported)
+	}
+	if err := s.fits(f.Ending); err != nil {
+		return err
+	}
+	return s.write(ctx, "Finish", f.ID, now, f.Apply)
+}
+
+// Settle parks or resolves a record; see [idem.Store].
+func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
+	if err := s.fits(w.Ending); err != nil {
+		return err
+	}
+	return s.write(ctx, "Settle", w.ID, now, w.Apply)
+}
+
+// Get reads a record; see [idem.Store].
+func (s *Store) Get(ctx context.Context, id string) (*idem.Record, error) {
+	if err := alive(ctx, "Get"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[id].Clone(), nil
+}
+
+// Result returns a copy of the record's result; see [idem.Store].
+func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+	if err := alive(ctx, "Result"); err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fmt.Errorf("%w: there is no record to read a result of", idem.ErrRecordUnreadable)
+	}
+	b := rec.Body
+	if b.Parts != 0 || b.Encoding != "" || len(b.Data) != b.Size || b.Stored != b.Size {
+		return nil, fmt.Errorf("%w: this store did not write its result", idem.ErrRecordUnreadable)
+	}
+	return bytes.Clone(b.Data), nil
+}
+
+// Delete removes a record, as TTL would. Removing an absent record does nothing.
+func (s *Store) Delete(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.records, id)
+}
+
+// Records returns copies of all records, in the order of their IDs.
+func (s *Store) Records() []*idem.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*idem.Record, 0, len(s.records))
+	for _, rec := range s.records {
+		all = append(all, rec.Clone())
+	}
+	slices.SortFunc(all, func(a, b *idem.Record) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
+// write makes one atomic change. What apply returns may share memory with its
+// arguments, so that what is kept and what is handed out are copies.
+func (s *Store) write(ctx context.Context, op, id string, now time.Time,
+	apply func(*idem.Record, time.Time) (*idem.Record, error)) error {
+	if err := alive(ctx, op); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.records[id]
+	next, err := apply(old, now)
+	if conflict, ok := errors.AsType[*idem.ConflictError](err); ok {
+		return &idem.ConflictError{Existing: conflict.Existing.Clone()}
+	}
+	if err != nil {
+		return err
+	}
+	if next != old {
+		s.records[id] = next.Clone()
+	}
+	return nil
+}
+
+func (s *Store) fits(e idem.Ending) error {
+	if s.maxResult > 0 && len(e.Result) > s.maxResult {
+		return &idem.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
+	}
+	return nil
+}
+
+// alive refuses a call whose context has ended: nothing was, or will be, written.
+func alive(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return &idem.StoreError{Op: op, Err: err}
+	}
+	return nil
+}
