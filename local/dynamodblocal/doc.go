@@ -1,0 +1,36 @@
+// Package dynamodblocal provisions DynamoDB Local, for the local commands and
+// for tests. It finds or fetches it, runs it so that only this machine can
+// reach it, and takes it away again.
+//
+// [Start] takes the first of these ways that applies:
+//
+//  1. An endpoint that is given ([Options.Endpoint], IDEM_DYNAMODB_ENDPOINT).
+//     It is checked and used, and never stopped.
+//  2. A folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib
+//     ([Options.JarDir], IDEM_DYNAMODB_JAR_DIR), run by Java.
+//  3. A Docker engine of this machine that answers. Having the docker command
+//     is not enough. If the engine answers but the image cannot be had, the
+//     reason is logged and the next way is taken.
+//  4. The npm package [SimulatorPackage], packed once into the cache folder,
+//     checked against a pinned SHA-512, and run by Java. Every later start
+//     checks the unpacked files against a pinned digest and needs no npm.
+//
+// What is missing is named in the error, with what to install.
+//
+// # Java
+//
+// Ways 2 and 4 need Java 17 or newer, a JRE is enough. DynamoDB Local listens
+// on all interfaces and has no option to change that. So it is started through
+// a small class, loopback/Loopback.java, that sets the host of its connector to
+// 127.0.0.1 and lets the operating system choose the port. The compiled class
+// is part of this package; a test compiles the source again and compares.
+//
+// The child process ends when its standard input does, and so cannot outlive
+// the process that called Start, however that one ends. A container is tied to
+// the connection of the same process in the same way.
+//
+// DynamoDB Local runs in memory, with one database for all credentials and
+// regions, and without telemetry. The option -disableTelemetry has no effect in
+// version 1.25.1; the environment variable DDB_LOCAL_TELEMETRY=0 has, so both
+// are set.
+package dynamodblocal

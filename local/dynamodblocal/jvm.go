@@ -1,0 +1,102 @@
+package dynamodblocal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	jarName = "DynamoDBLocal.jar"
+	libName = "DynamoDBLocal_lib"
+)
+
+// What DynamoDB Local is started with, under Java and in a container alike.
+var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
+
+// telemetryOff is the switch that DynamoDB Local obeys; see the package comment.
+const telemetryOff = "DDB_LOCAL_TELEMETRY=0"
+
+// jvmFlags favour a quick start: the first compiler only, the plain collector,
+// no performance file in the temporary folder.
+var jvmFlags = []string{
+	"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+	"-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true",
+}
+
+// checkFolder tells whether dir holds DynamoDB Local.
+func checkFolder(dir string) error {
+	for _, name := range []string{jarName, libName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("the folder %s does not hold %s (%w)", dir, name, err)
+		}
+	}
+	return nil
+}
+
+// runJava runs the DynamoDB Local in dir and waits until it answers.
+func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Server, error) {
+	cache, err := s.cache()
+	if err != nil {
+		return nil, err
+	}
+	classDir, err := installWrapper(cache)
+	if err != nil {
+		return nil, err
+	}
+	s.Log("starting %s with Java %d", origin, j.version)
+	begin := time.Now()
+	c, err := startChild(wrapperCommand(j.path, classDir, dir))
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", j.path, err)
+	}
+	endpoint, err := c.awaitEndpoint(ctx, s.answerTimeout())
+	if err != nil {
+		_ = c.close() // it is of no use; its output says why
+		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.output)
+	}
+	s.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
+	return &Server{
+		endpoint: endpoint,
+		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
+		pid:      c.cmd.Process.Pid,
+		stop:     c.close,
+	}, nil
+}
+
+func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
+	jar := filepath.Join(dir, jarName)
+	args := append([]string(nil), jvmFlags...)
+	args = append(args,
+		"-Djava.library.path="+filepath.Join(dir, libName),
+		"-cp", classDir+string(os.PathListSeparator)+jar,
+		wrapperClass, jar)
+	cmd := exec.Command(javaPath, append(args, serverArgs...)...)
+	// Not dir, which may be the user's: what is written goes to the cache.
+	cmd.Dir = classDir
+	cmd.Env = append(os.Environ(), telemetryOff)
+	return cmd
+}
+
+// awaitEndpoint waits for the wrapper's line, then for an answer.
+func (c *child) awaitEndpoint(ctx context.Context, timeout time.Duration) (string, error) {
+	deadline := time.Now().Add(timeout)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var endpoint string
+	select {
+	case address := <-c.output.listening:
+		endpoint = "http://" + strings.TrimSpace(address)
+	case <-c.ended:
+		return "", fmt.Errorf("%w: %v", errEnded, c.err)
+	case <-timer.C:
+		return "", fmt.Errorf("it did not listen within %v", timeout)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	return endpoint, awaitAnswer(ctx, endpoint, time.Until(deadline), c.ended)
+}
