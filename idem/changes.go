@@ -42,7 +42,9 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	next := w.Claim.Record.Clone()
 	next.State, next.Owner, next.Write = Retryable, w.Owner, w.Write
 	next.ExpiresAt, next.Uncertain, next.UpdatedAt = w.ExpiresAt, w.Uncertain, now
-	if rec != nil {
+	// Of an expired record nothing stays: its steps belong to effects of another
+	// life of the key, and a later attempt must not skip its own for them.
+	if rec != nil && !w.Claim.Replace {
 		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
 	}
 	return next, nil
