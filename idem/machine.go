@@ -34,7 +34,7 @@ const (
 	// Owner and Seen.
 	EventWithdraw
 	// EventFinishOpen: an attempt that ran without a claim, because the store was
-	// down, records how it ended. Uses Owner and To.
+	// down, records how it ended. Uses Owner, To and Uncertain.
 	EventFinishOpen
 )
 
@@ -118,7 +118,9 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return refuse(rec)
 	case EventFinishOpen:
-		if rec == nil || rec.holds(ev.Owner) {
+		// As in EventRelease, an attempt parked by a stricter twin stays parked.
+		reopens := rec != nil && rec.State == Unknown && ev.To == Retryable && ev.Uncertain
+		if rec == nil || rec.holds(ev.Owner) && !reopens {
 			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)
