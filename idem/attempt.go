@@ -1,0 +1,115 @@
+package idem
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// attempt is one run of a handler: its claim, and what the handler may ask of it.
+type attempt struct {
+	key    Key
+	rec    Record // as claimed
+	open   bool   // runs without a claim, because the store was down
+	begun  time.Time
+	kill   time.Time // zero outside Lambda
+	writes atomic.Int32
+	// notExecuted is set by the handler beside its response.
+	notExecuted atomic.Bool
+	kept        []byte // what to record of a result that is too large
+}
+
+type attemptKey struct{}
+
+// writeID returns the id of the attempt's next write. The owner is random, so a
+// counter behind it is unique.
+func (a *attempt) writeID() string {
+	return a.rec.Owner + "." + strconv.Itoa(int(a.writes.Add(1)))
+}
+
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// Info tells a handler about its own attempt.
+type Info struct {
+	// ID of the record, Tenant and Operation of the key.
+	ID, Tenant, Operation string
+	// Attempt is this attempt's number, from 1. For logs: it is not a fencing
+	// number across expiry.
+	Attempt int
+	// Token: see [Token].
+	Token string
+	// LeaseUntil is when the claim, as it was taken, stops being respected.
+	LeaseUntil time.Time
+	// WithoutClaim is set when the store was down and the operation fails open.
+	WithoutClaim bool
+}
+
+// InfoOf returns what the handler's context knows of its attempt, and false
+// outside an operation.
+func InfoOf(ctx context.Context) (Info, bool) {
+	a := attemptOf(ctx)
+	if a == nil {
+		return Info{}, false
+	}
+	return Info{
+		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name,
+		Attempt: a.rec.Attempt, Token: tokenOf(a.key.id),
+		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: a.open,
+	}, true
+}
+
+// Token returns the idempotency key to send downstream. It depends on the key
+// only: it is the same on every attempt, also after expiry, and different for
+// every tenant, operation and value. Its form is a UUID (version 8, RFC 9562),
+// which providers accept most widely. Outside an operation it panics: a token
+// made up there would protect nothing.
+func Token(ctx context.Context) string {
+	a := attemptOf(ctx)
+	if a == nil {
+		panic("idem.Token: the context is not a handler's: pass the context that the handler was given")
+	}
+	return tokenOf(a.key.id)
+}
+
+func tokenOf(id string) string {
+	sum := sha256.Sum256([]byte("idem token 1\x00" + id))
+	u := sum[:16]
+	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
+	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+// SetNotExecuted says, beside a response and without an error, that surely
+// nothing took effect: the response is returned and the next call with the key
+// gets the claim. Outside an operation it does nothing.
+func SetNotExecuted(ctx context.Context) {
+	if a := attemptOf(ctx); a != nil {
+		a.notExecuted.Store(true)
+	}
+}
+
+type killTimeKey struct{}
+
+// WithKillTime tells the engine when the process will be killed or frozen, as
+// Lambda's deadline says: the lease ends then and needs no renewal. The wrappers
+// of package idemlambda call it; without it, inside Lambda, the context's own
+// deadline counts, and elsewhere a lease that is renewed while the handler runs.
+func WithKillTime(ctx context.Context, t time.Time) context.Context {
+	return context.WithValue(ctx, killTimeKey{}, t)
+}
+
+func (e *Engine) killTime(ctx context.Context) (time.Time, bool) {
+	if t, ok := ctx.Value(killTimeKey{}).(time.Time); ok {
+		return t, true
+	}
+	if e.inLambda {
+		return ctx.Deadline()
+	}
+	return time.Time{}, false
+}

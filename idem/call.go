@@ -1,0 +1,150 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Call is one request to run an operation, in bytes: the seam on which [Do], the
+// Lambda wrappers and the HTTP contract stand.
+type Call struct {
+	// Key of the record. Required.
+	Key Key
+	// Fingerprint of the input. Required.
+	Fingerprint Fingerprint
+	// Run executes the handler, at most once per call, on the caller's goroutine.
+	// Required.
+	Run func(context.Context) Answer
+	// Wait overrides [Options.Wait] if it is not zero; negative means not at all.
+	Wait time.Duration
+}
+
+// Answer is what a handler gave.
+type Answer struct {
+	// Body is the encoded result. With a class other than ClassCompleted the caller
+	// gets it and it is not recorded.
+	Body []byte
+	// Kept is recorded in place of a Body that cannot be stored: what must survive
+	// of it. At most 1 KiB.
+	Kept []byte
+	// Unencodable is why there is no Body although the handler succeeded.
+	Unencodable error
+	// Err is the handler's error.
+	Err error
+	// Class is the caller's own rule; ClassDefault goes by Err.
+	Class Class
+	// Value is what the handler returned, for [Operation.Classify].
+	Value any
+	// ResponseVersion of the Body's schema.
+	ResponseVersion int
+}
+
+// Outcome is the story of a call that has an outcome.
+type Outcome struct {
+	// Body is the encoded result, the same bytes live and on replay.
+	Body []byte
+	// Replayed is set if the handler did not run in this call.
+	Replayed bool
+	// State of the record as far as this call knows.
+	State State
+	// Attempt that the outcome belongs to.
+	Attempt int
+	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
+	// recorded, ExpiresAt when it stops being replayed.
+	CreatedAt, RecordedAt, ExpiresAt time.Time
+	// Queued is set if the handler ran and its outcome is not written yet.
+	Queued bool
+	// Unencoded is set if the handler's result could not be kept: Body is then
+	// what the handler gave, if anything.
+	Unencoded bool
+	// ResponseVersion of the Body's schema.
+	ResponseVersion int
+}
+
+// Execute runs the call under the protocol: it claims the key and runs the
+// handler, or answers with the recorded outcome, or with one of the package's
+// errors. A handler's error is returned as the handler gave it; a recorded
+// failure is a [*RecordedError].
+func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
+	if err := c.check(); err != nil {
+		return Outcome{}, err
+	}
+	p := &plan{engine: e, call: &c, begun: e.now()}
+	if err := p.schedule(ctx); err != nil {
+		p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+		return Outcome{}, err
+	}
+	a, out, err := p.claim(ctx)
+	if a == nil {
+		return out, err
+	}
+	return p.run(ctx, a)
+}
+
+func (c *Call) check() error {
+	switch {
+	case c.Key.Err() != nil:
+		return c.Key.Err()
+	case c.Fingerprint == "":
+		return &ConfigError{"call", "Fingerprint is empty: make it with FingerprintJSON or FingerprintBytes"}
+	case c.Run == nil:
+		return &ConfigError{"call", "the handler is nil"}
+	}
+	return nil
+}
+
+// plan is one call on its way: what it may spend, and until when.
+type plan struct {
+	engine *Engine
+	call   *Call
+	begun  time.Time
+	kill   time.Time     // zero outside Lambda
+	guard  time.Duration // before kill
+	budget time.Duration // for the store, before the claim
+	// sent is when the latest claim was sent. The holder counts its lease from here
+	// by the monotonic clock, which no correction of the wall clock moves.
+	sent time.Time
+	// recorded is the time under which the outcome was written.
+	recorded time.Time
+}
+
+// schedule works out the call's times, and refuses a call with too few left.
+func (p *plan) schedule(ctx context.Context) error {
+	e := p.engine
+	p.budget = e.opts.ClaimBudget
+	kill, known := e.killTime(ctx)
+	end, bounded := ctx.Deadline()
+	if known {
+		p.kill = kill
+		if !bounded || kill.Before(end) {
+			end, bounded = kill, true
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.Join(ErrOutOfTime, context.Cause(ctx))
+	}
+	if !bounded {
+		return nil
+	}
+	left := end.Sub(p.begun)
+	p.budget = min(p.budget, left/4)
+	if known {
+		p.guard = min(e.opts.Guard, p.kill.Sub(p.begun)/4)
+		left = min(left, p.kill.Sub(p.begun)-p.guard)
+	}
+	if left < p.call.Key.op.minTime() {
+		return ErrOutOfTime
+	}
+	return nil
+}
+
+func (p *plan) notify(ctx context.Context, f func(context.Context, Notice), n Notice) {
+	if f == nil {
+		return
+	}
+	k := &p.call.Key
+	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
+	n.Elapsed = p.engine.now().Sub(p.begun)
+	f(ctx, n)
+}

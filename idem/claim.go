@@ -1,0 +1,342 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// maxRounds bounds how often a call follows a record that changes under it;
+	// each round is a lost race, so somebody else makes progress.
+	maxRounds = 8
+	// claimShare of the budget goes to claiming, the rest is kept to take back a
+	// claim whose reply never came.
+	claimShare = 0.7
+)
+
+// claim reserves the key, following the record as the machine says. It returns
+// the attempt that may run, or the answer that the caller gets instead.
+func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
+	e := p.engine
+	start := time.Now()
+	whole, cancelWhole := context.WithDeadline(context.WithoutCancel(ctx), start.Add(p.budget))
+	defer cancelWhole()
+	part, cancel := context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
+	defer cancel()
+
+	e.queue.flush(part)
+	wait := p.waiting(ctx)
+	var seen *Record
+	for range maxRounds {
+		d := Decision{DoCreate, InProgress}
+		if seen != nil {
+			d = Next(seen, p.claimEvent(), e.now())
+		}
+		switch d.Do {
+		case DoCreate, DoReplace, DoTakeOver:
+			c := p.newClaim(seen, d.Do)
+			err := e.store.Acquire(part, e.now(), c)
+			if err == nil {
+				return p.claimed(ctx, c)
+			}
+			var sErr *StoreError
+			if errors.As(err, &sErr) || !isAnswer(err) {
+				return p.unclaimed(ctx, whole, c, err, seen == nil)
+			}
+			if seen, err = p.existing(part, err); err != nil {
+				return nil, Outcome{}, p.unavailable(ctx, err)
+			}
+		case DoPark:
+			s := p.lapse(seen)
+			err := e.store.Settle(part, e.now(), s)
+			if err == nil {
+				p.notify(ctx, e.obs.Parked, Notice{Attempt: seen.Attempt, State: Unknown})
+				return nil, Outcome{}, p.answer(ctx, seen, DoUnknown)
+			}
+			if seen, err = p.existing(part, err); err != nil {
+				return nil, Outcome{}, p.unavailable(ctx, err)
+			}
+		case DoReplay:
+			out, err := p.replay(ctx, seen)
+			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
+				p.notify(ctx, e.obs.Replayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
+				return nil, out, err
+			}
+			return nil, Outcome{}, p.unavailable(ctx, err)
+		case DoInFlight:
+			next, ok := wait.poll(ctx, seen.ID)
+			if !ok {
+				return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+			}
+			// Waiting has a budget of its own: what follows starts a fresh one.
+			cancel()
+			part, cancel = context.WithDeadline(ctx, time.Now().Add(time.Duration(claimShare*float64(p.budget))))
+			defer cancel()
+			cancelWhole()
+			whole, cancelWhole = context.WithDeadline(context.WithoutCancel(ctx), time.Now().Add(p.budget))
+			defer cancelWhole()
+			seen = next
+		default:
+			return nil, Outcome{}, p.answer(ctx, seen, d.Do)
+		}
+	}
+	if seen == nil {
+		return nil, Outcome{}, &InFlightError{}
+	}
+	return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+}
+
+func (p *plan) claimEvent() Event {
+	return Event{
+		Kind: EventClaim, Fingerprint: p.call.Fingerprint,
+		Repeat: p.call.Key.op.Repeat, Margin: p.engine.opts.Margin,
+	}
+}
+
+// newClaim makes the record that a claim writes, over what was seen of it.
+func (p *plan) newClaim(seen *Record, do Action) Claim {
+	now := p.engine.now()
+	p.sent = time.Now()
+	op := &p.call.Key.op
+	rec := Record{
+		ID: p.call.Key.id, State: InProgress, Repeat: op.Repeat,
+		Fingerprint: p.call.Fingerprint, Owner: newID(), Attempt: 1,
+		LeaseUntil: p.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
+	}
+	if op.KeepValue {
+		rec.Value = p.call.Key.value
+	}
+	if p.kill.IsZero() {
+		rec.LeaseUntil = now.Add(p.engine.opts.Lease)
+	}
+	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
+	rec.Write = rec.Owner + ".0"
+	c := Claim{}
+	if seen != nil {
+		c.Seen = seen.Write
+		rec.Attempt = seen.Attempt + 1
+	}
+	if do == DoTakeOver {
+		rec.Repeat = stricter(rec.Repeat, seen.Repeat)
+		rec.Value, rec.CreatedAt, rec.Steps = seen.Value, seen.CreatedAt, seen.Steps
+		// A lapsed attempt may have taken effect, whatever this one will say.
+		rec.Uncertain = seen.Uncertain || seen.State == InProgress
+	}
+	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
+		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
+	}
+	c.Replace = do == DoReplace
+	c.Record = rec
+	return c
+}
+
+// lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
+func (p *plan) lapse(seen *Record) Settlement {
+	return Settlement{
+		ID: seen.ID, Kind: EventLapse, Seen: seen.Write, Write: newID(),
+		Ending: Ending{
+			State: Unknown, Failure: seen.Failure, Uncertain: true,
+			Stricter: stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
+		},
+	}
+}
+
+// existing takes the record out of a conflict, or reads it once more where it
+// could not be read. A nil record means that there is none any more.
+func (p *plan) existing(ctx context.Context, err error) (*Record, error) {
+	var conflict *ConflictError
+	if errors.As(err, &conflict) && conflict.Existing != nil {
+		return conflict.Existing, nil
+	}
+	if conflict != nil || errors.Is(err, ErrRecordUnreadable) {
+		return p.engine.store.Get(ctx, p.call.Key.id)
+	}
+	return nil, err
+}
+
+// isAnswer reports whether the error says where the record stands.
+func isAnswer(err error) bool {
+	var conflict *ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
+}
+
+func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) {
+	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
+	notify := p.engine.obs.Claimed
+	if c.Seen != "" {
+		notify = p.engine.obs.TookOver
+	}
+	p.notify(ctx, notify, Notice{Attempt: a.rec.Attempt, State: InProgress})
+	return a, Outcome{}, nil
+}
+
+// unclaimed is what happens when the claim's reply never came: it is taken back,
+// so that it cannot land later, unless the operation fails open.
+func (p *plan) unclaimed(ctx, budget context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
+	e := p.engine
+	if p.call.Key.op.OnStoreFailure != FailClosed && first && ctx.Err() == nil {
+		p.notify(ctx, e.obs.FailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
+		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
+	}
+	var sErr *StoreError
+	if !errors.As(err, &sErr) || sErr.Maybe {
+		p.withdraw(ctx, budget, c)
+	}
+	return nil, Outcome{}, p.unavailable(ctx, err)
+}
+
+func (p *plan) withdraw(ctx, budget context.Context, c Claim) {
+	e := p.engine
+	w := Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
+	w.Write = w.Owner + ".0"
+	if len(c.Record.Steps) == 0 {
+		w.ExpiresAt = ceil(e.now().Add(c.Record.Retention), time.Second)
+	}
+	err := e.store.Withdraw(budget, e.now(), w)
+	if err == nil || isAnswer(err) {
+		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Retryable})
+		return
+	}
+	p.later(ctx, late{State: Retryable, Attempt: c.Record.Attempt, write: func(ctx context.Context) error {
+		return e.store.Withdraw(ctx, e.now(), w)
+	}}, err)
+}
+
+// unavailable makes the caller's error of a store's, keeping what it says.
+func (p *plan) unavailable(ctx context.Context, err error) error {
+	if errors.Is(err, ErrRecordUnreadable) {
+		p.notify(ctx, p.engine.obs.Unreadable, Notice{Err: err})
+		return err
+	}
+	p.notify(ctx, p.engine.obs.StoreUnavailable, Notice{Err: err})
+	if errors.Is(err, ErrStoreUnavailable) {
+		return err
+	}
+	return &StoreError{Op: "claim", Maybe: true, Err: err}
+}
+
+// answer is what a call gets that neither runs nor replays.
+func (p *plan) answer(ctx context.Context, rec *Record, do Action) error {
+	e := p.engine
+	n := Notice{Attempt: rec.Attempt, State: rec.State}
+	switch do {
+	case DoInFlight:
+		p.notify(ctx, e.obs.InFlight, n)
+		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
+		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
+	case DoUnknown:
+		p.notify(ctx, e.obs.Unknown, n)
+		return ErrOutcomeUnknown
+	case DoAccepted:
+		p.notify(ctx, e.obs.Accepted, n)
+		return ErrAccepted
+	case DoReused:
+		p.notify(ctx, e.obs.Reused, n)
+		return ErrKeyReused
+	}
+	p.notify(ctx, e.obs.Unreadable, n)
+	return ErrRecordUnreadable
+}
+
+// replay answers with what is recorded, reading it once more if its result
+// cannot be read: the record may have moved on meanwhile.
+func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
+	out := Outcome{
+		Replayed: true, State: rec.State, Attempt: rec.Attempt,
+		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
+		ResponseVersion: rec.ResponseVersion,
+	}
+	if rec.State == Failed {
+		f := rec.Failure
+		if f == nil {
+			return Outcome{}, ErrRecordUnreadable
+		}
+		return out, &RecordedError{*f}
+	}
+	ctx, cancel := p.finishing(ctx, rec.Body.Stored)
+	defer cancel()
+	body, err := p.engine.store.Result(ctx, rec)
+	if errors.Is(err, ErrRecordUnreadable) {
+		again, gErr := p.engine.store.Get(ctx, rec.ID)
+		if gErr != nil {
+			return Outcome{}, gErr
+		}
+		if again == nil || again.State != Completed || again.Write != rec.Write {
+			return Outcome{}, err
+		}
+		body, err = p.engine.store.Result(ctx, again)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	if rec.Unavailable {
+		return out, &OutcomeUnavailableError{Kept: body}
+	}
+	out.Body = body
+	return out, nil
+}
+
+// waiter polls for the end of a twin in flight.
+type waiter struct {
+	engine *Engine
+	until  time.Time
+	pause  time.Duration
+}
+
+func (p *plan) waiting(ctx context.Context) *waiter {
+	wait := p.engine.opts.Wait
+	if p.call.Wait != 0 {
+		wait = p.call.Wait
+	}
+	w := &waiter{engine: p.engine, pause: 25 * time.Millisecond}
+	if wait > 0 {
+		w.until = time.Now().Add(wait)
+		// A waiter leaves enough time to say that it waited in vain.
+		if end, ok := ctx.Deadline(); ok {
+			w.until = earlier(w.until, end.Add(-2*p.guard-p.budget))
+		}
+	}
+	return w
+}
+
+// poll waits a little and reads the record again. It returns false when the
+// waiting is over; waiting never changes the record.
+func (w *waiter) poll(ctx context.Context, id string) (*Record, bool) {
+	for {
+		pause := w.pause/2 + rand.N(w.pause)
+		if time.Now().Add(pause).After(w.until) {
+			return nil, false
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-time.After(pause):
+		}
+		w.pause = min(w.pause*3/2, 500*time.Millisecond)
+		call, cancel := context.WithDeadline(ctx, w.until)
+		next, err := w.engine.store.Get(call, id)
+		cancel()
+		if err == nil && (next == nil || next.State != InProgress || next.Lapsed(w.engine.now(), w.engine.opts.Margin)) {
+			return next, true
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// ceil rounds a time up to what the store keeps, so that nothing ends earlier
+// than promised.
+func ceil(t time.Time, to time.Duration) time.Time {
+	if r := t.Truncate(to); r.Before(t) {
+		return r.Add(to)
+	} else {
+		return r
+	}
+}

@@ -1,0 +1,147 @@
+package idem
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// Result is what [Run] returns: the handler's result and the call's story.
+type Result[Out any] struct {
+	// Value is the handler's result, decoded from what is recorded.
+	Value Out
+	// Outcome is the story: replayed or not, which attempt, until when.
+	Outcome Outcome
+}
+
+// Do runs fn at most once per key while the key's record is kept, and gives every
+// later call with the same key and input the recorded outcome.
+//
+// The input's fingerprint is taken before fn runs: raw JSON ([json.RawMessage])
+// as RFC 8785 canonicalises it, []byte and string as they are, everything else as
+// its JSON. The result is recorded as JSON, and live too it is what decoding
+// that JSON gives. fn's error is returned as it is; later calls get a recorded
+// failure as a [*RecordedError]. Instead of an outcome a call can get one of the
+// package's errors, such as [ErrInFlight], [ErrKeyReused] or [ErrOutcomeUnknown].
+//
+// Do is safe for concurrent use and returns only when fn has returned.
+func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Out, error) {
+	r, err := Run(ctx, e, key, in, fn)
+	return r.Value, err
+}
+
+// Run is [Do] with the call's story.
+func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
+	var res Result[Out]
+	if e == nil || fn == nil {
+		return res, &ConfigError{"call", "the engine or the handler is nil"}
+	}
+	if err := e.checkResult(reflect.TypeFor[Out]()); err != nil {
+		return res, err
+	}
+	fp, err := fingerprintOf(in)
+	if err != nil {
+		return res, err
+	}
+	live := false
+	res.Outcome, err = e.Execute(ctx, Call{Key: key, Fingerprint: fp, Run: func(ctx context.Context) Answer {
+		v, err := fn(ctx, in)
+		if err != nil {
+			return Answer{Err: err, Value: v}
+		}
+		live = true
+		ans := Answer{Value: v}
+		ans.Body, ans.Unencodable = json.Marshal(v)
+		if ans.Unencodable == nil {
+			ans.Unencodable = json.Unmarshal(ans.Body, &res.Value)
+		}
+		if ans.Unencodable != nil {
+			ans.Body, res.Value = nil, v
+		}
+		return ans
+	}})
+	if err != nil {
+		res.Value = *new(Out)
+		return res, err
+	}
+	if live && !res.Outcome.Replayed {
+		return res, nil
+	}
+	// Replayed, or another attempt's outcome stands in place of this one's.
+	res.Value = *new(Out)
+	if !res.Outcome.Replayed {
+		return res, nil
+	}
+	if err := json.Unmarshal(res.Outcome.Body, &res.Value); err != nil {
+		return res, fmt.Errorf("%w: the recorded result does not fit %T: %w", ErrRecordUnreadable, res.Value, err)
+	}
+	return res, nil
+}
+
+func fingerprintOf[In any](in In) (Fingerprint, error) {
+	switch v := any(in).(type) {
+	case json.RawMessage:
+		return FingerprintJSON(v, nil)
+	case []byte:
+		return FingerprintBytes(v), nil
+	case string:
+		return FingerprintBytes([]byte(v)), nil
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
+	}
+	return FingerprintJSON(raw, nil)
+}
+
+// checkResult refuses a result type that no value of which can be encoded, before
+// anything runs.
+func (e *Engine) checkResult(t reflect.Type) error {
+	if known, ok := e.types.Load(t); ok {
+		err, _ := known.(error)
+		return err
+	}
+	err := CheckResultType(t)
+	e.types.Store(t, err)
+	return err
+}
+
+// CheckResultType reports a type that encoding/json cannot encode, such as a
+// channel or a function, as a [*ConfigError]. Types with methods of their own for
+// encoding are taken at their word.
+func CheckResultType(t reflect.Type) error {
+	if bad := unencodable(t, map[reflect.Type]bool{}); bad != nil {
+		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", bad)}
+	}
+	return nil
+}
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+)
+
+func unencodable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
+	if p := reflect.PointerTo(t); seen[t] || p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
+		return nil
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return t
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return unencodable(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+				continue
+			}
+			if bad := unencodable(f.Type, seen); bad != nil {
+				return bad
+			}
+		}
+	}
+	return nil
+}

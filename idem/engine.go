@@ -1,0 +1,132 @@
+package idem
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Defaults of [Options].
+const (
+	// DefaultLease is how long a claim is respected where no kill time is known,
+	// unless it is renewed. A crashed process blocks its key no longer than this.
+	DefaultLease = 30 * time.Second
+	// DefaultMargin is what observers add to a lease for clocks that differ.
+	DefaultMargin = 2 * time.Second
+	// DefaultGuard is how long before the kill time the handler's context ends.
+	DefaultGuard = time.Second
+	// DefaultClaimBudget bounds what a call spends on the store before its claim.
+	DefaultClaimBudget = time.Second
+	// DefaultFinishBudget bounds what a call spends on recording a small outcome.
+	DefaultFinishBudget = 2 * time.Second
+)
+
+// Options of an engine. Nil and zero fields mean the defaults.
+type Options struct {
+	// Lease is how long a claim is respected where no kill time is known; it is
+	// renewed at a third of it while the handler runs. Zero means [DefaultLease].
+	// Too short, and a paused process loses its claim; too long, and a crash blocks
+	// its key.
+	Lease time.Duration
+
+	// Margin is the clock skew that observers allow for before they take a lease as
+	// lapsed. Zero means [DefaultMargin]. Too short, and an attempt with a slow
+	// clock is taken over while it runs; the promise is then kept by fencing alone.
+	Margin time.Duration
+
+	// Guard is how long before the kill time the handler's context ends, so that
+	// the outcome can still be written; a quarter of the time left if that is
+	// less. Zero means [DefaultGuard].
+	Guard time.Duration
+
+	// ClaimBudget bounds the store calls before the handler runs, a quarter of the
+	// time left if that is less. When it is used up the call fails closed. Zero
+	// means [DefaultClaimBudget].
+	ClaimBudget time.Duration
+
+	// FinishBudget bounds the store calls after the handler ran; results get a
+	// second more for each MiB, and nothing outlasts the kill time. An outcome that
+	// could not be written by then is queued. Zero means [DefaultFinishBudget].
+	FinishBudget time.Duration
+
+	// Wait is how long a call waits for a twin in flight before it answers
+	// [ErrInFlight]. Zero means not at all.
+	Wait time.Duration
+
+	// QueueBytes bounds the outcomes kept in memory for later, in bytes. Zero means
+	// 32 MiB. What does not fit is dropped and reported to the observer; its record
+	// goes by the operation's declaration.
+	QueueBytes int
+
+	// Observer is told what happens. Nil means nobody.
+	Observer *Observer
+
+	// Now is the clock, for tests. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Engine runs operations under the protocol. It holds its store, its options and
+// the outcomes that could not be written yet; nothing else is shared between
+// calls. It is safe for concurrent use: make one per process.
+type Engine struct {
+	store    Store
+	opts     Options
+	obs      Observer
+	now      func() time.Time
+	inLambda bool
+	queue    *queue
+	types    sync.Map // reflect.Type → error, results that cannot be encoded
+}
+
+// New returns an engine over the store. It reports a nil store or options that
+// make no sense as a [*ConfigError].
+func New(store Store, o *Options) (*Engine, error) {
+	if store == nil {
+		return nil, &ConfigError{"engine", "the store is nil: make one with dynamostore.New or memstore.New"}
+	}
+	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != ""}
+	if o != nil {
+		e.opts = *o
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"Lease", &e.opts.Lease, DefaultLease},
+		{"Margin", &e.opts.Margin, DefaultMargin},
+		{"Guard", &e.opts.Guard, DefaultGuard},
+		{"ClaimBudget", &e.opts.ClaimBudget, DefaultClaimBudget},
+		{"FinishBudget", &e.opts.FinishBudget, DefaultFinishBudget},
+		{"Wait", &e.opts.Wait, 0},
+	} {
+		if *d.value < 0 {
+			return nil, &ConfigError{"engine", fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if e.opts.QueueBytes < 0 {
+		return nil, &ConfigError{"engine", fmt.Sprintf("QueueBytes is %d: it cannot be negative", e.opts.QueueBytes)}
+	}
+	if e.opts.QueueBytes == 0 {
+		e.opts.QueueBytes = 32 << 20
+	}
+	clock := e.opts.Now
+	if clock == nil {
+		clock = time.Now
+	}
+	// Records keep milliseconds: the live outcome shows the same times as a replay.
+	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
+	if e.opts.Observer != nil {
+		e.obs = *e.opts.Observer
+	}
+	e.queue = &queue{obs: &e.obs, now: e.now, limit: e.opts.QueueBytes}
+	return e, nil
+}
+
+// newID returns a random identifier of at least 128 bits.
+func newID() string { return rand.Text() }

@@ -1,0 +1,150 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// leastFinish is the least that a write after the handler gets, even at the
+	// very end: the kill comes from outside, so trying costs nothing.
+	leastFinish = 50 * time.Millisecond
+	// beats is how many renewals fit into a lease: two may fail before it is over.
+	beats = 3
+)
+
+// sizeAllowance is the extra time for writing a large result, a second per MiB.
+func sizeAllowance(size int) time.Duration {
+	return time.Duration(size) * time.Second >> 20
+}
+
+// lease is a claim's time while the handler runs: the handler's context, and
+// either the guard before the kill time or the heartbeat.
+type lease struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	plan   *plan
+	a      *attempt
+
+	mu      sync.Mutex
+	stopped bool
+	timer   *time.Timer
+	until   time.Time          // what the store is known to hold, by the monotonic clock
+	beating context.CancelFunc // of the renewal on its way
+}
+
+// lease starts counting. The handler's context carries its attempt.
+func (p *plan) lease(ctx context.Context, a *attempt) *lease {
+	l := &lease{plan: p, a: a, until: p.sent.Add(p.engine.opts.Lease)}
+	ctx = context.WithValue(ctx, attemptKey{}, a)
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	now := p.engine.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.kill.IsZero() {
+		// The deadline is one that the handler can read; its cause says why.
+		var cancel context.CancelFunc
+		parent := l.cancel
+		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.kill.Sub(now)-p.guard), ErrOutOfTime)
+		l.cancel = func(cause error) { cancel(); parent(cause) }
+		if p.parks(a) {
+			l.timer = time.AfterFunc(p.kill.Sub(now)-p.guard/2, l.parkFromTheSide)
+		}
+	} else if !a.open {
+		l.timer = time.AfterFunc(p.engine.opts.Lease/beats, l.beat)
+	}
+	return l
+}
+
+// parks reports whether an attempt that is killed leaves an open question. Other
+// attempts are left to their lease.
+func (p *plan) parks(a *attempt) bool {
+	return !a.open && (a.rec.Repeat == NotRepeatable || a.rec.interrupted())
+}
+
+// stop ends the counting; the handler has returned.
+func (l *lease) stop() {
+	l.mu.Lock()
+	l.stopped = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.beating != nil {
+		l.beating()
+	}
+	l.mu.Unlock()
+	l.cancel(context.Canceled)
+}
+
+// parkFromTheSide opens the question while the handler, which ignores its
+// context, still runs and the process can still write. Its own late outcome may
+// settle it.
+func (l *lease) parkFromTheSide() {
+	l.mu.Lock()
+	stopped := l.stopped
+	l.mu.Unlock()
+	if stopped {
+		return
+	}
+	p, e := l.plan, l.plan.engine
+	ctx, cancel := p.finishing(l.ctx, 0)
+	defer cancel()
+	f := &Failure{Message: "the handler ran past its deadline", Type: "timeout"}
+	en := p.ending(l.a, ClassUncertain, Answer{}, f)
+	err := e.store.Finish(ctx, e.now(), Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
+	if err == nil {
+		p.notify(ctx, e.obs.Parked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
+	}
+}
+
+// beat renews the lease and arms the next beat. A lease that cannot be proved is
+// given up before others may take it.
+func (l *lease) beat() {
+	l.mu.Lock()
+	if l.stopped {
+		l.mu.Unlock()
+		return
+	}
+	p, e := l.plan, l.plan.engine
+	whole := e.opts.Lease
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), whole/(2*beats))
+	defer cancel()
+	l.beating = cancel
+	l.mu.Unlock()
+
+	sent, now := time.Now(), e.now()
+	x := Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
+	if !l.a.rec.ExpiresAt.IsZero() {
+		x.ExpiresAt = ceil(x.LeaseUntil.Add(l.a.rec.Retention), time.Second)
+	}
+	err := e.store.Extend(ctx, now, x)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beating = nil
+	if l.stopped {
+		return
+	}
+	var conflict *ConflictError
+	next := whole / beats
+	switch {
+	case err == nil:
+		l.until = sent.Add(whole)
+	case errors.As(err, &conflict):
+		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		l.cancel(ErrLeaseLost)
+		return
+	default:
+		next = whole / (4 * beats)
+	}
+	// The holder stops early, as far ahead as the guard of a kill time.
+	left := time.Until(l.until) - min(e.opts.Guard, whole/4)
+	if left <= 0 {
+		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		l.cancel(ErrLeaseLost)
+		return
+	}
+	l.timer = time.AfterFunc(min(next, left), l.beat)
+}

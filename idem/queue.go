@@ -1,0 +1,176 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// lateFor is how long a queued write is tried. The record has long gone by its
+	// declaration then, but an Unknown still accepts its own attempt's outcome.
+	lateFor = time.Hour
+	// lateOverhead is what a queued write counts for besides its result.
+	lateOverhead = 1 << 10
+	latePauseMin = 50 * time.Millisecond
+	latePauseMax = 5 * time.Second
+)
+
+// late is a write that could not be confirmed in time. It is repeated as it is,
+// with the same write id.
+type late struct {
+	State   State
+	Attempt int
+	size    int
+	since   time.Time
+	write   func(context.Context) error
+	tell    func(f func(context.Context, Notice), err error)
+}
+
+// queue keeps the writes for later: the next call flushes it first, and outside
+// Lambda, where goroutines run on between calls, so does a goroutine that lives
+// only while there is something to write.
+type queue struct {
+	mu      sync.Mutex
+	obs     *Observer
+	now     func() time.Time
+	waiting []late
+	bytes   int
+	limit   int
+	running bool
+}
+
+// later queues a write that the store has not confirmed.
+func (p *plan) later(ctx context.Context, l late, err error) {
+	e := p.engine
+	l.since = e.now()
+	l.size += lateOverhead
+	key := p.call.Key
+	ctx = context.WithoutCancel(ctx)
+	l.tell = func(f func(context.Context, Notice), err error) {
+		if f != nil {
+			f(ctx, Notice{
+				ID: key.id, Tenant: key.tenant, Operation: key.op.Name, Attempt: l.Attempt,
+				State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
+			})
+		}
+	}
+	q := e.queue
+	q.mu.Lock()
+	full := q.bytes+l.size > q.limit
+	if !full {
+		q.waiting = append(q.waiting, l)
+		q.bytes += l.size
+	}
+	background := !full && p.kill.IsZero() && !q.running
+	q.running = q.running || background
+	q.mu.Unlock()
+	if full {
+		l.tell(e.obs.Dropped, errors.Join(errors.New("idem: the queue of unwritten outcomes is full"), err))
+		return
+	}
+	l.tell(e.obs.Queued, err)
+	if background {
+		go q.drain()
+	}
+}
+
+// take empties the queue into the caller's hands, so that nobody else writes the
+// same at once.
+func (q *queue) take() []late {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ls := q.waiting
+	q.waiting, q.bytes = nil, 0
+	return ls
+}
+
+func (q *queue) putBack(ls []late) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(ls, q.waiting...)
+	for _, l := range ls {
+		q.bytes += l.size
+	}
+}
+
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) == 0
+}
+
+// flush writes what waits, one after the other, until the store fails again. It
+// takes at most half of the time that the context has left: the call that
+// flushes has a claim of its own to write.
+func (q *queue) flush(ctx context.Context) error {
+	if q.empty() {
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	ls := q.take()
+	for i, l := range ls {
+		err := l.write(ctx)
+		switch {
+		case err == nil:
+			l.tell(q.obs.Landed, nil)
+		case isAnswer(err):
+			l.tell(q.obs.Dropped, err)
+		case q.now().Sub(l.since) > lateFor:
+			l.tell(q.obs.Dropped, err)
+		default:
+			q.putBack(ls[i:])
+			return err
+		}
+	}
+	return nil
+}
+
+// drain flushes in the background until nothing waits.
+func (q *queue) drain() {
+	pause := latePauseMin
+	for {
+		time.Sleep(pause)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*latePauseMax)
+		err := q.flush(ctx)
+		cancel()
+		if err == nil {
+			pause = latePauseMin
+		} else {
+			pause = min(2*pause, latePauseMax)
+		}
+		q.mu.Lock()
+		if len(q.waiting) == 0 {
+			q.running = false
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+	}
+}
+
+// Flush writes the outcomes that could not be written yet. Call it before a
+// process outside Lambda ends. It returns the store's error if some still wait;
+// inside Lambda the next call does it by itself.
+func (e *Engine) Flush(ctx context.Context) error {
+	pause := latePauseMin
+	for {
+		err := e.queue.flush(ctx)
+		if err == nil && e.queue.empty() {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, latePauseMax)
+	}
+}

@@ -1,0 +1,223 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// run executes the handler under its claim and records how it ended. It returns
+// only when the handler has returned.
+func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
+	if err := p.late(ctx); err != nil {
+		// The claim came with no time left to use it: surely nothing was executed.
+		p.notify(ctx, p.engine.obs.OutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
+		_, _, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
+		return Outcome{}, err
+	}
+	l := p.lease(ctx, a)
+	ended := false
+	defer func() {
+		if ended {
+			return
+		}
+		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
+		// goes on as it is once the record says what is known.
+		l.stop()
+		f := &Failure{Message: "the handler panicked", Type: "panic"}
+		if _, _, err := p.finish(ctx, a, p.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+			_, _ = p.lost(ctx, a, err)
+		}
+	}()
+	ans := p.call.Run(l.ctx)
+	class := p.classify(l.ctx, a, ans)
+	a.kept = ans.Kept
+	ended = true
+	l.stop()
+
+	end := p.ending(a, class, ans, failureOf(ans.Err))
+	if ans.Unencodable != nil {
+		p.notify(ctx, p.engine.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
+	}
+	state, queued, err := p.finish(ctx, a, end)
+	if err != nil {
+		return p.lost(ctx, a, err)
+	}
+	return Outcome{
+		Body: ans.Body, State: state, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
+		RecordedAt: p.recorded, ExpiresAt: end.ExpiresAt, Queued: queued,
+		Unencoded: ans.Unencodable != nil, ResponseVersion: ans.ResponseVersion,
+	}, unmark(ans.Err)
+}
+
+// classify says what the attempt's end means: the operation's own rule first,
+// then what the handler said, then the wrapper's rule, then the error.
+func (p *plan) classify(ctx context.Context, a *attempt, ans Answer) Class {
+	if f := p.call.Key.op.Classify; f != nil {
+		if c := f(ctx, ans.Value, ans.Err); c != ClassDefault && c <= ClassUncertain {
+			return c
+		}
+	}
+	if a.notExecuted.Load() {
+		return ClassNotExecuted
+	}
+	if ans.Class != ClassDefault {
+		return ans.Class
+	}
+	return classOf(ans.Err)
+}
+
+// ending turns the class into what the record becomes, by the declaration.
+func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
+	op := &p.call.Key.op
+	expires := ceil(p.engine.now().Add(op.retention()), time.Second)
+	switch c {
+	case ClassCompleted:
+		en := Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: ans.ResponseVersion}
+		if ans.Unencodable != nil {
+			en.Result, en.Unavailable = ans.Kept, true
+		}
+		return en
+	case ClassFailed:
+		if f == nil {
+			f = &Failure{Message: "the operation failed"}
+		}
+		return Ending{State: Failed, Failure: f, ExpiresAt: expires}
+	}
+	en := Ending{State: Unknown, Failure: f, Uncertain: true}
+	if c == ClassNotExecuted {
+		en.State, en.Uncertain = Retryable, a.rec.Uncertain
+	} else if a.rec.Repeat == Repeatable && !a.rec.interrupted() {
+		en.State = Retryable
+	}
+	if en.State == Retryable && len(a.rec.Steps) == 0 {
+		en.ExpiresAt = expires
+	}
+	return en
+}
+
+// late reports whether the handler's time was over before it began.
+func (p *plan) late(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errors.Join(ErrOutOfTime, context.Cause(ctx))
+	}
+	if !p.kill.IsZero() && p.kill.Sub(p.engine.now()) <= p.guard {
+		return ErrOutOfTime
+	}
+	return nil
+}
+
+// finish records the end and returns the state that the record is in. The error,
+// if any, says that the claim is lost. Whatever else goes wrong is queued, and
+// never releases the claim.
+func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queued bool, err error) {
+	e := p.engine
+	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en}
+	if a.open {
+		absent := a.rec
+		f.Absent = &absent
+	}
+	ctx, cancel := p.finishing(ctx, len(en.Result))
+	defer cancel()
+	p.recorded = e.now()
+	err = e.store.Finish(ctx, p.recorded, f)
+	var large *TooLargeError
+	if errors.As(err, &large) {
+		// The fact is never lost for the sake of the body.
+		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
+		f.Ending.Result, f.Ending.Unavailable = a.kept, true
+		f.Write = a.writeID()
+		err = e.store.Finish(ctx, e.now(), f)
+	}
+	if errors.Is(err, ErrRecordUnreadable) {
+		err = p.reread(ctx, f, err)
+	}
+	n := Notice{Attempt: a.rec.Attempt, State: en.State}
+	if en.Failure != nil {
+		n.Err = &RecordedError{*en.Failure}
+	}
+	var conflict *ConflictError
+	switch {
+	case err == nil:
+		p.notify(ctx, e.ended(en.State), n)
+		return en.State, false, nil
+	case errors.As(err, &conflict):
+		if old := conflict.Existing; old != nil && old.holds(a.rec.Owner) {
+			// Parked by a stricter twin: the question stays open, and the claim is ours.
+			n.State = old.State
+			p.notify(ctx, e.ended(old.State), n)
+			return old.State, false, nil
+		}
+		return "", false, err
+	case errors.Is(err, ErrRecordUnreadable):
+		return "", false, err
+	}
+	p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
+		return e.store.Finish(ctx, e.now(), f)
+	}}, err)
+	return InProgress, true, nil
+}
+
+// reread looks once more at a record that stood in the way and could not be read.
+func (p *plan) reread(ctx context.Context, f Finish, err error) error {
+	rec, gErr := p.engine.store.Get(ctx, f.ID)
+	switch {
+	case gErr != nil:
+		return errors.Join(gErr, err)
+	case rec != nil && rec.Write == f.Write:
+		return nil
+	}
+	return &ConflictError{Existing: rec}
+}
+
+func (e *Engine) ended(s State) func(context.Context, Notice) {
+	switch s {
+	case Completed:
+		return e.obs.Completed
+	case Failed:
+		return e.obs.Failed
+	case Retryable:
+		return e.obs.Released
+	}
+	return e.obs.Parked
+}
+
+// finishing bounds the writes after the handler: the caller's cancellation does
+// not count any more, the kill time does.
+func (p *plan) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	e := p.engine
+	budget := e.opts.FinishBudget + sizeAllowance(size)
+	if !p.kill.IsZero() {
+		left := p.kill.Sub(e.now())
+		budget = min(budget, left-left/10)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), max(budget, leastFinish))
+}
+
+// lost answers the caller of an attempt that lost its claim: with the recorded
+// outcome if there is one, never with the attempt's own.
+func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
+	e := p.engine
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) {
+		p.notify(ctx, e.obs.Unreadable, Notice{Attempt: a.rec.Attempt, Err: err})
+		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
+	}
+	rec := conflict.Existing
+	n := Notice{Attempt: a.rec.Attempt, Err: ErrLeaseLost}
+	if rec != nil {
+		n.State = rec.State
+	}
+	p.notify(ctx, e.obs.LeaseLost, n)
+	if rec == nil {
+		return Outcome{}, &InFlightError{Lost: true}
+	}
+	switch Next(rec, p.claimEvent(), e.now()).Do {
+	case DoReplay:
+		return p.replay(ctx, rec)
+	case DoUnknown:
+		return Outcome{}, ErrOutcomeUnknown
+	}
+	left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
+	return Outcome{}, &InFlightError{Lost: true, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
+}
