@@ -1,0 +1,155 @@
+package runtime
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+const (
+	apiPrefix = "/2018-06-01/runtime"
+
+	headerRequestID  = "Lambda-Runtime-Aws-Request-Id"
+	headerDeadline   = "Lambda-Runtime-Deadline-Ms"
+	headerARN        = "Lambda-Runtime-Invoked-Function-Arn"
+	headerTrace      = "Lambda-Runtime-Trace-Id"
+	headerTenant     = "Lambda-Runtime-Aws-Tenant-Id"
+	headerErrorType  = "Lambda-Runtime-Function-Error-Type"
+	trailerErrorBody = "Lambda-Runtime-Function-Error-Body"
+
+	// MaxEventBytes is Lambda's limit on the event of a synchronous invocation.
+	MaxEventBytes = 6 << 20
+	// MaxResponseBytes is Lambda's limit on the answer.
+	MaxResponseBytes = 6<<20 + 100
+)
+
+// api is the Runtime API of one instance.
+func (i *instance) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+apiPrefix+"/invocation/next", i.serveNext)
+	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/response", i.serveResponse)
+	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/error", i.serveError)
+	mux.HandleFunc("POST "+apiPrefix+"/init/error", i.serveInitError)
+	return mux
+}
+
+// serveNext waits for an event. The process asking is what says that it is
+// ready, and that the invocation before is over.
+func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	if i.current != nil && !i.current.done() {
+		i.mu.Unlock()
+		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the invocation before has no answer yet")
+		return
+	}
+	i.current = nil
+	i.mu.Unlock()
+	select {
+	case i.polled <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.Context().Done():
+	case inv := <-i.inbox:
+		i.mu.Lock()
+		i.current = inv
+		i.invocations++
+		i.mu.Unlock()
+		header := w.Header()
+		header.Set("Content-Type", "application/json")
+		header.Set("Content-Length", strconv.Itoa(len(inv.payload)))
+		header.Set(headerRequestID, inv.id)
+		header.Set(headerDeadline, strconv.FormatInt(inv.deadline.UnixMilli(), 10))
+		header.Set(headerARN, i.pool.arn())
+		header.Set(headerTrace, inv.trace)
+		if inv.tenant != "" {
+			header.Set(headerTenant, inv.tenant)
+		}
+		w.Write(inv.payload) // a process that is gone by now is noticed by its exit
+	}
+}
+
+func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
+	inv := i.open(w, r)
+	if inv == nil {
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		inv.finish(lambdaError(TypeResponseTooLarge, inv.id,
+			"Response payload size exceeded maximum allowed payload size (%d bytes).", MaxResponseBytes))
+		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is too large")
+		return
+	}
+	if err != nil {
+		return // the process went away while it was writing; its exit tells
+	}
+	out := outcome{payload: body}
+	// A reader that fails while the body is sent is reported behind the body.
+	if kind := r.Trailer.Get(headerErrorType); kind != "" {
+		report, err := base64.StdEncoding.DecodeString(r.Trailer.Get(trailerErrorBody))
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "InvalidTrailer", "the error body is not base64")
+			return
+		}
+		out = postedError(report, kind)
+	}
+	accept(w, inv.finish(out))
+}
+
+func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
+	inv := i.open(w, r)
+	if inv == nil {
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the error is too large")
+		return
+	}
+	accept(w, inv.finish(postedError(body, r.Header.Get(headerErrorType))))
+}
+
+func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the error is too large")
+		return
+	}
+	i.mu.Lock()
+	i.initError, i.initType = body, r.Header.Get(headerErrorType)
+	i.mu.Unlock()
+	accept(w, true)
+}
+
+// open finds the invocation that the request is about, or refuses.
+func (i *instance) open(w http.ResponseWriter, r *http.Request) *invocation {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current == nil || i.current.id != r.PathValue("id") {
+		refuse(w, http.StatusBadRequest, "InvalidRequestID", "this instance does not work on that request")
+		return nil
+	}
+	return i.current
+}
+
+func accept(w http.ResponseWriter, first bool) {
+	if !first {
+		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the invocation has its outcome already")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	io.WriteString(w, `{"status":"OK"}`)
+}
+
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	body, _ := json.Marshal(FunctionError{Type: kind, Message: message}) // strings cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(body)
+}

@@ -1,0 +1,152 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// DefaultTimeout is Lambda's own default.
+	DefaultTimeout = 3 * time.Second
+	// DefaultMaxInstances keeps a small machine usable.
+	DefaultMaxInstances = 10
+	// DefaultMemoryMB is Lambda's own default.
+	DefaultMemoryMB = 128
+	// DefaultInitTimeout is how long Lambda allows a function to start.
+	DefaultInitTimeout = 10 * time.Second
+
+	maxTimeout  = 15 * time.Minute
+	minMemoryMB = 128
+	maxMemoryMB = 10240
+)
+
+// Function describes what to run.
+type Function struct {
+	// Path of the compiled main. Required.
+	Path string
+	// Args are passed to it. Lambda passes none.
+	Args []string
+	// Env adds "NAME=value" entries to the environment that Lambda sets, and
+	// overrides it, except for the address of the Runtime API. Nothing of this
+	// process's own environment is passed on but PATH.
+	Env []string
+	// Name is the function's name. Default: the file name of Path.
+	Name string
+	// Timeout is when an invocation is killed, counted from the moment the
+	// process gets it. Default 3 s, at most 15 min.
+	Timeout time.Duration
+	// MaxInstances is how many processes may exist at once. Default 10.
+	MaxInstances int
+	// MemoryMB is told to the function, not enforced. Default 128; 128 to 10240.
+	MemoryMB int
+}
+
+// Options of a pool; nil and zero values mean the defaults.
+type Options struct {
+	// Region is told to the function. Default us-east-1.
+	Region string
+	// AccountID is part of the function's ARN. Default 123456789012.
+	AccountID string
+	// InitTimeout is how long a new process may take until it asks for its
+	// first event. Default 10 s.
+	InitTimeout time.Duration
+	// Output, if set, gets every line that an instance writes, with the
+	// function's name and the pid in front. Writes are serialised.
+	Output io.Writer
+	// OutputLines is how many last lines of standard output, and of standard
+	// error, are kept per instance. Default 200.
+	OutputLines int
+}
+
+func (f Function) withDefaults() (Function, error) {
+	if f.Path == "" {
+		return f, errors.New("runtime: Function.Path is empty; name the compiled main")
+	}
+	path, err := filepath.Abs(f.Path)
+	if err != nil {
+		return f, fmt.Errorf("runtime: Function.Path %q: %w", f.Path, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return f, fmt.Errorf("runtime: Function.Path: %w; build it first with go build", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, fmt.Errorf("runtime: Function.Path %q is not a file", path)
+	}
+	f.Path = path
+	if f.Name == "" {
+		f.Name = strings.TrimSuffix(filepath.Base(path), ".exe")
+	}
+	if strings.ContainsFunc(f.Name, notNameRune) {
+		return f, fmt.Errorf("runtime: Function.Name %q may hold letters, digits, '-' and '_' only", f.Name)
+	}
+	for _, entry := range f.Env {
+		name, value, ok := strings.Cut(entry, "=")
+		switch {
+		case !ok || name == "":
+			return f, fmt.Errorf("runtime: Function.Env entry %q is not NAME=value", entry)
+		case name == envRuntimeAPI:
+			return f, fmt.Errorf("runtime: Function.Env may not set %s: the pool does", name)
+		case name == envMaxConcurrency && value != "" && value != "1":
+			return f, fmt.Errorf("runtime: Function.Env may not set %s to %q: several invocations in one process are not imitated", name, value)
+		}
+	}
+	if f.Timeout == 0 {
+		f.Timeout = DefaultTimeout
+	}
+	if f.Timeout < 0 || f.Timeout > maxTimeout {
+		return f, fmt.Errorf("runtime: Function.Timeout %v is not in (0, %v]", f.Timeout, maxTimeout)
+	}
+	if f.MaxInstances == 0 {
+		f.MaxInstances = DefaultMaxInstances
+	}
+	if f.MaxInstances < 0 {
+		return f, fmt.Errorf("runtime: Function.MaxInstances %d is negative", f.MaxInstances)
+	}
+	if f.MemoryMB == 0 {
+		f.MemoryMB = DefaultMemoryMB
+	}
+	if f.MemoryMB < minMemoryMB || f.MemoryMB > maxMemoryMB {
+		return f, fmt.Errorf("runtime: Function.MemoryMB %d is not in [%d, %d]", f.MemoryMB, minMemoryMB, maxMemoryMB)
+	}
+	return f, nil
+}
+
+func notNameRune(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+		return false
+	}
+	return true
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Region == "" {
+		opts.Region = "us-east-1"
+	}
+	if opts.AccountID == "" {
+		opts.AccountID = "123456789012"
+	}
+	if opts.InitTimeout == 0 {
+		opts.InitTimeout = DefaultInitTimeout
+	}
+	if opts.InitTimeout < 0 {
+		return opts, fmt.Errorf("runtime: Options.InitTimeout %v is negative", opts.InitTimeout)
+	}
+	if opts.OutputLines == 0 {
+		opts.OutputLines = 200
+	}
+	if opts.OutputLines < 0 {
+		return opts, fmt.Errorf("runtime: Options.OutputLines %d is negative", opts.OutputLines)
+	}
+	return opts, nil
+}

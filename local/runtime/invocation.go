@@ -1,0 +1,162 @@
+package runtime
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Error types as Lambda reports them.
+const (
+	// TypeTimedOut: the process was killed at the deadline.
+	TypeTimedOut = "Sandbox.Timedout"
+	// TypeExit: the process ended without an answer.
+	TypeExit = "Runtime.ExitError"
+	// TypeResponseTooLarge: the answer was over the limit.
+	TypeResponseTooLarge = "Function.ResponseSizeTooLarge"
+	// TypeInvalidEntrypoint: the process could not be started.
+	TypeInvalidEntrypoint = "Runtime.InvalidEntrypoint"
+)
+
+// Result is the outcome of one invocation.
+type Result struct {
+	// RequestID is Lambda's request id.
+	RequestID string
+	// Payload is the function's answer or, with Error, the JSON of the error,
+	// as Lambda's Invoke would return it.
+	Payload []byte
+	// Error is nil unless the function failed.
+	Error *FunctionError
+	// Killed reports that a signal ended the process before it had answered:
+	// the time-out's, Kill's or somebody else's.
+	Killed bool
+	// PID is the process that worked on it, 0 if none could be started.
+	PID int
+	// ColdStart reports that the process was started for this invocation.
+	ColdStart bool
+	// Duration is from handing over the event to the outcome, without start-up.
+	Duration time.Duration
+}
+
+// FunctionError is an error that the function posted, or that Lambda reports in
+// its place.
+type FunctionError struct {
+	Type       string          `json:"errorType"`
+	Message    string          `json:"errorMessage"`
+	StackTrace json.RawMessage `json:"stackTrace,omitempty"`
+}
+
+// Error returns type and message.
+func (e *FunctionError) Error() string { return e.Type + ": " + e.Message }
+
+type outcome struct {
+	payload []byte
+	err     *FunctionError
+	killed  bool
+}
+
+// lambdaError is an outcome in the words of the platform.
+func lambdaError(kind, requestID, format string, args ...any) outcome {
+	err := &FunctionError{Type: kind, Message: "RequestId: " + requestID + " Error: " + fmt.Sprintf(format, args...)}
+	payload, _ := json.Marshal(err) // two strings cannot fail
+	return outcome{payload: payload, err: err}
+}
+
+// postedError is an outcome in the words of the function.
+func postedError(body []byte, headerType string) outcome {
+	err := &FunctionError{}
+	if json.Unmarshal(body, err) != nil {
+		err = &FunctionError{Message: string(body)}
+	}
+	if err.Type == "" {
+		err.Type = headerType
+	}
+	return outcome{payload: body, err: err}
+}
+
+func exitError(requestID string, state *os.ProcessState) outcome {
+	if state.ExitCode() == 0 {
+		return lambdaError(TypeExit, requestID, "Runtime exited without providing a reason")
+	}
+	out := lambdaError(TypeExit, requestID, "Runtime exited with error: %s", state)
+	out.killed = state.ExitCode() == -1 // ended by a signal
+	return out
+}
+
+// invocation is one event on its way through one instance. started and deadline
+// are set before it is handed over; the outcome is set once.
+type invocation struct {
+	id, tenant, trace string
+	payload           []byte
+	started, deadline time.Time
+
+	once     sync.Once
+	answered chan struct{}
+	outcome  outcome
+	duration time.Duration
+}
+
+func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
+	inv := &invocation{id: opts.RequestID, tenant: opts.TenantID, payload: payload, answered: make(chan struct{})}
+	if inv.id == "" {
+		inv.id = randomUUID()
+	}
+	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
+	return inv
+}
+
+// finish sets the outcome and reports whether it was the first to do so.
+func (inv *invocation) finish(out outcome) bool {
+	first := false
+	inv.once.Do(func() {
+		first = true
+		inv.outcome = out
+		if !inv.started.IsZero() {
+			inv.duration = time.Since(inv.started)
+		}
+		close(inv.answered)
+	})
+	return first
+}
+
+func (inv *invocation) done() bool {
+	select {
+	case <-inv.answered:
+		return true
+	default:
+		return false
+	}
+}
+
+// result is for the caller; only after the outcome is set.
+func (inv *invocation) result(pid int, cold bool) Result {
+	<-inv.answered
+	return Result{
+		RequestID: inv.id,
+		Payload:   inv.outcome.payload,
+		Error:     inv.outcome.err,
+		Killed:    inv.outcome.killed,
+		PID:       pid,
+		ColdStart: cold,
+		Duration:  inv.duration,
+	}
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails, by its documentation
+	return hex.EncodeToString(b)
+}
+
+// randomUUID is a version 4 UUID (RFC 9562).
+func randomUUID() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails, by its documentation
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package runtime
+
+import "syscall"
+
+// processAttributes puts the child into a process group of its own, so that its
+// own children can be signalled with it and Ctrl-C in a terminal reaches only
+// the parent.
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
