@@ -39,6 +39,7 @@ const (
 	Uncertain       = "uncertain"
 	Result          = "result"
 	Encoding        = "enc"
+	Size            = "size" // of the result, where it is compressed or in parts
 	ResponseVersion = "rv"
 	Parts           = "parts"
 	Unavailable     = "unavailable"
@@ -46,6 +47,19 @@ const (
 	Error           = "error"
 	Ref             = "ref"
 	Probes          = "probes"
+
+	// Members of Parts: how many, the length of the stored form, its SHA-256.
+	PartCount  = "n"
+	PartLength = "len"
+	PartDigest = "sha256"
+
+	// Members of an entry of Steps, beside Write and Result: the begin mark.
+	StepBegun = "begun"
+
+	// Members of Error.
+	ErrorMessage = "message"
+	ErrorType    = "type"
+	ErrorCode    = "code"
 
 	// ExpiresAt is the table's TTL attribute: seconds since 1970.
 	ExpiresAt = "expires_at"
