@@ -194,13 +194,14 @@ func (p *plan) withdraw(ctx, budget context.Context, c Claim) {
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(c.Record.Retention), time.Second)
 	}
-	err := e.store.Withdraw(budget, e.now(), w)
+	now := e.now()
+	err := e.store.Withdraw(budget, now, w)
 	if err == nil || isAnswer(err) {
 		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Retryable})
 		return
 	}
 	p.later(ctx, late{State: Retryable, Attempt: c.Record.Attempt, write: func(ctx context.Context) error {
-		return e.store.Withdraw(ctx, e.now(), w)
+		return e.store.Withdraw(ctx, now, w)
 	}}, err)
 }
 

@@ -127,7 +127,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
 		f.Ending.Result, f.Ending.Unavailable = a.kept, true
 		f.Write = a.writeID()
-		err = e.store.Finish(ctx, e.now(), f)
+		err = e.store.Finish(ctx, p.recorded, f)
 	}
 	if errors.Is(err, ErrRecordUnreadable) {
 		err = p.reread(ctx, f, err)
@@ -152,8 +152,9 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	case errors.Is(err, ErrRecordUnreadable):
 		return "", false, err
 	}
+	recorded := p.recorded // repeated as it is
 	p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
-		return e.store.Finish(ctx, e.now(), f)
+		return e.store.Finish(ctx, recorded, f)
 	}}, err)
 	return InProgress, true, nil
 }

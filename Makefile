@@ -1,0 +1,45 @@
+# Every target does its own set-up. It needs Go, a C compiler (for -race), Node
+# with npm (to fetch DynamoDB Local once) and Java 17 or newer (to run it).
+
+GO      ?= go
+WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
+FUZZ    ?= 60s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Explain the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## Run every test under the race detector, against DynamoDB Local
+	$(WITH_DB) $(GO) test -race -timeout 10m ./...
+
+.PHONY: lint
+lint: ## Check format, go vet and staticcheck
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change: $$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+.PHONY: verify
+verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
+	IDEM_LONG=1 $(WITH_DB) $(GO) test -race -count=1 -timeout 30m ./...
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "fuzzing $$f in $$pkg for $(FUZZ)"; \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg; \
+		done; \
+	done
+	$(MAKE) bench size
+
+.PHONY: bench
+bench: ## Measure what the library adds, and fail where it adds too much
+	$(WITH_DB) $(GO) run ./local/bench
+
+.PHONY: size
+size: ## Print what the library adds to a function's binary and start-up
+	$(GO) run ./local/size
+
+.PHONY: local
+local: ## Start everything on this machine, take the tour, keep serving
+	$(GO) run ./local

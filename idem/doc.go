@@ -1,0 +1,58 @@
+// Package idem makes an operation run at most once at a time per key, and gives
+// every later call with the same key and input the recorded outcome.
+//
+//	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+//
+//	engine, err := idem.New(store, nil)
+//	receipt, err := idem.Do(ctx, engine, Charge.Key(tenant, paymentID), payment, charge)
+//
+// # The promise
+//
+// While its record is kept, an operation has at most one claim holder at a time;
+// an attempt that was taken over or resolved can change nothing; every later call
+// with the same key and input gets the recorded outcome. An operation declared
+// not repeatable is never run again after an attempt whose outcome nobody knows.
+//
+// Exactly-once effects in a system that takes no part are not promised. [Token]
+// is what such a system is given so that it can take part.
+//
+// # The machine
+//
+// A record is always in one of these states; [Next] is the whole of the rules.
+//
+//	                    claim                complete
+//	      (absent) ───────────▶ in_progress ───────────▶ completed ─┐
+//	         ▲                   │  ▲   │ │                         │ retention
+//	         │           release │  │   │ │ fail                    │ is over
+//	         │                   ▼  │   │ └────────────▶ failed ────┤
+//	         │             retryable┘   │ park,                      │
+//	         │              │  ▲ claim  │ lapse                      ▼
+//	         │    uncertain │  │        ▼                        (expired)
+//	         │    and not   └──┼────▶ unknown ──────▶ completed,    │
+//	         │    repeatable   │        │   late      failed or     │
+//	         │                 └────────┘   outcome,  retryable     │
+//	         │                  resolve     resolve                 │
+//	         └──────────────────────────────────────────────────────┘
+//
+// A claim is taken by one conditional write, and every later write is conditional
+// on the claim's random owner. A lease bounds how long a claim is respected. When
+// it lapses without an outcome, a repeatable operation is taken over by the next
+// call, any other is parked as unknown. Out of unknown lead the parked attempt's
+// own late outcome, and [Engine.Resolve].
+//
+// An expired record counts as absent, whether or not the store has deleted it.
+// Open questions (unknown, pending, retryable with steps) never expire.
+//
+// # What a call gets
+//
+// The handler's own result or error if it ran; the recorded one, the same bytes,
+// if it ran before; [ErrInFlight] with the time to come back while another
+// attempt runs; [ErrKeyReused] for another input; [ErrOutcomeUnknown] for an open
+// question; [ErrStoreUnavailable] when nothing could be claimed, and then nothing
+// ran.
+//
+// # Stores
+//
+// A [Store] is a small set of conditional writes. Package dynamostore keeps
+// records in DynamoDB, memstore in memory; storetest holds both to the contract.
+package idem
