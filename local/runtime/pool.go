@@ -123,6 +123,19 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	}
 }
 
+// Call is Invoke for callers that need the answer alone. A failing function is
+// an error, a *FunctionError.
+func (p *Pool) Call(ctx context.Context, payload []byte) ([]byte, error) {
+	result, err := p.Invoke(ctx, payload, nil)
+	if err != nil {
+		return nil, err
+	}
+	if result.Error != nil {
+		return nil, result.Error
+	}
+	return result.Payload, nil
+}
+
 // cutShort is ErrClosed for a result that Close has caused.
 func (p *Pool) cutShort(result Result) error {
 	select {

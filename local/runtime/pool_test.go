@@ -59,6 +59,21 @@ func TestFunctionErrors(t *testing.T) {
 	require.Equal(t, who{PID: failed.PID, Calls: 2}, after, "an error does not end the process")
 }
 
+func TestCall(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	answered, err := pool.Call(context.Background(), []byte(`{"do":"echo"}`))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"do":"echo"}`, string(answered))
+
+	_, err = pool.Call(context.Background(), []byte(`{"do":"error"}`))
+	var failed *runtime.FunctionError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, "declined", failed.Type)
+
+	_, err = pool.Call(context.Background(), []byte(`{`))
+	require.ErrorContains(t, err, "not JSON")
+}
+
 func TestPanicEndsTheProcess(t *testing.T) {
 	pool := start(t, runtime.Function{}, nil)
 

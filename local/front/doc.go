@@ -1,0 +1,44 @@
+// Package front puts HTTP in front of Lambda functions on this machine, the way
+// an API Gateway HTTP API with payload format 2.0 does: a real HTTP request
+// becomes an event, the function's answer becomes the response.
+//
+//	handler, err := front.New(map[string]front.Invoke{
+//		"POST /payments":     charge,
+//		"GET /payments/{id}": lookUp,
+//	}, nil)
+//
+// # The event
+//
+// Header names are lower-cased, repeated headers and query parameters joined
+// with commas, cookies apart. rawPath is decoded, rawQueryString is not. A body
+// is text if its media type is text/*, application/json, application/xml or
+// application/javascript, and base64 otherwise, also without a media type.
+//
+// # The response
+//
+// JSON without a statusCode member is the body of a 200 of type
+// application/json; a JSON string is unquoted. Cookies become Set-Cookie
+// headers. multiValueHeaders are ignored: format 2.0 does not have them.
+//
+//	no route                              404 {"message":"Not Found"}
+//	Options.Claims refuses                401 {"message":"Unauthorized"}
+//	body over 10 MB                       413 {"message":"Request Entity Too Large"}
+//	function error, malformed response,
+//	response over 6 MB                    500 {"message":"Internal Server Error"}
+//	no answer within Options.Timeout      503 {"message":"Service Unavailable"}
+//
+// A function runs on after a 503, and after its client has gone.
+//
+// # What is not imitated
+//
+// Payload format 1.0, stages other than $default, stage variables, custom
+// domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
+// access logs, authorizers other than JWT (whose claims come from a hook; the
+// token itself is not looked at), and that the service cuts a path off at an
+// escaped question mark.
+//
+// Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
+// HTTP APIs", "Create routes for HTTP APIs", "Quotas for HTTP APIs"; what the
+// guide leaves open (the media types, the decoded path) follows published
+// captures of the service.
+package front

@@ -1,0 +1,168 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// DefaultTimeout is the longest that an HTTP API waits for a function.
+	DefaultTimeout = 30 * time.Second
+	// MaxRequestBytes is the service's limit on a request's body.
+	MaxRequestBytes = 10 << 20
+	// MaxResponseBytes is Lambda's limit on a function's answer.
+	MaxResponseBytes = 6<<20 + 100
+)
+
+// Invoke runs a function with a JSON event and returns its JSON answer. An error
+// is a function that failed; its text goes to Options.Report only. The context
+// does not end with the client's connection.
+type Invoke func(ctx context.Context, event []byte) ([]byte, error)
+
+// Options of a front; nil and zero values mean the defaults.
+type Options struct {
+	// Claims stands for a JWT authorizer: it returns the claims of the caller,
+	// or false to answer 401. No claims and true: no authorizer in the event.
+	Claims func(*http.Request) (claims map[string]string, ok bool)
+	// Timeout is how long the client waits for the function. Default, and at
+	// most, 30 s.
+	Timeout time.Duration
+	// AccountID, APIID and DomainName are told to the function. Defaults:
+	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
+	AccountID, APIID, DomainName string
+	// Report, if set, is told what is behind a 500 or a 503: with a 500 the
+	// function's error or what is wrong with its response, with a 503
+	// context.DeadlineExceeded. It may be called concurrently.
+	Report func(requestID string, err error)
+}
+
+// Handler is the front as an http.Handler; see New.
+type Handler struct {
+	table   table
+	options Options
+}
+
+// New makes a front for a table of routes: "METHOD /path", where a segment may be
+// a parameter ({id}), the last one a greedy parameter ({proxy+}), the method
+// ANY, and "$default" stands for everything else. As in the service, the most
+// specific path wins, then the method over ANY.
+func New(routes map[string]Invoke, options *Options) (*Handler, error) {
+	t, err := newTable(routes)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{table: t}
+	if options != nil {
+		h.options = *options
+	}
+	if h.options.Timeout == 0 {
+		h.options.Timeout = DefaultTimeout
+	}
+	if h.options.Timeout < 0 || h.options.Timeout > DefaultTimeout {
+		return nil, fmt.Errorf("front: Options.Timeout %v is not in (0, %v]", h.options.Timeout, DefaultTimeout)
+	}
+	if h.options.AccountID == "" {
+		h.options.AccountID = "123456789012"
+	}
+	if h.options.APIID == "" {
+		h.options.APIID = "local"
+	}
+	if h.options.DomainName == "" {
+		h.options.DomainName = h.options.APIID + ".execute-api.us-east-1.amazonaws.com"
+	}
+	return h, nil
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	match, parameters := h.table.match(r.Method, r.URL.EscapedPath())
+	if match == nil {
+		message(http.StatusNotFound, "Not Found").write(w, "")
+		return
+	}
+	var claims map[string]string
+	if h.options.Claims != nil {
+		var ok bool
+		if claims, ok = h.options.Claims(r); !ok {
+			message(http.StatusUnauthorized, "Unauthorized").write(w, "")
+			return
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequestBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		message(http.StatusRequestEntityTooLarge, "Request Entity Too Large").write(w, "")
+		return
+	case err != nil: // the client went away or broke the framing
+		message(http.StatusBadRequest, "Bad Request").write(w, "")
+		return
+	}
+	event := h.event(r, match, parameters, claims, body, time.Now())
+	id := event.RequestContext.RequestID
+	payload, err := json.Marshal(event)
+	if err != nil {
+		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, id)
+		return
+	}
+	if response, ok := h.answer(r.Context(), match.invoke, payload, id); ok {
+		response.write(w, id)
+	}
+}
+
+// answer invokes the function and waits as long as the service would. It reports
+// false if nobody waits for the answer any more.
+func (h *Handler) answer(client context.Context, invoke Invoke, event []byte, id string) (response, bool) {
+	type outcome struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan outcome, 1) // the function may end after everybody has left
+	go func() {
+		answer, err := call(context.WithoutCancel(client), invoke, event)
+		done <- outcome{answer, err}
+	}()
+	patience := time.NewTimer(h.options.Timeout)
+	defer patience.Stop()
+	select {
+	case <-client.Done():
+		return response{}, false
+	case <-patience.C:
+		h.report(id, context.DeadlineExceeded)
+		return message(http.StatusServiceUnavailable, "Service Unavailable"), true
+	case out := <-done:
+		if out.err != nil {
+			return h.fail(id, out.err), true
+		}
+		response, err := parseResponse(out.answer)
+		if err != nil {
+			return h.fail(id, err), true
+		}
+		return response, true
+	}
+}
+
+func (h *Handler) fail(id string, err error) response {
+	h.report(id, err)
+	return message(http.StatusInternalServerError, "Internal Server Error")
+}
+
+func (h *Handler) report(id string, err error) {
+	if h.options.Report != nil {
+		h.options.Report(id, err)
+	}
+}
+
+func call(ctx context.Context, invoke Invoke, event []byte) (answer []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("front: the function panicked: %v", v)
+		}
+	}()
+	return invoke(ctx, event)
+}
