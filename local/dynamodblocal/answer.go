@@ -21,16 +21,21 @@ func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, en
 	defer cancel()
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
+	var last error
 	for {
 		err := ask(waiting, endpoint)
 		if err == nil {
 			return nil
 		}
+		// That the time is over says less than what went wrong before.
+		if last == nil || waiting.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ended:
 			return errEnded
 		case <-waiting.Done():
-			return fmt.Errorf("%s: %w (last try: %v)", endpoint, context.Cause(waiting), err)
+			return fmt.Errorf("%s: %w (last try: %v)", endpoint, context.Cause(waiting), last)
 		case <-tick.C:
 		}
 	}

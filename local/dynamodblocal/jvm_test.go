@@ -1,0 +1,76 @@
+package dynamodblocal
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFolderIsRunAndEndsWithClose(t *testing.T) {
+	dir := emulator(t)
+	isolate(t)
+	t.Setenv(EnvJarDir, dir)
+	cache := t.TempDir()
+	t.Setenv(EnvCacheDir, cache)
+	srv, err := Start(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = srv.Close() })
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, srv.Endpoint())
+	require.Contains(t, srv.Source(), "folder "+dir)
+	require.Contains(t, srv.Source(), "shipped loopback class")
+	requireAnswers(t, srv.Endpoint())
+
+	require.NoError(t, srv.Close())
+	require.NoError(t, srv.Close(), "closing again does nothing")
+	requireRefuses(t, srv.Endpoint())
+	require.True(t, gone(srv.pid))
+	require.NoError(t, checkTree(dir), "nothing was written to the user's folder")
+
+	// DynamoDB Local keeps an installation id for its telemetry where it runs.
+	files, err := filepath.Glob(filepath.Join(cache, "*", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1, "the class alone: telemetry was never set up")
+}
+
+func TestFailingJVMShowsItsLastLines(t *testing.T) {
+	isolate(t)
+	if _, err := findJava(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, libName), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, jarName), []byte("no jar"), 0o644))
+	_, err := Start(t.Context(), &Options{JarDir: dir})
+	require.ErrorContains(t, err, "ended before it answered")
+	require.ErrorContains(t, err, "zip")
+	require.ErrorContains(t, err, "at Loopback.main")
+}
+
+func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
+	cache := provisionedCache(t)
+	isolate(t)
+	parent, pid, endpoint := startHelper(t, cache)
+	require.False(t, gone(pid))
+	requireAnswers(t, endpoint)
+	require.NoError(t, parent.Process.Kill())
+	requireGone(t, pid)
+	requireRefuses(t, endpoint)
+}
+
+func TestTailKeepsTheLastLines(t *testing.T) {
+	out := newTail()
+	require.Equal(t, "  (nothing)", out.String())
+	for range tailLines {
+		_, err := out.Write([]byte("early\r\n"))
+		require.NoError(t, err)
+	}
+	_, err := out.Write([]byte("la"))
+	require.NoError(t, err)
+	_, err = out.Write([]byte("te\nListening on 127.0.0.1:1\nListening on 127.0.0.1:2\nno end"))
+	require.NoError(t, err)
+	require.Regexp(t, `^(  early\n){17}  late\n  Listening on 127.0.0.1:1\n  Listening on 127.0.0.1:2\n  no end$`, out.String())
+	require.Equal(t, "127.0.0.1:1", <-out.listening)
+	require.Empty(t, out.listening)
+}

@@ -1,0 +1,104 @@
+package dynamodblocal
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeDynamoDB answers as DynamoDB does to a request it does not like.
+func fakeDynamoDB(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Amzn-Requestid", "1")
+	w.WriteHeader(http.StatusBadRequest)
+}
+
+func TestGivenEndpointIsUsedAndLeftAlone(t *testing.T) {
+	isolate(t)
+	running := httptest.NewServer(http.HandlerFunc(fakeDynamoDB))
+	defer running.Close()
+	for name, o := range map[string]*Options{
+		"option":      {Endpoint: running.URL + "/"},
+		"environment": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if o == nil {
+				t.Setenv(EnvEndpoint, running.URL)
+			}
+			srv, err := Start(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, running.URL, srv.Endpoint())
+			require.Contains(t, srv.Source(), "given endpoint")
+			require.NoError(t, srv.Close())
+			require.NoError(t, srv.Close())
+			requireAnswers(t, running.URL)
+		})
+	}
+}
+
+func TestGivenEndpointThatDoesNotAnswerIsAnError(t *testing.T) {
+	isolate(t)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for name, test := range map[string]struct{ url, want string }{
+		"nothing there":     {closed.URL, "refused"},
+		"something else":    {other.URL, "does not look like DynamoDB"},
+		"no URL":            {"localhost:8000", "is not a URL like"},
+		"a scheme too many": {"ftp://127.0.0.1:8000", "is not a URL like"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Start(t.Context(), &Options{Endpoint: test.url, AnswerTimeout: 100 * time.Millisecond})
+			require.ErrorContains(t, err, test.want)
+			require.ErrorContains(t, err, EnvEndpoint)
+		})
+	}
+}
+
+func TestNegativeTimeoutIsRefused(t *testing.T) {
+	isolate(t)
+	_, err := Start(t.Context(), &Options{AnswerTimeout: -1})
+	require.ErrorContains(t, err, "must not be negative")
+}
+
+func TestCancelledStartEndsEarly(t *testing.T) {
+	isolate(t)
+	silent := httptest.NewServer(http.NotFoundHandler())
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Start(ctx, &Options{Endpoint: silent.URL, AnswerTimeout: time.Hour})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestFolderWithoutDynamoDBLocalIsNamed(t *testing.T) {
+	isolate(t)
+	dir := t.TempDir()
+	t.Setenv(EnvJarDir, dir)
+	_, err := Start(t.Context(), nil)
+	require.ErrorContains(t, err, jarName)
+	require.ErrorContains(t, err, dir)
+	require.ErrorContains(t, err, EnvJarDir)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, jarName), nil, 0o644))
+	_, err = Start(t.Context(), nil)
+	require.ErrorContains(t, err, libName)
+}
+
+func TestCacheThatCannotBeWrittenToIsNamed(t *testing.T) {
+	isolate(t)
+	binaries(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
+	// A file where the folder should be refuses root too.
+	path := filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	_, err := Start(t.Context(), &Options{DockerHost: NoDocker, CacheDir: path})
+	require.ErrorContains(t, err, "cannot be written to")
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, EnvCacheDir)
+}
