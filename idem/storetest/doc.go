@@ -1,0 +1,16 @@
+// Package storetest is the conformance suite for implementations of
+// [idem.Store]. A store that passes [Run] can carry the engine's promise:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) storetest.Harness {
+//			s := mystore.New()
+//			return storetest.Harness{Store: s, Delete: s.Delete}
+//		})
+//	}
+//
+// Every write of a case is compared with the reference semantics, the Apply
+// methods of package idem: whether it lands, the record that stood in its way,
+// and what a read gives afterwards. The subtests are grouped by what they show:
+// claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
+// step, settle, copy, result, unreadable, plain, random.
+package storetest

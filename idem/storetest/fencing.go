@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"github.com/idem-go/idempotency/idem"
+)
+
+// ownWrites are what the holder of a claim can send.
+func ownWrites(steps bool) []struct {
+	name string
+	make func(a *attempt) write
+} {
+	type own = struct {
+		name string
+		make func(a *attempt) write
+	}
+	ws := []own{
+		{"extension", func(a *attempt) write { return a.extend(4 * lease) }},
+		{"completion", func(a *attempt) write { return a.complete("mine") }},
+		{"failure", func(a *attempt) write { return a.fail() }},
+		{"release", func(a *attempt) write { return a.release(false) }},
+		{"uncertain release", func(a *attempt) write { return a.release(true) }},
+		{"park", func(a *attempt) write { return a.park() }},
+		{"completion without a claim", func(a *attempt) write { return a.open(a.complete("mine")) }},
+		{"release without a claim", func(a *attempt) write { return a.open(a.release(false)) }},
+		{"withdrawal", func(a *attempt) write { return a.withdraw() }},
+	}
+	if steps {
+		ws = append(ws,
+			own{"step", func(a *attempt) write { return a.step("late", []byte("x")) }},
+			own{"begin mark", func(a *attempt) write { return a.begin("late") }})
+	}
+	return ws
+}
+
+// fencingCases: an attempt that has lost its claim, or has ended, changes nothing.
+func fencingCases(steps bool) []check {
+	resolved := func(to idem.State) func(c *cell) *attempt {
+		return func(c *cell) *attempt {
+			a := c.start()
+			c.lands(a.lapse())
+			c.lands(a.resolve(to))
+			return a
+		}
+	}
+	then := func(f func(a *attempt) write) func(c *cell) *attempt {
+		return func(c *cell) *attempt {
+			a := c.start()
+			c.lands(f(a))
+			return a
+		}
+	}
+	situations := []struct {
+		name string
+		make func(c *cell) *attempt
+	}{
+		{"a takeover", then(func(a *attempt) write { return a.next().acquire() })},
+		{"a takeover of a parked record", func(c *cell) *attempt {
+			a := resolved(idem.Retryable)(c)
+			c.lands(a.next().acquire())
+			return a
+		}},
+		{"a takeover and its completion", func(c *cell) *attempt {
+			a := c.start()
+			b := a.next()
+			c.lands(b.acquire())
+			c.lands(b.complete("theirs"))
+			return a
+		}},
+		{"a takeover and its park", func(c *cell) *attempt {
+			a := c.start()
+			b := a.next()
+			c.lands(b.acquire())
+			c.lands(b.park())
+			return a
+		}},
+		{"a replacement", then(func(a *attempt) write { return a.replacement().acquire() })},
+		{"a resolution to completed", resolved(idem.Completed)},
+		{"a resolution to failed", resolved(idem.Failed)},
+		{"a resolution to retryable", resolved(idem.Retryable)},
+		{"a withdrawal", then(func(a *attempt) write { return a.withdraw() })},
+		{"the own completion", then(func(a *attempt) write { return a.complete("first") })},
+		{"the own failure", then(func(a *attempt) write { return a.fail() })},
+		{"the own release", then(func(a *attempt) write { return a.release(false) })},
+		{"somebody else's claim", func(c *cell) *attempt {
+			a := c.start()
+			return c.fresh(func(r *idem.Record) { r.ID = a.id() })
+		}},
+	}
+	var cases []check
+	for _, s := range situations {
+		for _, w := range ownWrites(steps) {
+			cases = append(cases, check{w.name + " after " + s.name, func(c *cell) {
+				a := s.make(c)
+				c.refused(w.make(a))
+			}})
+		}
+	}
+	for _, w := range ownWrites(steps) {
+		cases = append(cases, check{w.name + " after deletion", func(c *cell) {
+			a := c.start()
+			sent := w.make(a)
+			c.delete(a.id())
+			// Only what may create a record does so.
+			if f, ok := sent.(finish); ok && f.Absent != nil {
+				c.lands(sent)
+				return
+			}
+			if _, ok := sent.(withdraw); ok {
+				c.lands(sent)
+				return
+			}
+			c.refused(sent)
+		}})
+	}
+	return append(cases, parkedCases(steps)...)
+}
+
+// parkedCases: a twin's park keeps the owner, which may still end the attempt but
+// can neither run on nor make itself repeatable.
+func parkedCases(steps bool) []check {
+	lands := map[string]bool{
+		"completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
+		"completion without a claim": true, "release without a claim": true,
+	}
+	var cases []check
+	for _, w := range ownWrites(steps) {
+		cases = append(cases, check{w.name + " after a twin's park", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			equal(c, "the reference lets it land", lands[w.name], c.do(w.make(a)) == nil)
+		}})
+	}
+	return append(cases,
+		check{"uncertain release without a claim after a twin's park", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			c.refused(a.open(a.release(true)))
+		}},
+		check{"withdrawal after a twin's own claim", func(c *cell) {
+			a := c.start()
+			c.lands(a.release(false))
+			b := a.next()
+			c.lands(a.next().acquire())
+			c.refused(b.withdraw())
+		}})
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Harness is a store under test and what can be done to it from outside. Each
+// case gets a fresh one.
+type Harness struct {
+	// Store is empty, or at least shares no record with another case. Required.
+	Store idem.Store
+
+	// Delete removes a record behind the store's back, as TTL would. Required.
+	Delete func(ctx context.Context, id string) error
+
+	// WithoutSteps says that the store refuses RecordStep with
+	// errors.ErrUnsupported. Cases with steps are left out then, and the refusal is
+	// checked instead.
+	WithoutSteps bool
+
+	// MaxResult is the largest result that the store takes, in bytes. With zero no
+	// result of up to 6 MB may be refused.
+	MaxResult int
+
+	// Damages are ways to make stored forms unreadable; each is a case of its own.
+	Damages []Damage
+
+	// With returns writes that commit with Finish, as Finish.With takes them, and a
+	// function that reports whether they have been applied. Nil for a store that
+	// refuses them with errors.ErrUnsupported.
+	With func(ctx context.Context) (with any, applied func(context.Context) (bool, error), err error)
+}
+
+// Damage is one way to make a stored form unreadable.
+type Damage struct {
+	// Name of the damage, such as "newer version"; it names the subtest.
+	Name string
+	// Parts says that the damage is to the stored result of a large outcome: the
+	// record stays readable and its result does not. Otherwise the record is damaged.
+	Parts bool
+	// Do damages what is stored of the record.
+	Do func(ctx context.Context, id string) error
+}
+
+// Run checks a store. It calls open once for each case, and once more at first.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	first := open(t)
+	if first.Store == nil || first.Delete == nil {
+		t.Fatal("storetest: the harness needs a Store and a Delete")
+	}
+	for _, g := range suite(first) {
+		t.Run(g.name, func(t *testing.T) {
+			for _, tc := range g.cases {
+				t.Run(tc.name, func(t *testing.T) {
+					tc.run(newCell(t, t.Context(), open(t)))
+				})
+			}
+		})
+	}
+}
+
+// check is one case of the suite.
+type check struct {
+	name string
+	run  func(c *cell)
+}
+
+type group struct {
+	name  string
+	cases []check
+}
+
+// suite lists the cases that apply to a store with the harness's abilities.
+func suite(h Harness) []group {
+	steps := !h.WithoutSteps
+	return []group{
+		{"claim", claimCases(steps)},
+		{"race", raceCases(steps)},
+		{"fencing", fencingCases(steps)},
+		{"lost reply", lostReplyCases(steps)},
+		{"write id", writeIDCases(steps)},
+		{"delayed", delayedCases(steps)},
+		{"late outcome", lateCases(steps)},
+		{"expiry", expiryCases(steps)},
+		{"step", stepCases(steps)},
+		{"settle", settleCases(steps)},
+		{"copy", copyCases(steps)},
+		{"result", resultCases(h)},
+		{"unreadable", unreadableCases(h)},
+		{"plain", plainCases(h)},
+		{"random", randomCases(steps)},
+	}
+}

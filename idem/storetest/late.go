@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// lateCases: a parked attempt may still say how it ended, while nobody has run or
+// decided since; an attempt without a claim may create its record.
+func lateCases(steps bool) []check {
+	parks := []struct {
+		name string
+		park func(a *attempt) write
+	}{
+		{"the own park", func(a *attempt) write { return a.park() }},
+		{"a twin's park", func(a *attempt) write { return a.lapse() }},
+	}
+	ends := []struct {
+		name string
+		make func(a *attempt) write
+	}{
+		{"completion", func(a *attempt) write { return a.complete("late") }},
+		{"large completion", func(a *attempt) write { return a.complete(strings.Repeat("late", 1e5)) }},
+		{"failure", func(a *attempt) write { return a.fail() }},
+		{"excluded release", func(a *attempt) write { return a.release(false) }},
+		{"park", func(a *attempt) write { return a.park() }},
+		{"completion without a claim", func(a *attempt) write { return a.open(a.complete("late")) }},
+	}
+	var cases []check
+	for _, p := range parks {
+		for _, e := range ends {
+			cases = append(cases, check{e.name + " after " + p.name, func(c *cell) {
+				a := c.start(notRepeatable)
+				c.lands(p.park(a))
+				equal(c, "Owner", a.claim.Record.Owner, c.get(a.id()).Owner)
+				c.lands(e.make(a))
+			}})
+		}
+		cases = append(cases, check{"uncertain release after " + p.name, func(c *cell) {
+			a := c.start()
+			c.lands(p.park(a))
+			c.refused(a.release(true))
+			equal(c, "State", idem.Unknown, c.get(a.id()).State)
+		}})
+	}
+	cases = append(cases, []check{
+		{"park, late park, then completion", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			c.lands(a.park())
+			c.lands(a.complete("late"))
+			c.refused(a.fail())
+		}},
+		{"twin's park keeps a repeatable attempt's declaration strict", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			equal(c, "Repeat", idem.NotRepeatable, c.get(a.id()).Repeat)
+			c.lands(a.complete("late"))
+			equal(c, "Repeat", idem.NotRepeatable, c.get(a.id()).Repeat)
+		}},
+		{"end without a claim creates the record", func(c *cell) {
+			for _, f := range []func(a *attempt) finish{
+				func(a *attempt) finish { return a.complete("open") },
+				func(a *attempt) finish { return a.complete(strings.Repeat("open", 1e5)) },
+				func(a *attempt) finish { return a.fail() },
+				func(a *attempt) finish { return a.release(true) },
+				func(a *attempt) finish { return a.park() },
+			} {
+				a := c.fresh()
+				c.lands(a.open(f(a)))
+			}
+		}},
+		{"end without a claim cancels its delayed claim", func(c *cell) {
+			a := c.fresh()
+			c.lands(a.open(a.complete("open")))
+			c.refused(a.acquire())
+		}},
+		{"end without a claim ends its landed claim", func(c *cell) {
+			a := c.start()
+			c.lands(a.open(a.complete("open")))
+		}},
+		{"end without a claim leaves a twin's record", func(c *cell) {
+			a := c.fresh()
+			twin := c.start(func(r *idem.Record) { r.ID = a.id() })
+			c.refused(a.open(a.complete("mine")))
+			c.lands(twin.complete("theirs"))
+			c.refused(a.open(a.complete("mine")))
+		}},
+		{"end without a claim leaves its withdrawn record", func(c *cell) {
+			a := c.fresh()
+			c.lands(a.withdraw())
+			c.refused(a.open(a.complete("mine")))
+		}},
+	}...)
+	if steps {
+		cases = append(cases, check{"completion in an open step", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			c.lands(a.lapse())
+			c.lands(a.complete("late"))
+		}})
+	}
+	return cases
+}

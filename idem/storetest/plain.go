@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+func plainCases(h Harness) []check {
+	return []check{
+		{"Get of an absent record", func(c *cell) {
+			rec, err := c.store.Get(c.ctx, c.fresh().id())
+			c.must(err)
+			if rec != nil {
+				c.fatalf("want nil, got %+v", rec)
+			}
+		}},
+		{"Get reads every write at once", func(c *cell) {
+			a := c.start()
+			for i := range 50 {
+				c.lands(a.extend(time.Duration(i+2) * lease))
+			}
+		}},
+		{"times survive with their precision", func(c *cell) {
+			for _, ns := range []int{0, 1e6, 999e6} {
+				at := time.Date(2101, 12, 31, 23, 59, 59, ns, time.UTC)
+				c.now = at
+				a := c.start(func(r *idem.Record) { r.LeaseUntil, r.CreatedAt = at, at })
+				rec := c.get(a.id())
+				for _, got := range []time.Time{rec.LeaseUntil, rec.CreatedAt} {
+					equal(c, "time", at, got)
+				}
+				equal(c, "UpdatedAt", at.Add(time.Second), rec.UpdatedAt)
+				equal(c, "ExpiresAt", a.claim.Record.ExpiresAt, rec.ExpiresAt)
+			}
+		}},
+		{"retention and attempt survive", func(c *cell) {
+			c.start(func(r *idem.Record) { r.Retention, r.Attempt = time.Second, 1_000_000 })
+			c.start(func(r *idem.Record) { r.Retention = 5 * 365 * 24 * time.Hour })
+			c.start(func(r *idem.Record) { r.Uncertain = true })
+			c.start(func(r *idem.Record) { r.Value = "" })
+		}},
+		{"odd characters in keys and values", func(c *cell) {
+			for _, s := range odd {
+				if len(s) > 64 {
+					s = s[:64]
+				}
+				key := operation.Key(s, s)
+				c.must(key.Err())
+				a := c.start(func(r *idem.Record) { r.ID, r.Value = key.ID(), s })
+				c.lands(a.complete(s))
+			}
+			long := strings.Repeat("ü", 512)
+			c.start(func(r *idem.Record) { r.ID, r.Value = operation.Key(strings.Repeat("#", 64), long).ID(), long })
+		}},
+		{"tenants, operations and values are kept apart", func(c *cell) {
+			other := idem.Operation{Name: "charge#x"}
+			for _, k := range []idem.Key{
+				operation.Key("a", "b"), operation.Key("a#charge", "b"), operation.Key("A", "b"), operation.Key("a", "B"),
+				operation.Key(idem.NoTenant, "b"), other.Key("a", "b"), other.Key(idem.NoTenant, "b"),
+			} {
+				c.must(k.Err())
+				c.lands(c.start(func(r *idem.Record) { r.ID = k.ID() }).complete(k.ID()))
+			}
+			for id := range c.ref {
+				c.check(id)
+			}
+		}},
+		{"odd characters in errors and references", func(c *cell) {
+			for _, s := range odd {
+				a := c.start()
+				w := a.fail()
+				w.Ending.Failure = &idem.Failure{Message: s, Type: s, Code: s}
+				w.Ending.Ref = s
+				c.lands(w)
+			}
+			a := c.start()
+			w := a.fail()
+			w.Ending.Failure = &idem.Failure{Message: strings.Repeat("m", 2048)}
+			c.lands(w)
+		}},
+		{"a reference stays until a claim", func(c *cell) {
+			a := c.start()
+			w := a.park()
+			w.Ending.Ref = "pay_1"
+			c.lands(w)
+			c.lands(a.complete("late"))
+			equal(c, "Ref", "pay_1", c.get(a.id()).Ref)
+		}},
+		{"a context that has ended", func(c *cell) {
+			cancelled, cancel := context.WithCancel(c.ctx)
+			cancel()
+			late, cancel := context.WithTimeout(c.ctx, -time.Second)
+			defer cancel()
+			for ctx, cause := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
+				for _, l := range landings(!h.WithoutSteps) {
+					w := l.make(c)
+					ended(c, l.name, w.send(ctx, c.store, c.now), cause)
+					c.check(w.id())
+					c.lands(w)
+				}
+				a := c.start()
+				c.lands(a.complete("done"))
+				_, err := c.store.Get(ctx, a.id())
+				ended(c, "Get", err, cause)
+			}
+		}},
+		{"writes that commit with an end", func(c *cell) { with(c) }},
+	}
+}
+
+var odd = []string{
+	" ", "#", "%23", "a#b", "a/b", "../..", "*", "?", "日本語", "🙂", "\"quoted\"", "it's", "line\nbreak", "tab\t",
+	"nul\x00inside", "${x}", ":v", "<&>", "e\u0301", strings.Repeat("x", 64),
+}
+
+func ended(c *cell, what string, err, cause error) {
+	c.Helper()
+	var down *idem.StoreError
+	if !errors.As(err, &down) || !errors.Is(err, cause) {
+		c.fatalf("%s with a context that has ended: want a StoreError with %v, got %v", what, cause, err)
+	}
+	if down.Maybe {
+		c.fatalf("%s with a context that has ended: nothing can have been applied, but Maybe is set", what)
+	}
+}
+
+// with: foreign writes commit with the end, or not at all.
+func with(c *cell) {
+	type foreign struct{}
+	a := c.start()
+	f := a.complete("done")
+	f.With = foreign{}
+	if err := f.send(c.ctx, c.store, c.now); !errors.Is(err, errors.ErrUnsupported) {
+		c.fatalf("Finish with writes of a foreign kind: want errors.ErrUnsupported, got %v", err)
+	}
+	c.check(a.id())
+	if c.h.With == nil {
+		f.With = nil
+		c.lands(f)
+		return
+	}
+	value, applied, err := c.h.With(c.ctx)
+	c.must(err)
+	f.With = value
+	c.lands(f)
+	ok, err := applied(c.ctx)
+	c.must(err)
+	equal(c, "applied with an end that landed", true, ok)
+
+	value, applied, err = c.h.With(c.ctx)
+	c.must(err)
+	refused := a.fail()
+	refused.With = value
+	c.refused(refused)
+	ok, err = applied(c.ctx)
+	c.must(err)
+	equal(c, "applied with an end that was refused", false, ok)
+}

@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"errors"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// unreadableCases: what cannot be read is never taken for absent, nor for a
+// conflict with a record that somebody could act on.
+func unreadableCases(h Harness) []check {
+	var cases []check
+	for i, d := range h.Damages {
+		if d.Parts {
+			cases = append(cases, check{d.Name, func(c *cell) { damagedParts(c, c.h.Damages[i]) }})
+			continue
+		}
+		for _, s := range standing(false)[:3] {
+			cases = append(cases, check{d.Name + " of a record " + s.name, func(c *cell) {
+				damagedRecord(c, s.make(c), c.h.Damages[i], !h.WithoutSteps)
+			}})
+		}
+	}
+	return cases
+}
+
+func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
+	untouched := c.start()
+	// Nothing that is sent here would land on the healthy record either.
+	stale := a.next()
+	stale.claim.Seen = newID()
+	stranger := c.fresh(func(r *idem.Record) { r.ID = a.id() })
+	lapse, resolve := a.lapse(), a.resolve(idem.Completed)
+	lapse.Seen, resolve.Seen = newID(), newID()
+	ws := []write{
+		stranger.acquire(), stale.acquire(), stranger.withdraw(), stranger.extend(lease),
+		stranger.complete("x"), stranger.fail(), stranger.release(false), stranger.park(),
+		stranger.open(stranger.complete("x")), lapse, resolve,
+	}
+	if steps {
+		ws = append(ws, stranger.step("ship", nil), stranger.begin("ship"))
+	}
+	c.must(d.Do(c.ctx, a.id()))
+	rec, err := c.store.Get(c.ctx, a.id())
+	unreadable(c, "Get", err)
+	if rec != nil {
+		c.fatalf("Get of a damaged record returns %+v beside its error", rec)
+	}
+	for _, w := range ws {
+		unreadable(c, w.String(), w.send(c.ctx, c.store, c.now))
+	}
+	_, err = c.store.Get(c.ctx, a.id())
+	unreadable(c, "Get, at last", err)
+	c.check(untouched.id())
+}
+
+func damagedParts(c *cell, d Damage) {
+	a, untouched := c.start(), c.start()
+	body := string(noise(450 << 10))
+	c.lands(a.complete(body))
+	c.lands(untouched.complete(body))
+	before := c.get(a.id())
+	c.must(d.Do(c.ctx, a.id()))
+
+	err := c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
+	var conflict *idem.ConflictError
+	if !errors.As(err, &conflict) || conflict.Existing == nil {
+		c.fatalf("a claim on a record with damaged parts: want a ConflictError with it, got %v", err)
+	}
+	for name, rec := range map[string]*idem.Record{
+		"read before": before, "read after": c.get(a.id()), "of a conflict": conflict.Existing,
+	} {
+		equal(c, "State", idem.Completed, rec.State)
+		got, err := c.store.Result(c.ctx, rec)
+		unreadable(c, "Result of the record "+name, err)
+		if got != nil {
+			c.fatalf("Result returns %d bytes beside its error", len(got))
+		}
+	}
+	c.check(untouched.id())
+}
+
+func unreadable(c *cell, what string, err error) {
+	c.Helper()
+	if !errors.Is(err, idem.ErrRecordUnreadable) {
+		c.fatalf("%s: want ErrRecordUnreadable, got %v", what, err)
+	}
+	if errors.Is(err, idem.ErrStoreUnavailable) {
+		c.fatalf("%s: what is damaged is not a store that is down, got %v", what, err)
+	}
+}

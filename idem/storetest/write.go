@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// write is one call of a store's method, as a value: it can be kept back, sent
+// late, sent twice, and applied to the reference.
+type write interface {
+	fmt.Stringer
+	id() string
+	apply(*idem.Record, time.Time) (*idem.Record, error)
+	send(context.Context, idem.Store, time.Time) error
+}
+
+type (
+	acquire  struct{ idem.Claim }
+	withdraw struct{ idem.Withdrawal }
+	extend   struct{ idem.Extension }
+	step     struct{ idem.StepWrite }
+	finish   struct{ idem.Finish }
+	settle   struct{ idem.Settlement }
+)
+
+func (w acquire) id() string  { return w.Record.ID }
+func (w withdraw) id() string { return w.Claim.Record.ID }
+func (w extend) id() string   { return w.ID }
+func (w step) id() string     { return w.ID }
+func (w finish) id() string   { return w.ID }
+func (w settle) id() string   { return w.ID }
+
+// at dates a claim that creates a record: now and UpdatedAt are the same instant.
+func (w acquire) at(now time.Time) idem.Claim {
+	w.Record.UpdatedAt = now
+	return w.Claim
+}
+
+func (w acquire) apply(r *idem.Record, now time.Time) (*idem.Record, error) {
+	return w.at(now).Apply(r, now)
+}
+
+func (w withdraw) apply(r *idem.Record, now time.Time) (*idem.Record, error) { return w.Apply(r, now) }
+func (w extend) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
+func (w step) apply(r *idem.Record, now time.Time) (*idem.Record, error)     { return w.Apply(r, now) }
+func (w finish) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
+func (w settle) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
+
+func (w acquire) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.Acquire(ctx, now, w.at(now))
+}
+
+func (w withdraw) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.Withdraw(ctx, now, w.Withdrawal)
+}
+
+func (w extend) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.Extend(ctx, now, w.Extension)
+}
+
+func (w step) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.RecordStep(ctx, now, w.StepWrite)
+}
+
+func (w finish) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.Finish(ctx, now, w.Finish)
+}
+
+func (w settle) send(ctx context.Context, s idem.Store, now time.Time) error {
+	return s.Settle(ctx, now, w.Settlement)
+}
+
+func (w acquire) String() string {
+	switch {
+	case w.Seen == "":
+		return "a claim"
+	case w.Replace:
+		return "a replacement"
+	}
+	return "a takeover"
+}
+
+func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Claim}.String() }
+func (w extend) String() string   { return "an extension" }
+func (w settle) String() string {
+	if w.Kind == idem.EventLapse {
+		return "a twin's park"
+	}
+	return "a resolution to " + string(w.Ending.State)
+}
+
+func (w step) String() string {
+	if w.Begin {
+		return "a begin mark"
+	}
+	return "a step"
+}
+
+func (w finish) String() string {
+	s := "an end as " + string(w.Ending.State)
+	if w.Ending.State == idem.Retryable && w.Ending.Uncertain {
+		s += " (uncertain)"
+	}
+	if w.Absent != nil {
+		s += " without a claim"
+	}
+	return s
+}
