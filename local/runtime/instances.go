@@ -94,6 +94,7 @@ func (p *Pool) Kill(pid int) error {
 
 // Signal sends a signal to a process and all that it has started, for example
 // syscall.SIGSTOP and syscall.SIGCONT. The deadline of what it works on runs on.
+// On Linux a process that was sent SIGSTOP stands still when Signal returns.
 func (p *Pool) Signal(pid int, signal os.Signal) error {
 	inst, err := p.find(pid)
 	if err != nil {
@@ -106,6 +107,7 @@ func (p *Pool) Signal(pid int, signal os.Signal) error {
 	if !sent {
 		return p.noInstance(pid)
 	}
+	awaitStop(inst.cmd.Process, signal)
 	return nil
 }
 

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package runtime
+
+import "os"
+
+// awaitStop does not wait here.
+func awaitStop(*os.Process, os.Signal) {}
