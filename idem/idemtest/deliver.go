@@ -1,0 +1,93 @@
+package idemtest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Delivery is what became of one delivery of a request.
+type Delivery[Out any] struct {
+	// Value and Err as the caller got them. Err is [ErrCrashed], and Value zero, if
+	// the process died before it could answer.
+	Value Out
+	Err   error
+	// Replayed is set if the caller got the recorded outcome, Ran if this delivery
+	// had the claim. Neither is set for an answer such as [idem.ErrInFlight].
+	Replayed, Ran bool
+}
+
+// Deliver delivers the request n times, one after the other, and returns what
+// became of each. The function handles one delivery: it calls [idem.Do], or a
+// handler that was wrapped around the engine, with the context it is given.
+func Deliver[Out any](h *Harness, n int, fn func(context.Context, *idem.Engine) (Out, error)) []Delivery[Out] {
+	ds := make([]Delivery[Out], n)
+	for i := range ds {
+		ds[i] = deliver(h, fn)
+	}
+	return ds
+}
+
+// DeliverParallel delivers the request n times at once and returns when all are
+// answered.
+func DeliverParallel[Out any](h *Harness, n int, fn func(context.Context, *idem.Engine) (Out, error)) []Delivery[Out] {
+	ds := make([]Delivery[Out], n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range ds {
+		wg.Go(func() {
+			<-start
+			ds[i] = deliver(h, fn)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return ds
+}
+
+func deliver[Out any](h *Harness, fn func(context.Context, *idem.Engine) (Out, error)) Delivery[Out] {
+	h.mu.Lock()
+	p, e := h.proc, h.Engine
+	h.mu.Unlock()
+	if p.crashed() {
+		return Delivery[Out]{Err: ErrCrashed}
+	}
+	var s story
+	d := Delivery[Out]{}
+	d.Value, d.Err = fn(context.WithValue(p.ctx, storyKey{}, &s), e)
+	d.Ran, d.Replayed = s.ran.Load(), s.replayed.Load()
+	if p.crashed() {
+		d.Value, d.Err, d.Replayed = *new(Out), ErrCrashed, false
+	}
+	return d
+}
+
+// story is what the observer saw of one delivery.
+type story struct{ ran, replayed atomic.Bool }
+
+type storyKey struct{}
+
+// observed returns the observer with the harness's own looking on.
+func observed(o *idem.Observer) *idem.Observer {
+	out := idem.Observer{}
+	if o != nil {
+		out = *o
+	}
+	look := func(then func(context.Context, idem.Notice), see func(*story)) func(context.Context, idem.Notice) {
+		return func(ctx context.Context, n idem.Notice) {
+			if s, ok := ctx.Value(storyKey{}).(*story); ok {
+				see(s)
+			}
+			if then != nil {
+				then(ctx, n)
+			}
+		}
+	}
+	ran := func(s *story) { s.ran.Store(true) }
+	out.Claimed, out.TookOver = look(out.Claimed, ran), look(out.TookOver, ran)
+	out.FailedOpen = look(out.FailedOpen, ran)
+	out.Replayed = look(out.Replayed, func(s *story) { s.replayed.Store(true) })
+	return &out
+}

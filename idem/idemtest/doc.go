@@ -1,0 +1,18 @@
+// Package idemtest helps to test handlers that run under package idem: it
+// delivers a request twice, many times at once, and across a crash, against an
+// in-memory store whose clock the test moves.
+//
+//	h := idemtest.New(t, nil)
+//	got := idemtest.Deliver(h, 2, func(ctx context.Context, e *idem.Engine) (Receipt, error) {
+//		return idem.Do(ctx, e, Charge.Key("acme", "payment-1"), payment, charge)
+//	})
+//
+// A [Harness] is one engine, as one process has it, over one store, as all
+// processes share it. [Harness.Crash] and [Harness.CrashAfter] kill the process,
+// [Harness.Restart] starts the next one over the same records. [Clock.Advance]
+// lets a lease lapse or an outcome expire without waiting for it. [Faults] stands
+// between engine and store and loses, delays or refuses single calls; it wraps
+// any [idem.Store].
+//
+// The package imports testing: use it from tests only.
+package idemtest

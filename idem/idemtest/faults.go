@@ -1,0 +1,228 @@
+package idemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Method is a method of [idem.Store], by its name.
+type Method string
+
+// The methods of a store.
+const (
+	Acquire    Method = "Acquire"
+	Withdraw   Method = "Withdraw"
+	Extend     Method = "Extend"
+	RecordStep Method = "RecordStep"
+	Finish     Method = "Finish"
+	Settle     Method = "Settle"
+	Get        Method = "Get"
+	Result     Method = "Result"
+)
+
+// Methods lists all methods of a store.
+var Methods = []Method{Acquire, Withdraw, Extend, RecordStep, Finish, Settle, Get, Result}
+
+// Call is one call to a store on its way.
+type Call struct {
+	// Method that is called, ID of its record.
+	Method Method
+	ID     string
+	do     func(context.Context) error
+}
+
+// Do makes the call: at once, later, or several times, as a network may. It
+// returns what the store says.
+func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
+
+// Lost returns the error of a call whose reply never came.
+func (c *Call) Lost() error {
+	return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: errors.New("idemtest: no reply")}
+}
+
+// Fault decides what becomes of a call: it may make it with [Call.Do], and
+// returns the caller's error.
+type Fault func(context.Context, *Call) error
+
+// Pass makes the call as if there were no fault: a place in a sequence.
+func Pass(ctx context.Context, c *Call) error { return c.Do(ctx) }
+
+// LoseReply makes the call and loses the reply: the caller cannot know.
+func LoseReply(ctx context.Context, c *Call) error {
+	_ = c.Do(ctx)
+	return c.Lost()
+}
+
+// LoseRequest loses the request: nothing happens, and the caller cannot know.
+func LoseRequest(_ context.Context, c *Call) error { return c.Lost() }
+
+// Refuse fails in a way that proves that nothing was written, as a refused
+// connection or a throttled call does.
+func Refuse(_ context.Context, c *Call) error {
+	return &idem.StoreError{Op: string(c.Method), Err: errors.New("idemtest: refused")}
+}
+
+// BlackHole swallows the request and answers nothing until the context ends.
+func BlackHole(ctx context.Context, c *Call) error {
+	<-ctx.Done()
+	return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: context.Cause(ctx)}
+}
+
+// BareConflict answers that the condition failed, without the record that stood
+// in the way, and writes nothing.
+func BareConflict(context.Context, *Call) error { return &idem.ConflictError{} }
+
+// Unreadable answers that the record cannot be read, and writes nothing.
+func Unreadable(_ context.Context, c *Call) error {
+	return fmt.Errorf("%w: idemtest: %s", idem.ErrRecordUnreadable, c.Method)
+}
+
+// Hold keeps the call in *held and loses its reply: the test makes it later, as a
+// network that delays a packet would, with [Call.Do].
+func Hold(held **Call) Fault {
+	return func(_ context.Context, c *Call) error {
+		*held = c
+		return c.Lost()
+	}
+}
+
+// Faults is a store that misbehaves when it is told to, and counts its calls. It
+// passes calls on to the store it was made with. It is safe for concurrent use.
+type Faults struct {
+	store idem.Store
+
+	mu     sync.Mutex
+	next   map[Method][]Fault
+	always map[Method]Fault
+	log    []Method
+}
+
+var _ idem.Store = (*Faults)(nil)
+
+// NewFaults returns a store without faults over the given one.
+func NewFaults(store idem.Store) *Faults {
+	return &Faults{store: store, next: map[Method][]Fault{}, always: map[Method]Fault{}}
+}
+
+// Next gives the next calls of the method one fault each, in this order, after
+// those that it was already given.
+func (f *Faults) Next(m Method, faults ...Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next[m] = append(f.next[m], faults...)
+}
+
+// Always gives every call of the methods the fault, until [Faults.Heal]; those
+// given with Next come first. Without methods it means all of them.
+func (f *Faults) Always(fault Fault, ms ...Method) {
+	if len(ms) == 0 {
+		ms = Methods
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range ms {
+		f.always[m] = fault
+	}
+}
+
+// Heal takes all faults away.
+func (f *Faults) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.next)
+	clear(f.always)
+}
+
+// Calls returns the methods that were called since the last Reset, in order.
+func (f *Faults) Calls() []Method {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.log)
+}
+
+// Reset forgets the calls counted so far.
+func (f *Faults) Reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = nil
+}
+
+func (f *Faults) call(ctx context.Context, m Method, id string, do func(context.Context) error) error {
+	f.mu.Lock()
+	f.log = append(f.log, m)
+	fault := f.always[m]
+	if q := f.next[m]; len(q) > 0 {
+		fault, f.next[m] = q[0], q[1:]
+	}
+	f.mu.Unlock()
+	if fault == nil {
+		return do(ctx)
+	}
+	return fault(ctx, &Call{Method: m, ID: id, do: do})
+}
+
+// Acquire writes a claim; see [idem.Store].
+func (f *Faults) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	return f.call(ctx, Acquire, c.Record.ID, func(ctx context.Context) error { return f.store.Acquire(ctx, now, c) })
+}
+
+// Withdraw takes back a claim; see [idem.Store].
+func (f *Faults) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+	return f.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error { return f.store.Withdraw(ctx, now, w) })
+}
+
+// Extend raises a lease; see [idem.Store].
+func (f *Faults) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+	return f.call(ctx, Extend, e.ID, func(ctx context.Context) error { return f.store.Extend(ctx, now, e) })
+}
+
+// RecordStep writes a step; see [idem.Store].
+func (f *Faults) RecordStep(ctx context.Context, now time.Time, s idem.StepWrite) error {
+	return f.call(ctx, RecordStep, s.ID, func(ctx context.Context) error { return f.store.RecordStep(ctx, now, s) })
+}
+
+// Finish ends an attempt; see [idem.Store].
+func (f *Faults) Finish(ctx context.Context, now time.Time, x idem.Finish) error {
+	return f.call(ctx, Finish, x.ID, func(ctx context.Context) error { return f.store.Finish(ctx, now, x) })
+}
+
+// Settle parks or resolves a record; see [idem.Store].
+func (f *Faults) Settle(ctx context.Context, now time.Time, s idem.Settlement) error {
+	return f.call(ctx, Settle, s.ID, func(ctx context.Context) error { return f.store.Settle(ctx, now, s) })
+}
+
+// Get reads a record; see [idem.Store].
+func (f *Faults) Get(ctx context.Context, id string) (*idem.Record, error) {
+	var rec *idem.Record
+	err := f.call(ctx, Get, id, func(ctx context.Context) (err error) {
+		rec, err = f.store.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// Result reads a record's result; see [idem.Store].
+func (f *Faults) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+	var id string
+	if rec != nil {
+		id = rec.ID
+	}
+	var body []byte
+	err := f.call(ctx, Result, id, func(ctx context.Context) (err error) {
+		body, err = f.store.Result(ctx, rec)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}

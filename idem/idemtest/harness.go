@@ -1,0 +1,116 @@
+package idemtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// Harness is an engine over an in-memory store, with a clock that the test
+// moves, faults that it injects, and a process that it can kill. Crash and
+// CrashAfter may be called from anywhere, a handler included; Restart only while
+// nothing is delivered.
+type Harness struct {
+	// Engine of the process that runs. Restart replaces it: what was built on the
+	// old one, such as a wrapped handler, is built anew, as a new process does.
+	Engine *idem.Engine
+	// Store holds the records; it outlives the processes.
+	Store *memstore.Store
+	// Faults stands between every engine and the store.
+	Faults *Faults
+	// Clock of all engines.
+	Clock *Clock
+
+	tb   testing.TB
+	opts idem.Options
+
+	mu   sync.Mutex
+	proc *process
+}
+
+// New returns a harness with its first process running. Options are the
+// engine's, nil for the defaults; Now must be left to the harness. The test's end
+// ends the process. A nil tb is for runnable examples, which have none: a mistake
+// then panics.
+func New(tb testing.TB, o *idem.Options) *Harness {
+	h := &Harness{Store: memstore.New(), Clock: new(Clock), tb: tb}
+	h.Faults = NewFaults(h.Store)
+	if o != nil {
+		h.opts = *o
+	}
+	if h.opts.Now != nil {
+		h.fail("Options.Now is set: the harness has a clock of its own, move that")
+	}
+	h.opts.Now = h.Clock.Now
+	h.opts.Observer = observed(h.opts.Observer)
+	h.start()
+	if tb != nil {
+		tb.Cleanup(func() { h.process().crash() })
+	}
+	return h
+}
+
+func (h *Harness) fail(format string, args ...any) {
+	if h.tb == nil {
+		panic("idemtest: " + fmt.Sprintf(format, args...))
+	}
+	h.tb.Helper()
+	h.tb.Fatalf("idemtest: "+format, args...)
+}
+
+func (h *Harness) start() {
+	p := newProcess(h.Faults)
+	engine, err := idem.New(p, &h.opts)
+	if err != nil {
+		h.fail("%v", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.proc, h.Engine = p, engine
+}
+
+func (h *Harness) process() *process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.proc
+}
+
+// Crash kills the process now: from here on none of its store calls reaches the
+// store, its contexts are cancelled, and its deliveries get [ErrCrashed],
+// whatever they would have returned. A handler that calls it goes on until it
+// returns, and nobody hears of what it returns.
+func (h *Harness) Crash() { h.process().crash() }
+
+// CrashAfter kills the process at its n-th store call from now, counted from 1;
+// landed says whether that call is still applied. The process never sees its
+// reply. Zero takes an earlier CrashAfter back.
+func (h *Harness) CrashAfter(n int, landed bool) {
+	if n < 0 {
+		h.fail("CrashAfter: %d calls: count from 1", n)
+	}
+	h.process().crashAfter(n, landed)
+}
+
+// Restart ends the process, if it still runs, and starts the next one over the
+// same records, with an engine that remembers nothing. It returns that engine.
+func (h *Harness) Restart() *idem.Engine {
+	h.process().crash()
+	h.start()
+	return h.Engine
+}
+
+// Record returns the key's record as it is stored, nil if there is none.
+func (h *Harness) Record(key idem.Key) *idem.Record {
+	if err := key.Err(); err != nil {
+		h.fail("%v", err)
+	}
+	rec, err := h.Store.Get(context.Background(), key.ID())
+	if err != nil {
+		h.fail("%v", err)
+	}
+	return rec
+}

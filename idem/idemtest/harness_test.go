@@ -1,0 +1,197 @@
+package idemtest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+var op = idem.Operation{Name: "op", Repeat: idem.Repeatable}
+
+func request(h func(context.Context, int) (int, error)) func(context.Context, *idem.Engine) (int, error) {
+	return func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, op.Key("t", "k"), 1, h)
+	}
+}
+
+func double(_ context.Context, n int) (int, error) { return 2 * n, nil }
+
+func TestDeliverTellsRunFromReplay(t *testing.T) {
+	h := idemtest.New(t, nil)
+	got := idemtest.Deliver(h, 3, request(double))
+	require.Equal(t, []idemtest.Delivery[int]{
+		{Value: 2, Ran: true}, {Value: 2, Replayed: true}, {Value: 2, Replayed: true},
+	}, got)
+	require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Acquire", "Result", "Acquire", "Result"}, h.Faults.Calls())
+}
+
+func TestClockExpiresAnOutcome(t *testing.T) {
+	h := idemtest.New(t, nil)
+	idemtest.Deliver(h, 1, request(double))
+	h.Clock.Advance(idem.DefaultRetention + time.Second)
+	require.True(t, idemtest.Deliver(h, 1, request(double))[0].Ran)
+	require.Equal(t, 2, h.Record(op.Key("t", "k")).Attempt)
+}
+
+func TestTheUsersObserverIsKept(t *testing.T) {
+	var claimed, replayed int
+	h := idemtest.New(t, &idem.Options{Observer: &idem.Observer{
+		Claimed:  func(context.Context, idem.Notice) { claimed++ },
+		Replayed: func(context.Context, idem.Notice) { replayed++ },
+	}})
+	idemtest.Deliver(h, 3, request(double))
+	require.Equal(t, []int{1, 2}, []int{claimed, replayed})
+}
+
+// From the crash on nothing of the process reaches the store, whatever it does.
+func TestCrashedProcessReachesNothing(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		for _, landed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				h := idemtest.New(t, nil)
+				old := h.Engine
+				h.CrashAfter(n, landed)
+				got := idemtest.Deliver(h, 2, request(double))
+				require.ErrorIs(t, got[0].Err, idemtest.ErrCrashed)
+				require.Equal(t, n == 2, got[0].Ran, "the claim is the first call")
+				require.Equal(t, idemtest.Delivery[int]{Err: idemtest.ErrCrashed}, got[1])
+
+				before := h.Record(op.Key("t", "k"))
+				want := idem.Absent
+				switch {
+				case n == 2 && landed:
+					want = idem.Completed
+				case n == 2 || landed:
+					want = idem.InProgress
+				}
+				if want == idem.Absent {
+					require.Nil(t, before)
+				} else {
+					require.Equal(t, want, before.State)
+				}
+				h.Restart()
+				h.Clock.Advance(time.Hour)
+				time.Sleep(time.Hour) // whatever the dead process still has in mind
+				_, err := idem.Do(t.Context(), old, op.Key("t", "k"), 1, double)
+				require.ErrorIs(t, err, idemtest.ErrCrashed)
+				require.Equal(t, before, h.Record(op.Key("t", "k")))
+				require.Equal(t, 2, idemtest.Deliver(h, 1, request(double))[0].Value)
+			})
+		}
+	}
+}
+
+func TestCrashCancelsTheHandler(t *testing.T) {
+	h := idemtest.New(t, nil)
+	got := idemtest.Deliver(h, 1, request(func(ctx context.Context, n int) (int, error) {
+		h.Crash()
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), idemtest.ErrCrashed)
+		return n, nil
+	}))
+	require.Equal(t, []idemtest.Delivery[int]{{Err: idemtest.ErrCrashed, Ran: true}}, got)
+	require.Equal(t, idem.InProgress, h.Record(op.Key("t", "k")).State)
+}
+
+func TestCrashAfterCanBeTakenBack(t *testing.T) {
+	h := idemtest.New(t, nil)
+	h.CrashAfter(1, true)
+	h.CrashAfter(0, false)
+	require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
+}
+
+func TestRestartForgetsWhatWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := idemtest.New(t, nil)
+		h.Faults.Always(idemtest.Refuse, idemtest.Finish)
+		require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
+		h.Restart()
+		h.Faults.Heal()
+		time.Sleep(time.Minute)
+		require.Equal(t, idem.InProgress, h.Record(op.Key("t", "k")).State)
+	})
+}
+
+func TestMistakes(t *testing.T) {
+	require.Panics(t, func() { idemtest.New(nil, &idem.Options{Now: time.Now}) })
+	require.Panics(t, func() { idemtest.New(nil, &idem.Options{Lease: -1}) })
+	h := idemtest.New(nil, nil)
+	require.Panics(t, func() { h.CrashAfter(-1, true) })
+	require.Panics(t, func() { h.Record(idem.Key{}) })
+	require.Nil(t, h.Record(op.Key("t", "nobody")))
+}
+
+func TestFaults(t *testing.T) {
+	claim := func(write string) idem.Claim {
+		return idem.Claim{Record: idem.Record{ID: "id", State: idem.InProgress, Owner: write, Write: write}}
+	}
+	var held *idemtest.Call
+	for _, tc := range []struct {
+		name  string
+		fault idemtest.Fault
+		lands bool
+		maybe bool
+		is    error
+	}{
+		{"pass", idemtest.Pass, true, false, nil},
+		{"lose reply", idemtest.LoseReply, true, true, idem.ErrStoreUnavailable},
+		{"lose request", idemtest.LoseRequest, false, true, idem.ErrStoreUnavailable},
+		{"refuse", idemtest.Refuse, false, false, idem.ErrStoreUnavailable},
+		{"black hole", idemtest.BlackHole, false, true, context.DeadlineExceeded},
+		{"unreadable", idemtest.Unreadable, false, false, idem.ErrRecordUnreadable},
+		{"hold", idemtest.Hold(&held), false, true, idem.ErrStoreUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				f := idemtest.NewFaults(mem)
+				f.Next(idemtest.Acquire, tc.fault)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := f.Acquire(ctx, time.Now(), claim("w"))
+				require.ErrorIs(t, err, tc.is)
+				var sErr *idem.StoreError
+				require.Equal(t, tc.maybe, errors.As(err, &sErr) && sErr.Maybe)
+				require.Equal(t, tc.lands, len(mem.Records()) == 1)
+				// The fault was for one call.
+				require.NoError(t, f.Acquire(t.Context(), time.Now(), claim("w")))
+			})
+		})
+	}
+	require.Equal(t, idemtest.Acquire, held.Method)
+	require.Equal(t, "id", held.ID)
+	require.NoError(t, held.Do(t.Context()), "a repeat of what landed meanwhile")
+}
+
+func TestFaultsOfReads(t *testing.T) {
+	mem := memstore.New()
+	f := idemtest.NewFaults(mem)
+	c := idem.Claim{Record: idem.Record{ID: "id", State: idem.InProgress, Owner: "o", Write: "w"}}
+	require.NoError(t, f.Acquire(t.Context(), time.Now(), c))
+	f.Always(idemtest.LoseReply)
+	rec, err := f.Get(t.Context(), "id")
+	require.Nil(t, rec)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	body, err := f.Result(t.Context(), &c.Record)
+	require.Nil(t, body)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	f.Heal()
+	rec, err = f.Get(t.Context(), "id")
+	require.NoError(t, err)
+	require.Equal(t, "w", rec.Write)
+	f.Reset()
+	require.Empty(t, f.Calls())
+
+	f.Next(idemtest.Acquire, idemtest.BareConflict)
+	var conflict *idem.ConflictError
+	require.ErrorAs(t, f.Acquire(t.Context(), time.Now(), c), &conflict)
+	require.Nil(t, conflict.Existing)
+}
