@@ -2,82 +2,11 @@ package storetest
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/idem-go/idempotency/idem"
 )
 
-func stepCases(steps bool) []check {
-	if !steps {
-		return []check{{"is refused as unsupported", func(c *cell) {
-			a := c.start()
-			err := a.step("ship", nil).send(c.ctx, c.store, c.now)
-			if !errors.Is(err, errors.ErrUnsupported) {
-				c.fatalf("RecordStep: want errors.ErrUnsupported, got %v", err)
-			}
-			c.check(a.id())
-		}}}
-	}
-	return []check{
-		{"results of all sizes", func(c *cell) {
-			a := c.start()
-			for name, size := range map[string]int{"none": 0, "small": 10, "1 KB": 1 << 10, "4 KB": 4 << 10, "100 KB": 100 << 10} {
-				c.lands(a.step(name, noise(size)))
-			}
-			equal(c, "number of steps", 5, len(c.get(a.id()).Steps))
-			b := a.next()
-			c.lands(b.acquire())
-			c.lands(b.complete("done"))
-		}},
-		{"begin mark, then its result", func(c *cell) {
-			a := c.start()
-			c.lands(a.begin("charge"))
-			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
-			c.lands(a.step("charge", []byte("ch_1")))
-			s := c.get(a.id()).Steps["charge"]
-			equal(c, "Begun", false, s.Begun)
-			equal(c, "Result", "ch_1", string(s.Result))
-		}},
-		{"begin mark on a begin mark", func(c *cell) {
-			a := c.start()
-			c.lands(a.begin("charge"))
-			c.refused(a.begin("charge"))
-		}},
-		{"begin mark on a recorded step", func(c *cell) {
-			a := c.start()
-			c.lands(a.step("charge", []byte("ch_1")))
-			c.refused(a.begin("charge"))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Result))
-		}},
-		{"begin mark of a later attempt on a recorded step", func(c *cell) {
-			a := c.start()
-			c.lands(a.step("charge", []byte("ch_1")))
-			b := a.next()
-			c.lands(b.acquire())
-			c.refused(b.begin("charge"))
-		}},
-		{"result on a recorded step", func(c *cell) {
-			a := c.start()
-			c.lands(a.step("charge", []byte("ch_1")))
-			c.refused(a.step("charge", []byte("ch_2")))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Result))
-		}},
-		{"names with odd characters", func(c *cell) {
-			a := c.start()
-			for _, n := range []string{"a.b", "a b", "#n", ":v", "a[0]", "it's", "日本", "steps", "%", "a#b"} {
-				c.lands(a.begin(n))
-				c.lands(a.step(n, []byte(n)))
-			}
-		}},
-		{"two steps do not touch each other", func(c *cell) {
-			a := c.start()
-			c.lands(a.begin("charge"))
-			c.lands(a.step("ship", []byte("s_1")))
-			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
-		}},
-	}
-}
-
+// settleCases park and resolve records from outside the attempt.
 func settleCases(steps bool) []check {
 	cases := []check{
 		{"twin's park keeps the owner and the lease", func(c *cell) {

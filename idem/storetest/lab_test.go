@@ -1,0 +1,247 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// lab is a store made to be broken: each of its parts can be exchanged for a
+// faulty one. As it comes it is healthy.
+type lab struct {
+	mu      sync.Mutex
+	records map[string]*idem.Record
+	// parts are large results by record and owner.
+	parts map[string][]byte
+	// broken records and bad parts by id, as damages leave them.
+	broken, bad map[string]bool
+
+	claim    func(idem.Claim, *idem.Record, time.Time) (*idem.Record, error)
+	withdraw func(idem.Withdrawal, *idem.Record, time.Time) (*idem.Record, error)
+	extend   func(idem.Extension, *idem.Record, time.Time) (*idem.Record, error)
+	step     func(idem.StepWrite, *idem.Record, time.Time) (*idem.Record, error)
+	finish   func(idem.Finish, *idem.Record, time.Time) (*idem.Record, error)
+	settle   func(idem.Settlement, *idem.Record, time.Time) (*idem.Record, error)
+
+	keep       func(*idem.Record) *idem.Record                // what is kept of a record given
+	hand       func(*idem.Record) *idem.Record                // what is handed out of a record kept
+	conflict   func(*idem.Record) error                       // how a refusal is told
+	get        func(id string, now *idem.Record) *idem.Record // what a read sees
+	partKey    func(id, owner string) string
+	join       func(bad bool, data []byte) ([]byte, error)
+	alive      func(context.Context, string) error
+	unreadable func() error
+	gap        func() // between check and act; not nil means no lock around them
+	withEarly  bool   // foreign writes are applied before the condition is checked
+	limit      int
+	tooLate    bool // a result is measured after it is written
+}
+
+// inParts is the size from which on a result lies in parts.
+const inParts = 4 << 10
+
+var errDamaged = fmt.Errorf("lab: %w", idem.ErrRecordUnreadable)
+
+// newLab breaks a healthy store with change.
+func newLab(change func(*lab)) *lab {
+	s := &lab{
+		records: map[string]*idem.Record{}, parts: map[string][]byte{},
+		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
+		claim: idem.Claim.Apply, withdraw: idem.Withdrawal.Apply, extend: idem.Extension.Apply,
+		step: idem.StepWrite.Apply, finish: idem.Finish.Apply, settle: idem.Settlement.Apply,
+		keep: (*idem.Record).Clone, hand: (*idem.Record).Clone,
+		conflict: func(r *idem.Record) error { return &idem.ConflictError{Existing: r} },
+		get:      func(_ string, now *idem.Record) *idem.Record { return now },
+		partKey:  func(id, owner string) string { return id + "#" + owner },
+		join: func(bad bool, data []byte) ([]byte, error) {
+			if bad {
+				return nil, errDamaged
+			}
+			return data, nil
+		},
+		alive: func(ctx context.Context, op string) error {
+			if err := ctx.Err(); err != nil {
+				return &idem.StoreError{Op: op, Err: err}
+			}
+			return nil
+		},
+		unreadable: func() error { return errDamaged },
+	}
+	change(s)
+	return s
+}
+
+func (s *lab) write(ctx context.Context, op, id string, apply func(*idem.Record) (*idem.Record, error)) error {
+	if err := s.alive(ctx, op); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.records[id]
+	next, err := apply(old)
+	if s.gap != nil {
+		s.mu.Unlock()
+		s.gap()
+		s.mu.Lock()
+	}
+	var conflict *idem.ConflictError
+	if errors.As(err, &conflict) {
+		if s.broken[id] {
+			return s.unreadable()
+		}
+		return s.conflict(s.hand(conflict.Existing))
+	}
+	if err == nil && next != old {
+		s.records[id] = s.keep(next)
+	}
+	return err
+}
+
+func (s *lab) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	return s.write(ctx, "Acquire", c.Record.ID, func(r *idem.Record) (*idem.Record, error) { return s.claim(c, r, now) })
+}
+
+func (s *lab) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *idem.Record) (*idem.Record, error) { return s.withdraw(w, r, now) })
+}
+
+func (s *lab) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+	return s.write(ctx, "Extend", e.ID, func(r *idem.Record) (*idem.Record, error) { return s.extend(e, r, now) })
+}
+
+func (s *lab) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	return s.write(ctx, "RecordStep", w.ID, func(r *idem.Record) (*idem.Record, error) { return s.step(w, r, now) })
+}
+
+func (s *lab) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	with, ok := f.With.(*labWrite)
+	if f.With != nil && !ok {
+		return errors.ErrUnsupported
+	}
+	tooLarge := &idem.TooLargeError{Size: len(f.Ending.Result), Limit: s.limit}
+	if len(f.Ending.Result) > s.limit && !s.tooLate {
+		return tooLarge
+	}
+	if err := s.alive(ctx, "Finish"); err != nil {
+		return err
+	}
+	if with != nil && s.withEarly {
+		with.applied = true
+	}
+	if len(f.Ending.Result) >= inParts {
+		s.mu.Lock()
+		s.parts[s.partKey(f.ID, f.Owner)] = bytes.Clone(f.Ending.Result)
+		s.mu.Unlock()
+	}
+	err := s.write(ctx, "Finish", f.ID, func(r *idem.Record) (*idem.Record, error) { return s.finish(f, r, now) })
+	if err == nil && with != nil {
+		with.applied = true
+	}
+	if len(f.Ending.Result) > s.limit {
+		return tooLarge
+	}
+	return err
+}
+
+func (s *lab) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
+	return s.write(ctx, "Settle", w.ID, func(r *idem.Record) (*idem.Record, error) {
+		next, err := s.settle(w, r, now)
+		if err == nil {
+			s.parts[s.partKey(next.ID, next.Owner)] = bytes.Clone(next.Body.Data)
+		}
+		return next, err
+	})
+}
+
+func (s *lab) Get(ctx context.Context, id string) (*idem.Record, error) {
+	if err := s.alive(ctx, "Get"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken[id] {
+		return nil, s.unreadable()
+	}
+	return s.hand(s.get(id, s.records[id])), nil
+}
+
+func (s *lab) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+	if err := s.alive(ctx, "Result"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec.Body.Size < inParts {
+		return bytes.Clone(rec.Body.Data), nil
+	}
+	return s.join(s.bad[rec.ID], bytes.Clone(s.parts[s.partKey(rec.ID, rec.Owner)]))
+}
+
+// labWrite is a foreign write that commits with Finish.
+type labWrite struct{ applied bool }
+
+func (s *lab) harness() Harness {
+	mark := func(ids map[string]bool) func(context.Context, string) error {
+		return func(_ context.Context, id string) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			ids[id] = true
+			return nil
+		}
+	}
+	return Harness{
+		Store: s, MaxResult: s.limit,
+		Delete: func(_ context.Context, id string) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.records, id)
+			return nil
+		},
+		Damages: []Damage{
+			{Name: "newer version", Do: mark(s.broken)},
+			{Name: "part cut short", Parts: true, Do: mark(s.bad)},
+		},
+		With: func(context.Context) (any, func(context.Context) (bool, error), error) {
+			w := &labWrite{}
+			return w, func(context.Context) (bool, error) { return w.applied, nil }, nil
+		},
+	}
+}
+
+// recorder stands in for *testing.T: a case may fail in it and nobody minds.
+type recorder struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+// errStop ends a case, as FailNow does.
+var errStop = errors.New("stop")
+
+func (r *recorder) FailNow() { panic(errStop) }
+
+// try runs one case against a store and returns what it complained about.
+func try(t *testing.T, tc check, s *lab) (said []string) {
+	r := &recorder{}
+	defer func() {
+		if p := recover(); p != nil && p != any(errStop) {
+			panic(p)
+		}
+		said = r.said
+	}()
+	tc.run(newCell(r, t.Context(), s.harness()))
+	return
+}
