@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// endFaults are faults of ends, steps, parks and resolutions.
+var endFaults = []fault{
+	{"end ignores the owner", []string{
+		"fencing/completion after a takeover", "fencing/park after a takeover",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			return f.Apply(as(rec, func(r *idem.Record) { r.Owner = f.Owner }), now)
+		}
+	}},
+	{"end ignores the state", []string{
+		"fencing/completion after a resolution to failed", "delayed/completion after a resolution",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			return f.Apply(as(rec, func(r *idem.Record) { r.Owner, r.State = f.Owner, idem.InProgress }), now)
+		}
+	}},
+	{"any own write counts as landed", []string{
+		"write id/own release is not a completion", "fencing/completion after the own failure",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.Owner == f.Owner && rec.State != idem.InProgress {
+				return rec, nil
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := f.Apply(as(rec, func(r *idem.Record) { r.Write = "" }), now)
+			if err != nil {
+				err = &idem.ConflictError{Existing: rec}
+			}
+			return next, err
+		}
+	}},
+	{"landed settlement is not recognised", []string{
+		"lost reply/twin's park", "lost reply/resolution to retryable",
+	}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.Write == w.Write {
+				return nil, &idem.ConflictError{Existing: rec}
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"landed step is known by the record's write", []string{"write id/a step counts as landed after later writes"},
+		func(s *lab) {
+			s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+				if rec != nil && rec.Write != w.Write && rec.Steps[w.Name].Write == w.Write {
+					return nil, &idem.ConflictError{Existing: rec}
+				}
+				return w.Apply(rec, now)
+			}
+		}},
+	{"twin's park drops the owner", []string{
+		"settle/twin's park keeps the owner and the lease", "late outcome/completion after a twin's park",
+	}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := w.Apply(rec, now)
+			return changed(next, rec, err, func(r *idem.Record) { r.Owner = w.Owner }), err
+		}
+	}},
+	{"twin's park keeps the expiry", []string{"expiry/is removed by a twin's park"}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := w.Apply(rec, now)
+			if err == nil && w.Kind == idem.EventLapse && next != rec {
+				next.ExpiresAt = rec.ExpiresAt
+			}
+			return next, err
+		}
+	}},
+	{"twin's park keeps a repeatable declaration",
+		[]string{"late outcome/twin's park keeps a repeatable attempt's declaration strict"}, func(s *lab) {
+			s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+				w.Ending.Stricter = false
+				return w.Apply(rec, now)
+			}
+		}},
+	{"resolution keeps the owner", []string{
+		"settle/resolution replaces the owner", "settle/resolution with a large result",
+	}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			w.Owner = ""
+			return w.Apply(rec, now)
+		}
+	}},
+	{"settlement ignores Seen", []string{
+		"settle/resolution of what it has not seen", "delayed/twin's park after an extension",
+		"race/one of many parks by twins wins",
+	}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			landed := rec != nil && rec.Write == w.Write
+			if rec != nil && !landed {
+				w.Seen = rec.Write
+			}
+			if rec != nil && !landed && rec.State == idem.Unknown && w.Kind == idem.EventLapse {
+				return rec, nil
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"resolution ignores the state", []string{"settle/resolution of a record that is not unknown"}, func(s *lab) {
+		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if w.Kind != idem.EventResolve {
+				return w.Apply(rec, now)
+			}
+			return w.Apply(as(rec, func(r *idem.Record) { r.State = idem.Unknown }), now)
+		}
+	}},
+	{"resolution leaves the begin marks", []string{"settle/resolution clears the begin marks and keeps the steps"},
+		func(s *lab) {
+			s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+				w.ClearSteps = nil
+				return w.Apply(rec, now)
+			}
+		}},
+	{"parked attempt reopens itself", []string{
+		"late outcome/uncertain release after a twin's park", "fencing/uncertain release after a twin's park",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			sure := f
+			sure.Ending.Uncertain = false
+			next, err := sure.Apply(rec, now)
+			return changed(next, rec, err, func(r *idem.Record) { r.Uncertain = f.Ending.Uncertain }), err
+		}
+	}},
+	{"parked attempt reopens itself without a claim",
+		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *lab) {
+			s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+				if f.Absent == nil || rec == nil || rec.Owner != f.Owner {
+					return f.Apply(rec, now)
+				}
+				return f.Apply(as(rec, func(r *idem.Record) { r.State = idem.InProgress }), now)
+			}
+		}},
+	{"late outcome is refused", []string{
+		"late outcome/completion after the own park", "late outcome/completion after a twin's park",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.State == idem.Unknown && rec.Write != f.Write {
+				return nil, &idem.ConflictError{Existing: rec}
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if f.Absent != nil {
+				rec = nil
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"begin mark overwrites", []string{
+		"step/begin mark on a recorded step", "step/begin mark on a begin mark", "race/one of many begin marks wins",
+	}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && w.Begin && rec.Steps[w.Name].Write != w.Write {
+				rec = as(rec, func(r *idem.Record) { delete(r.Steps, w.Name) })
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"step keeps the expiry", []string{"expiry/is removed by a step", "expiry/is removed by a begin mark"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := w.Apply(rec, now)
+			if err == nil {
+				next = as(next, func(r *idem.Record) { r.ExpiresAt = rec.ExpiresAt })
+			}
+			return next, err
+		}
+	}},
+	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := w.Apply(as(rec, func(r *idem.Record) { r.Owner = w.Owner }), now)
+			return changed(next, rec, err, func(r *idem.Record) { r.Owner = rec.Owner }), err
+		}
+	}},
+	{"acknowledges what it does not write", []string{"lost reply/completion", "result/1 KB of noise"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if _, err := f.Apply(rec, now); err != nil {
+				return nil, err
+			}
+			return rec, nil
+		}
+	}},
+}

@@ -1,0 +1,78 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// handlingFaults are faults in reading, copying, storing and reporting.
+var handlingFaults = []fault{
+	{"conflict without the record", []string{"claim/meets a record in_progress"}, func(s *lab) {
+		s.conflict = func(*idem.Record) error { return &idem.ConflictError{} }
+	}},
+	{"conflict as a plain error", []string{"claim/meets a record in_progress"}, func(s *lab) {
+		s.conflict = func(*idem.Record) error { return &idem.StoreError{Op: "write", Err: errors.New("condition failed")} }
+	}},
+	{"hands out its own memory", []string{
+		"copy/ConflictError.Existing is the caller's own", "copy/what Get returns is the caller's own",
+	}, func(s *lab) { s.hand = func(r *idem.Record) *idem.Record { return r } }},
+	{"keeps the caller's memory", []string{
+		"copy/a result is not the caller's memory", "copy/a failure is not the caller's memory",
+	}, func(s *lab) { s.keep = func(r *idem.Record) *idem.Record { return r } }},
+	{"result cut at 400 KB", []string{"result/450 KB of noise", "result/5.5 MB of text"}, func(s *lab) {
+		s.join = func(_ bool, data []byte) ([]byte, error) { return data[:min(len(data), 400<<10)], nil }
+	}},
+	{"parts belong to the record, not the owner", []string{"result/a large result of a lost claim is never read"},
+		func(s *lab) { s.partKey = func(id, _ string) string { return id } }},
+	{"damaged parts are handed out", []string{"unreadable/part cut short"}, func(s *lab) {
+		s.join = func(bad bool, data []byte) ([]byte, error) {
+			if bad {
+				data = data[:len(data)/2]
+			}
+			return data, nil
+		}
+	}},
+	{"damaged record is taken for absent", []string{"unreadable/newer version of a record completed"},
+		func(s *lab) { s.unreadable = func() error { return nil } }},
+	{"damaged record is taken for a conflict", []string{"unreadable/newer version of a record in_progress"},
+		func(s *lab) { s.unreadable = func() error { return &idem.ConflictError{} } }},
+	{"too large result is written first", []string{"result/a result over the limit is refused and nothing written"},
+		func(s *lab) { s.tooLate = true }},
+	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
+		func(s *lab) {
+			before := map[string]*idem.Record{}
+			s.get = func(id string, now *idem.Record) *idem.Record {
+				old := before[id]
+				before[id] = now
+				return old
+			}
+		}},
+	{"expired records are hidden", []string{"expiry/never hides a record from a read or a claim"}, func(s *lab) {
+		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.Expired(now) && c.Seen == "" {
+				rec = nil
+			}
+			return c.Apply(rec, now)
+		}
+	}},
+	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *lab) {
+		s.keep = func(r *idem.Record) *idem.Record {
+			return as(r, func(r *idem.Record) { r.LeaseUntil = r.LeaseUntil.Truncate(time.Second) })
+		}
+	}},
+	{"an ended context is ignored", []string{"plain/a context that has ended"}, func(s *lab) {
+		s.alive = func(context.Context, string) error { return nil }
+	}},
+	{"an ended context may have written", []string{"plain/a context that has ended"}, func(s *lab) {
+		s.alive = func(ctx context.Context, op string) error {
+			if err := ctx.Err(); err != nil {
+				return &idem.StoreError{Op: op, Maybe: true, Err: err}
+			}
+			return nil
+		}
+	}},
+	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *lab) { s.withEarly = true }},
+}
