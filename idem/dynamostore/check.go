@@ -1,0 +1,164 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// TableDescriber is what [Check] uses of a *dynamodb.Client.
+type TableDescriber interface {
+	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
+}
+
+// Check finds out at start-up whether the table is what a [Store] needs: that it
+// can be reached, its keys, the index of open questions, and TTL. Its error names
+// everything that is wrong and what to do, as [*idem.ConfigError] values joined.
+// It needs dynamodb:DescribeTable and dynamodb:DescribeTimeToLive, makes two
+// calls, and does not show that the store's own actions are allowed.
+//
+// It is for deployments and for processes that live long. A function that
+// scales out should not call it in every new process: both calls are limited to a
+// few hundred a second for the whole account.
+func Check(ctx context.Context, client TableDescriber, table string) error {
+	if err := checkArguments(client, table); err != nil {
+		return err
+	}
+	r := &retrier{attempt: 2 * DefaultAttemptTimeout, budget: DefaultBudget}
+	k := r.begin(ctx, "Check")
+	defer k.end()
+	var described *dynamodb.DescribeTableOutput
+	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		described, err = client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+		return err
+	})
+	if err != nil {
+		return explain(table, "dynamodb:DescribeTable", errors.Unwrap(err))
+	}
+	problems := tableProblems(described.Table)
+	var ttl *dynamodb.DescribeTimeToLiveOutput
+	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		ttl, err = client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+		return err
+	})
+	if err != nil {
+		return explain(table, "dynamodb:DescribeTimeToLive", errors.Unwrap(err))
+	}
+	problems = append(problems, ttlProblems(ttl.TimeToLiveDescription)...)
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = &idem.ConfigError{What: what(table), Problem: p}
+	}
+	return errors.Join(errs...)
+}
+
+func what(table string) string { return fmt.Sprintf("dynamostore: table %q", table) }
+
+func checkArguments(client any, table string) error {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return &idem.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+	}
+	if table == "" {
+		return &idem.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table"}
+	}
+	return nil
+}
+
+func tableProblems(t *types.TableDescription) (problems []string) {
+	if t == nil {
+		return []string{"was not described by the endpoint: is it a DynamoDB?"}
+	}
+	switch t.TableStatus {
+	case types.TableStatusActive, types.TableStatusUpdating:
+	default:
+		problems = append(problems, fmt.Sprintf("is %s: wait until it is ACTIVE", t.TableStatus))
+	}
+	kinds := map[string]types.ScalarAttributeType{}
+	for _, a := range t.AttributeDefinitions {
+		kinds[deref(a.AttributeName)] = a.AttributeType
+	}
+	if got, want := keyText(t.KeySchema, kinds), schema.PK+" (S), "+schema.SK+" (S)"; got != want {
+		problems = append(problems, fmt.Sprintf("has the keys %s and needs %s: "+
+			"keys cannot be changed, so create another table", got, want))
+	}
+	want := schema.Stuck + " (S), " + schema.StuckAt + " (N)"
+	for _, x := range t.GlobalSecondaryIndexes {
+		if deref(x.IndexName) != schema.StuckIndex {
+			continue
+		}
+		if got := keyText(x.KeySchema, kinds); got != want {
+			problems = append(problems, fmt.Sprintf("has index %q on %s and needs it on %s: "+
+				"delete the index and create it anew", schema.StuckIndex, got, want))
+		}
+		return problems
+	}
+	return append(problems, fmt.Sprintf("has no index %q: add one on %s, keys only; without it "+
+		"nobody finds the operations whose outcome is unknown", schema.StuckIndex, want))
+}
+
+func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {
+	parts := make([]string, len(keys))
+	for i, k := range keys {
+		parts[i] = fmt.Sprintf("%s (%s)", deref(k.AttributeName), kinds[deref(k.AttributeName)])
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ttlProblems(t *types.TimeToLiveDescription) []string {
+	if t == nil || t.TimeToLiveStatus == types.TimeToLiveStatusDisabled || t.TimeToLiveStatus == types.TimeToLiveStatusDisabling {
+		return []string{fmt.Sprintf("has TTL off: turn it on for attribute %q, or records stay for ever", schema.ExpiresAt)}
+	}
+	if a := deref(t.AttributeName); a != schema.ExpiresAt {
+		return []string{fmt.Sprintf("has TTL on attribute %q: turn it off and on again for %q, or records stay for ever",
+			a, schema.ExpiresAt)}
+	}
+	return nil
+}
+
+// explain says what to do about a call that failed.
+func explain(table, action string, err error) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w (%w)", &idem.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		switch api.ErrorCode() {
+		case "ResourceNotFoundException":
+			return bad("does not exist in this region and account: check the name in %s and the region in AWS_REGION", schema.EnvTable)
+		case "AccessDeniedException":
+			return bad("may not be read: allow %s on it", action)
+		case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
+			"MissingAuthenticationTokenException", "ExpiredTokenException", "InvalidClientTokenId":
+			return bad("cannot be reached with these credentials: check AWS_PROFILE or the function's role, the clock, " +
+				"and that the credentials belong to the region in AWS_REGION")
+		case "ValidationException":
+			return bad("is not a name that DynamoDB takes: check %s", schema.EnvTable)
+		}
+	}
+	v := judge(err)
+	switch {
+	case !v.again && api == nil:
+		return bad("cannot be asked for: set AWS_REGION and credentials")
+	case v.again:
+		return bad("did not answer: check the region in AWS_REGION, the endpoint in %s, and the way to it "+
+			"(a function in a VPC needs a gateway endpoint for DynamoDB)", schema.EnvEndpoint)
+	}
+	return bad("cannot be checked with %s", action)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

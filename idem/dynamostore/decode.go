@@ -1,0 +1,285 @@
+package dynamostore
+
+import (
+	"crypto/sha256"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// decode reads a record, strictly: what it cannot read it does not guess. What
+// it gives shares memory with the item. Attributes that it does not know are
+// ignored, since a newer writer that changes what is known raises the version.
+func decode(it item) (*idem.Record, error) {
+	d := &decoder{item: it}
+	d.id = d.str(schema.PK)
+	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.RecordVersion) {
+		return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
+	}
+	rec := &idem.Record{
+		ID:              d.id,
+		State:           d.state(),
+		Repeat:          d.repeat(),
+		Fingerprint:     idem.Fingerprint(d.str(schema.Fingerprint)),
+		Write:           d.str(schema.Write),
+		LeaseUntil:      d.time(schema.LeaseUntil),
+		Retention:       time.Duration(d.numUpTo(schema.Retention, math.MaxInt64/int64(time.Second))) * time.Second,
+		CreatedAt:       d.time(schema.CreatedAt),
+		UpdatedAt:       d.time(schema.UpdatedAt),
+		Value:           d.optStr(schema.Value),
+		Uncertain:       d.flag(schema.Uncertain),
+		Unavailable:     d.flag(schema.Unavailable),
+		Ref:             d.optStr(schema.Ref),
+		Failure:         d.failure(),
+		Steps:           d.steps(),
+		Probes:          int(d.optNum(schema.Probes, math.MaxInt32)),
+		ResponseVersion: int(d.optNum(schema.ResponseVersion, math.MaxInt32)),
+	}
+	if rec.State != idem.Pending {
+		rec.Owner = d.str(schema.Owner)
+		rec.Attempt = int(d.numUpTo(schema.Attempt, math.MaxInt32))
+	} else {
+		rec.Owner = d.optStr(schema.Owner)
+		rec.Attempt = int(d.optNum(schema.Attempt, math.MaxInt32))
+	}
+	if d.has(schema.ExpiresAt) {
+		rec.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
+	}
+	rec.Body = d.body(rec.State)
+	if rec.State == idem.Failed && rec.Failure == nil {
+		d.fail(schema.Error, "is missing although the record is failed")
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return rec, nil
+}
+
+// maxSeconds and maxMillis are the end of year 9999: a number beyond is damage.
+const (
+	maxSeconds = 253402300799
+	maxMillis  = maxSeconds*1000 + 999
+)
+
+// decoder reads attributes and keeps the first mistake.
+type decoder struct {
+	item
+	id  string
+	err error
+}
+
+func (d *decoder) fail(name, problem string) {
+	if d.err == nil {
+		d.err = unreadable(d.id, "attribute %q %s", name, problem)
+	}
+}
+
+func (d *decoder) has(name string) bool {
+	_, ok := d.item[name]
+	return ok
+}
+
+func (d *decoder) str(name string) string {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberS:
+		if a.Value == "" {
+			d.fail(name, "is empty")
+		}
+		return a.Value
+	case nil:
+		d.fail(name, "is missing")
+	default:
+		d.fail(name, "is not a string")
+	}
+	return ""
+}
+
+func (d *decoder) optStr(name string) string {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberS:
+		return a.Value
+	case nil:
+	default:
+		d.fail(name, "is not a string")
+	}
+	return ""
+}
+
+func (d *decoder) num(name string) int64 { return d.numUpTo(name, math.MaxInt64) }
+
+func (d *decoder) numUpTo(name string, most int64) int64 {
+	if !d.has(name) {
+		d.fail(name, "is missing")
+	}
+	return d.optNum(name, most)
+}
+
+func (d *decoder) optNum(name string, most int64) int64 {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberN:
+		n, err := strconv.ParseInt(a.Value, 10, 64)
+		if err != nil || n < 0 || n > most {
+			d.fail(name, "is "+strconv.Quote(a.Value)+", which is not a whole number in its range")
+			return 0
+		}
+		return n
+	case nil:
+	default:
+		d.fail(name, "is not a number")
+	}
+	return 0
+}
+
+func (d *decoder) time(name string) time.Time {
+	ms := d.numUpTo(name, maxMillis)
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (d *decoder) flag(name string) bool {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberBOOL:
+		return a.Value
+	case nil:
+	default:
+		d.fail(name, "is not true or false")
+	}
+	return false
+}
+
+// bin returns nil if there is no such attribute, else a slice that is not nil.
+func (d *decoder) bin(name string) []byte {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberB:
+		if a.Value == nil {
+			return []byte{}
+		}
+		return a.Value
+	case nil:
+	default:
+		d.fail(name, "is not binary")
+	}
+	return nil
+}
+
+func (d *decoder) members(name string) item {
+	switch a := d.item[name].(type) {
+	case *types.AttributeValueMemberM:
+		return a.Value
+	case nil:
+	default:
+		d.fail(name, "is not a map")
+	}
+	return nil
+}
+
+func (d *decoder) state() idem.State {
+	s := idem.State(d.str(schema.State))
+	switch s {
+	case idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown:
+	default:
+		d.fail(schema.State, "is "+strconv.Quote(string(s))+", which is no state")
+	}
+	return s
+}
+
+func (d *decoder) repeat() idem.Repeat {
+	s := d.str(schema.Repeat)
+	if s == idem.Repeatable.String() {
+		return idem.Repeatable
+	}
+	if s != idem.NotRepeatable.String() {
+		d.fail(schema.Repeat, "is "+strconv.Quote(s)+", which is no declaration")
+	}
+	return idem.NotRepeatable
+}
+
+// body reads where the result is. A completed record has exactly one of result
+// and parts, any other none of what describes it.
+func (d *decoder) body(state idem.State) (b idem.Body) {
+	if state != idem.Completed {
+		for _, name := range []string{schema.Result, schema.Parts, schema.Encoding, schema.Size} {
+			if d.has(name) {
+				d.fail(name, "is there although the record is "+string(state))
+			}
+		}
+		return b
+	}
+	b.Encoding = d.optStr(schema.Encoding)
+	if b.Encoding != "" && b.Encoding != encodingZstd {
+		d.fail(schema.Encoding, "is "+strconv.Quote(b.Encoding)+", which this code cannot decompress")
+	}
+	switch inline := d.has(schema.Result); {
+	case inline == d.has(schema.Parts):
+		d.fail(schema.Result, "or \"parts\": a completed record has exactly one of them")
+	case inline:
+		b.Data = d.bin(schema.Result)
+		b.Stored = len(b.Data)
+	default:
+		p := &decoder{item: d.members(schema.Parts), id: d.id, err: d.err}
+		b.Parts = int(p.numUpTo(schema.PartCount, maxParts))
+		b.Stored = int(p.numUpTo(schema.PartLength, MaxMaxResult))
+		b.Digest = p.bin(schema.PartDigest)
+		if b.Parts != partCount(b.Stored) || b.Parts == 0 || len(b.Digest) != sha256.Size {
+			p.fail(schema.Parts, "does not describe parts of a result")
+		}
+		d.err = p.err
+	}
+	switch {
+	case b.Encoding != "" || b.Parts > 0:
+		b.Size = int(d.numUpTo(schema.Size, MaxMaxResult))
+	case d.has(schema.Size):
+		d.fail(schema.Size, "is there although the result is neither compressed nor in parts")
+	default:
+		b.Size = b.Stored
+	}
+	if b.Encoding == "" && b.Size != b.Stored {
+		d.fail(schema.Size, "differs from the length of what is stored")
+	}
+	return b
+}
+
+func (d *decoder) failure() *idem.Failure {
+	if !d.has(schema.Error) {
+		return nil
+	}
+	m := &decoder{item: d.members(schema.Error), id: d.id, err: d.err}
+	if !m.has(schema.ErrorMessage) {
+		m.fail(schema.Error, "has no message")
+	}
+	f := &idem.Failure{
+		Message: m.optStr(schema.ErrorMessage),
+		Type:    m.optStr(schema.ErrorType),
+		Code:    m.optStr(schema.ErrorCode),
+	}
+	d.err = m.err
+	return f
+}
+
+func (d *decoder) steps() map[string]idem.Step {
+	if !d.has(schema.Steps) {
+		return nil
+	}
+	entries := d.members(schema.Steps)
+	if len(entries) == 0 {
+		d.fail(schema.Steps, "is empty")
+	}
+	steps := make(map[string]idem.Step, len(entries))
+	for name := range entries {
+		e := &decoder{item: (&decoder{item: entries, id: d.id}).members(name), id: d.id, err: d.err}
+		s := idem.Step{Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), Result: e.bin(schema.Result)}
+		if s.Begun == (s.Result != nil) {
+			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with neither or both of a begin mark and a result")
+		}
+		d.err = e.err
+		steps[name] = s
+	}
+	return steps
+}

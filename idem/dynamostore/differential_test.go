@@ -1,0 +1,278 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// reference is a store of the Apply methods alone.
+type reference map[string]*idem.Record
+
+func (r reference) apply(id string, apply func(*idem.Record, time.Time) (*idem.Record, error), now time.Time) error {
+	next, err := apply(r[id].Clone(), now)
+	if err != nil {
+		return err
+	}
+	r[id] = next.Clone()
+	return nil
+}
+
+// Every write, in random order over a few keys, does to DynamoDB what its Apply
+// method does to a record, and says the same about it.
+func TestWritesEqualTheirReference(t *testing.T) {
+	const seeds, writes = 12, 120
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			f := open(t, nil)
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}}
+			for n := range writes {
+				now := base.Add(time.Duration(n) * time.Second)
+				id := fmt.Sprintf("t#op#key%d", g.IntN(3))
+				w := g.write(id, now)
+				want := g.ref.apply(id, w.apply, now)
+				got := w.send(f.Store, now)
+				at := fmt.Sprintf("write %d: %s on %s: %+v", n, w.name, id, w.what)
+				sameError(t, f.Store, want, got, at)
+				sameRecord(t, f.Store, g.ref[id], f.get(t, id), at)
+				indexed(t, f.raw(t, id), g.ref[id], at)
+			}
+		})
+	}
+}
+
+func sameError(t *testing.T, s *Store, want, got error, at string) {
+	t.Helper()
+	if want == nil {
+		require.NoError(t, got, at)
+		return
+	}
+	var w, g *idem.ConflictError
+	require.ErrorAs(t, want, &w, at)
+	require.ErrorAs(t, got, &g, at)
+	sameRecord(t, s, w.Existing, g.Existing, at)
+}
+
+func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
+	t.Helper()
+	if want == nil {
+		require.Nil(t, got, at)
+		return
+	}
+	require.NotNil(t, got, at)
+	w, g := want.Clone(), got.Clone()
+	if w.Open() {
+		// What must never expire carries no expiry, whatever it was given.
+		w.ExpiresAt = time.Time{}
+	}
+	if w.State == idem.Completed {
+		b, err := s.Result(context.Background(), got)
+		require.NoError(t, err, at)
+		require.Equal(t, string(w.Body.Data), string(b), at)
+		require.Equal(t, w.Body.Size, g.Body.Size, at)
+		w.Body, g.Body = idem.Body{}, idem.Body{}
+	}
+	for _, r := range []*idem.Record{w, g} {
+		if len(r.Steps) == 0 {
+			r.Steps = nil
+		}
+		for n, s := range r.Steps {
+			if len(s.Result) == 0 {
+				s.Result = nil
+				r.Steps[n] = s
+			}
+		}
+	}
+	require.Equal(t, w, g, at)
+}
+
+// indexed shows that exactly open records are in the index, and never expire.
+func indexed(t *testing.T, it item, rec *idem.Record, at string) {
+	t.Helper()
+	open := rec != nil && rec.Open()
+	_, stuck := it[schema.Stuck]
+	_, stuckAt := it[schema.StuckAt]
+	_, expires := it[schema.ExpiresAt]
+	require.Equal(t, open, stuck, at)
+	require.Equal(t, open, stuckAt, at)
+	if open {
+		require.False(t, expires, at)
+	}
+}
+
+// generator makes writes that often fit the record, often nearly, and repeats
+// old ones.
+type generator struct {
+	*rand.Rand
+	ref  reference
+	n    int
+	old  []anyWrite
+	seen []string
+}
+
+type anyWrite struct {
+	name, id string
+	what     any
+	apply    func(*idem.Record, time.Time) (*idem.Record, error)
+	send     func(*Store, time.Time) error
+}
+
+func (g *generator) fresh(prefix string) string {
+	g.n++
+	return fmt.Sprintf("%s%d", prefix, g.n)
+}
+
+func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
+
+// right returns what fits, or now and then something old.
+func (g *generator) right(fits string) string {
+	if fits != "" {
+		g.seen = append(g.seen, fits)
+	}
+	if len(g.seen) > 0 && (fits == "" || g.chance(15)) {
+		return g.seen[g.IntN(len(g.seen))]
+	}
+	if fits == "" {
+		return "nobody"
+	}
+	return fits
+}
+
+func (g *generator) write(id string, now time.Time) anyWrite {
+	if len(g.old) > 0 && g.chance(10) {
+		for range 8 {
+			if w := g.old[g.IntN(len(g.old))]; w.id == id {
+				return w
+			}
+		}
+	}
+	w := g.newWrite(id, now)
+	w.id = id
+	g.old = append(g.old, w)
+	return w
+}
+
+func (g *generator) newWrite(id string, now time.Time) anyWrite {
+	rec := g.ref[id]
+	var owner, write string
+	var state idem.State
+	if rec != nil {
+		owner, write, state = rec.Owner, rec.Write, rec.State
+	}
+	kind := g.IntN(7)
+	if g.chance(50) {
+		// What is likely next, so that records get far.
+		switch state {
+		case idem.Absent, idem.Completed, idem.Failed:
+			kind = 0
+		case idem.InProgress:
+			kind = 2 + g.IntN(3)
+		case idem.Unknown, idem.Retryable:
+			kind = 5 * g.IntN(2)
+		}
+	}
+	switch kind {
+	case 0:
+		c := g.claim(id, write, state, now)
+		return anyWrite{name: "claim", what: c, apply: c.Apply,
+			send: func(s *Store, now time.Time) error { return s.Acquire(context.Background(), now, c) }}
+	case 1:
+		w := idem.Withdrawal{Claim: g.claim(id, write, state, now), Owner: g.fresh("o"), Write: g.fresh("w"),
+			ExpiresAt: g.expiry(now, 70), Uncertain: g.chance(30)}
+		if g.chance(50) && owner != "" {
+			w.Claim.Record.Owner = owner
+		}
+		return anyWrite{name: "withdrawal", what: w, apply: w.Apply,
+			send: func(s *Store, now time.Time) error { return s.Withdraw(context.Background(), now, w) }}
+	case 2:
+		e := idem.Extension{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
+			LeaseUntil: now.Add(time.Duration(g.IntN(60)) * time.Second), ExpiresAt: g.expiry(now, 60)}
+		return anyWrite{name: "extension", what: e, apply: e.Apply,
+			send: func(s *Store, now time.Time) error { return s.Extend(context.Background(), now, e) }}
+	case 3:
+		w := idem.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
+			Name: fmt.Sprintf("step %d.#", g.IntN(3)), Begin: g.chance(40)}
+		if !w.Begin {
+			w.Result = text2(g.IntN(50))
+		}
+		return anyWrite{name: "step", what: w, apply: w.Apply,
+			send: func(s *Store, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
+	case 4, 6:
+		f := idem.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now)}
+		if g.chance(20) {
+			c := g.claim(id, "", "", now)
+			f.Absent = &c.Record
+			f.Absent.Owner = f.Owner
+		}
+		return anyWrite{name: "finish", what: f, apply: f.Apply,
+			send: func(s *Store, now time.Time) error { return s.Finish(context.Background(), now, f) }}
+	}
+	st := idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
+		Ending: idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: g.chance(30)}}
+	if state == idem.Unknown || g.chance(20) {
+		st.Kind, st.Owner, st.Ending = idem.EventResolve, g.fresh("o"), g.ending(now)
+		if rec != nil && g.chance(40) {
+			for name := range rec.Steps {
+				if g.chance(70) {
+					st.ClearSteps = append(st.ClearSteps, name)
+				}
+			}
+			st.ClearSteps = append(st.ClearSteps, "no such step")
+		}
+	}
+	return anyWrite{name: "settlement", what: st, apply: st.Apply,
+		send: func(s *Store, now time.Time) error { return s.Settle(context.Background(), now, st) }}
+}
+
+func (g *generator) claim(id, write string, state idem.State, now time.Time) idem.Claim {
+	c := claim(id, g.fresh("o"))
+	c.Record.Write = g.fresh("w")
+	c.Record.CreatedAt, c.Record.UpdatedAt = now, now
+	c.Record.LeaseUntil = now.Add(30 * time.Second)
+	c.Record.ExpiresAt = g.expiry(now, 50)
+	c.Record.Attempt = 1 + g.IntN(5)
+	c.Record.Repeat = idem.Repeat(g.IntN(2))
+	c.Record.Uncertain = g.chance(30)
+	if state != idem.Absent && g.chance(85) {
+		c.Seen = g.right(write)
+		c.Replace = state == idem.Completed || state == idem.Failed || g.chance(15)
+		c.Record.Fingerprint = "1:other"
+	}
+	return c
+}
+
+func (g *generator) expiry(now time.Time, percent int) time.Time {
+	if g.chance(percent) {
+		return now.Add(time.Duration(1+g.IntN(48)) * time.Hour)
+	}
+	return time.Time{}
+}
+
+func (g *generator) ending(now time.Time) idem.Ending {
+	states := []idem.State{idem.Completed, idem.Failed, idem.Retryable, idem.Retryable, idem.Unknown}
+	e := idem.Ending{State: states[g.IntN(len(states))], ExpiresAt: g.expiry(now, 60),
+		Uncertain: g.chance(40), Stricter: g.chance(20)}
+	if g.chance(30) {
+		e.Ref = g.fresh("ref")
+	}
+	if e.State == idem.Completed {
+		e.Result = [][]byte{nil, text2(100), noise(3000), text2(30000), noise(5000)}[g.IntN(5)]
+		e.Unavailable = g.chance(10)
+		e.ResponseVersion = g.IntN(3)
+	}
+	if e.State == idem.Failed || g.chance(20) {
+		e.Failure = &idem.Failure{Message: "it broke", Type: []string{"", "Error"}[g.IntN(2)], Code: []string{"", "E1"}[g.IntN(2)]}
+	}
+	return e
+}
+
+var _ = errors.Is

@@ -1,0 +1,115 @@
+package dynamostore
+
+import (
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// encode makes the item of a whole record.
+func encode(rec *idem.Record) item {
+	v := newValues(12, 10)
+	v.str(schema.PK, rec.ID)
+	v.str(schema.SK, schema.RecordSK)
+	v.num(schema.Version, schema.RecordVersion)
+	v.str(schema.State, string(rec.State))
+	v.str(schema.Repeat, rec.Repeat.String())
+	v.str(schema.Fingerprint, string(rec.Fingerprint))
+	v.str(schema.Owner, rec.Owner)
+	v.num(schema.Attempt, int64(rec.Attempt))
+	v.str(schema.Write, rec.Write)
+	v.num(schema.LeaseUntil, millis(rec.LeaseUntil))
+	v.num(schema.Retention, seconds(rec.Retention))
+	v.num(schema.CreatedAt, millis(rec.CreatedAt))
+	v.num(schema.UpdatedAt, millis(rec.UpdatedAt))
+	if rec.Value != "" {
+		v.str(schema.Value, rec.Value)
+	}
+	if !rec.ExpiresAt.IsZero() {
+		v.num(schema.ExpiresAt, expiry(rec.ExpiresAt))
+	}
+	if rec.Uncertain {
+		v.yes(schema.Uncertain)
+	}
+	if rec.Unavailable {
+		v.yes(schema.Unavailable)
+	}
+	if rec.State == idem.Completed {
+		encodeBody(v, rec.Body)
+	}
+	if rec.Failure != nil {
+		v.item[schema.Error] = encodeFailure(rec.Failure)
+	}
+	if rec.Ref != "" {
+		v.str(schema.Ref, rec.Ref)
+	}
+	if rec.Probes != 0 {
+		v.num(schema.Probes, int64(rec.Probes))
+	}
+	if rec.ResponseVersion != 0 {
+		v.num(schema.ResponseVersion, int64(rec.ResponseVersion))
+	}
+	if len(rec.Steps) > 0 {
+		v.item[schema.Steps] = encodeSteps(rec.Steps)
+	}
+	if rec.Open() {
+		v.str(schema.Stuck, shard(rec.ID))
+		v.num(schema.StuckAt, millis(rec.UpdatedAt))
+	}
+	return v.item
+}
+
+// encodeBody adds where the result is, and how to read it.
+func encodeBody(v *values, b idem.Body) {
+	if b.Parts > 0 {
+		v.item[schema.Parts] = encodeParts(b)
+	} else {
+		v.bytes(schema.Result, b.Data)
+	}
+	if b.Encoding != "" {
+		v.str(schema.Encoding, b.Encoding)
+	}
+	if b.Parts > 0 || b.Encoding != "" {
+		v.num(schema.Size, int64(b.Size))
+	}
+}
+
+func encodeParts(b idem.Body) types.AttributeValue {
+	v := newValues(0, 2)
+	v.num(schema.PartCount, int64(b.Parts))
+	v.num(schema.PartLength, int64(b.Stored))
+	v.bytes(schema.PartDigest, b.Digest)
+	return &types.AttributeValueMemberM{Value: v.item}
+}
+
+func encodeFailure(f *idem.Failure) types.AttributeValue {
+	v := newValues(3, 0)
+	v.str(schema.ErrorMessage, f.Message)
+	if f.Type != "" {
+		v.str(schema.ErrorType, f.Type)
+	}
+	if f.Code != "" {
+		v.str(schema.ErrorCode, f.Code)
+	}
+	return &types.AttributeValueMemberM{Value: v.item}
+}
+
+func encodeSteps(steps map[string]idem.Step) types.AttributeValue {
+	m := make(item, len(steps))
+	for name, s := range steps {
+		m[name] = encodeStep(s)
+	}
+	return &types.AttributeValueMemberM{Value: m}
+}
+
+func encodeStep(s idem.Step) types.AttributeValue {
+	v := newValues(1, 0)
+	v.str(schema.Write, s.Write)
+	if s.Begun {
+		v.yes(schema.StepBegun)
+	} else {
+		v.bytes(schema.Result, s.Result)
+	}
+	return &types.AttributeValueMemberM{Value: v.item}
+}

@@ -1,0 +1,114 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// verdict is what a failed try means.
+type verdict struct {
+	// again: the same request may succeed later.
+	again bool
+	// maybe: the request may have been applied, or may still be.
+	maybe bool
+}
+
+// judge tells failed tries apart: what DynamoDB answered, and what the network
+// did. What it does not know counts as sent and not answered.
+func judge(err error) verdict {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return judgeAnswer(api.ErrorCode(), statusOf(err))
+	}
+	if errors.Is(err, errUnprocessed) {
+		return verdict{again: true}
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return verdict{again: true}
+	}
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return verdict{}
+	}
+	var canceled *smithy.CanceledError
+	var sent *smithyhttp.RequestSendError
+	var garbled *smithy.DeserializationError
+	var operation *smithy.OperationError
+	switch {
+	case errors.As(err, &canceled), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return verdict{again: true, maybe: true}
+	case errors.As(err, &sent), errors.As(err, &garbled):
+		return verdict{again: true, maybe: true}
+	case statusOf(err) != 0:
+		return verdict{again: true, maybe: true}
+	case errors.As(err, &operation):
+		// The SDK failed before it had a request to send: no region, no credentials,
+		// input that it refuses.
+		return verdict{}
+	}
+	return verdict{again: true, maybe: true}
+}
+
+// judgeAnswer judges an error that DynamoDB, or what stands before it, sent.
+func judgeAnswer(code string, status int) verdict {
+	switch code {
+	case "ProvisionedThroughputExceededException", "ThrottlingException", "ThrottledException", "Throttling",
+		"RequestLimitExceeded", "TooManyRequestsException", "LimitExceededException",
+		// Another transaction, or another region's write, holds the item; ours was refused.
+		"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
+		// The SDK corrects its clock by the answer; the next try is signed anew.
+		"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture":
+		return verdict{again: true}
+	case "InternalServerError", "InternalServerErrorException", "InternalFailure", "ServiceUnavailable",
+		"RequestTimeout", "RequestTimeoutException":
+		return verdict{again: true, maybe: true}
+	}
+	switch {
+	case status == http.StatusTooManyRequests:
+		return verdict{again: true}
+	case status >= 500 || status == http.StatusRequestTimeout:
+		return verdict{again: true, maybe: true}
+	case status >= 400:
+		return verdict{}
+	}
+	// An error code in a reply that was no error, or none that can be read.
+	return verdict{again: true, maybe: true}
+}
+
+func statusOf(err error) int {
+	var re *smithyhttp.ResponseError
+	if errors.As(err, &re) {
+		return re.HTTPStatusCode()
+	}
+	return 0
+}
+
+func isConditionFailed(err error) bool {
+	var failed *types.ConditionalCheckFailedException
+	return errors.As(err, &failed)
+}
+
+// isItemTooLarge recognises DynamoDB's refusal of an item over 400 KB, which
+// has no code of its own.
+func isItemTooLarge(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == "ValidationException" &&
+		strings.Contains(strings.ToLower(api.ErrorMessage()), "item size")
+}
+
+// unreadable says which record cannot be read, and why.
+func unreadable(id, format string, args ...any) error {
+	return fmt.Errorf("%w: record %q: %s", idem.ErrRecordUnreadable, id, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,64 @@
+package dynamostore
+
+// The writes as expressions. Reserved words are written #name. Attributes that
+// may or may not be there are set or removed one by one; their clauses are with
+// the code that decides, and testdata has the whole expressions.
+
+// Conditions.
+const (
+	// There is no record.
+	ifAbsent = "attribute_not_exists(pk)"
+	// The record is the one that was read: every write changes write.
+	ifSeen = "#write = :seen"
+	// The owner's attempt runs. A record of a newer version is left alone.
+	ifRunning = "#owner = :owner AND #state = :in_progress AND v <= :v"
+	// The owner's attempt runs, or was parked and nobody has run or resolved it since.
+	ifHeld = "#owner = :owner AND #state IN (:in_progress, :unknown) AND v <= :v"
+	// An attempt ended or lapsed without outcome.
+	ifLeft = " AND #state IN (:in_progress, :retryable)"
+	// The question is open.
+	ifUnknown = " AND #state = :unknown"
+	// An extension only ever raises the lease.
+	ifEarlier = " AND lease_until < :lease_until"
+	// A park sent twice is not applied twice: it may start from unknown.
+	ifNotMine = " AND #write <> :write"
+	// Steps decide whether a retryable record is an open question, and whether an
+	// expiry may be moved.
+	ifNoSteps = " AND attribute_not_exists(steps)"
+	ifSteps   = " AND attribute_exists(steps)"
+	// A begin mark is set once; a result is written once, where there is none yet.
+	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
+	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true)"
+)
+
+// Updates. What is not named stays.
+const (
+	takeoverSet = "SET #state = :state, #repeat = :repeat, #owner = :owner, attempt = :attempt, #write = :write, " +
+		"lease_until = :lease_until, retention = :retention, updated_at = :now"
+	takeoverNames = nState | nRepeat | nOwner | nWrite
+
+	withdrawSet = "SET v = :v, #state = :state, #repeat = :repeat, fp = :fp, #owner = :new_owner, attempt = :attempt, " +
+		"#write = :write, lease_until = :lease_until, retention = :retention, updated_at = :now"
+	// Of an expired record nothing stays, of any other its beginning and its steps.
+	createdAnew = ", created_at = :created_at"
+	createdKept = ", created_at = if_not_exists(created_at, :created_at)"
+	withdrawNames = nState | nRepeat | nOwner | nWrite | nValue
+
+	extendSet   = "SET lease_until = :lease_until, #write = :write, updated_at = :now"
+	extendNames = nOwner | nState | nWrite
+
+	stepSet   = "SET steps.#step = :step, #write = :write, updated_at = :now REMOVE expires_at"
+	stepFirst = "SET steps = :steps, #write = :write, updated_at = :now REMOVE expires_at"
+	stepNames = nOwner | nState | nWrite
+
+	endSet   = "SET #state = :state, #write = :write, updated_at = :now"
+	endNames = nState | nWrite | nResult | nSize | nError
+
+	// What an attempt that ran without a claim adds where there is no record.
+	absentSet = ", #owner = :owner, v = if_not_exists(v, :v), fp = if_not_exists(fp, :fp), " +
+		"attempt = if_not_exists(attempt, :attempt), lease_until = if_not_exists(lease_until, :lease_until), " +
+		"retention = if_not_exists(retention, :retention), created_at = if_not_exists(created_at, :created_at)"
+
+	// Open since the first of several writes that leave the question open.
+	stuckSet = ", stuck = :stuck, stuck_at = if_not_exists(stuck_at, :now)"
+)

@@ -1,0 +1,276 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// Finish implements [idem.Store]: one UpdateItem, after the parts of a large
+// result.
+func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	if f.With != nil {
+		return fmt.Errorf("dynamostore: Finish.With: this store has no transactions: %w", errors.ErrUnsupported)
+	}
+	k := s.retry.begin(ctx, "Finish")
+	defer k.end()
+	body, err := s.prepare(k, f.ID, f.Owner, f.Ending)
+	if err != nil {
+		return err
+	}
+	return s.end(k, f.ID, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
+		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
+		u.str(":owner", f.Owner)
+		u.str(":in_progress", string(idem.InProgress))
+		u.num(":v", schema.RecordVersion)
+		cond := ifHeld
+		if f.Ending.State == idem.Retryable && f.Ending.Uncertain {
+			// Parked, it must not make itself repeatable again.
+			cond = ifRunning
+		} else {
+			u.str(":unknown", string(idem.Unknown))
+		}
+		if f.Ending.State == idem.Unknown {
+			cond += ifNotMine
+		}
+		names |= nOwner
+		if f.Absent != nil {
+			names |= u.absent(f.Absent, f.Ending)
+			cond = "(" + ifAbsent + " OR " + cond + ")"
+		}
+		u.names = s.names.of(names)
+		return u, cond + steps.condition()
+	})
+}
+
+// absent adds what the end of an attempt that ran without a claim needs where
+// there is no record.
+func (u *update) absent(rec *idem.Record, e idem.Ending) (names nameSet) {
+	u.add(absentSet)
+	u.str(":fp", string(rec.Fingerprint))
+	u.num(":attempt", int64(rec.Attempt))
+	u.num(":lease_until", millis(rec.LeaseUntil))
+	u.num(":retention", seconds(rec.Retention))
+	u.num(":created_at", millis(rec.CreatedAt))
+	if !e.Stricter {
+		u.add(", #repeat = if_not_exists(#repeat, :repeat)")
+		u.str(":repeat", rec.Repeat.String())
+		names |= nRepeat
+	}
+	if rec.Value != "" {
+		u.add(", #value = if_not_exists(#value, :value)")
+		u.str(":value", rec.Value)
+		names |= nValue
+	}
+	return names
+}
+
+// maxItem is DynamoDB's limit. A record comes near it by its steps alone.
+const maxItem = 400 << 10
+
+// Settle implements [idem.Store]: one UpdateItem, after the parts of a large
+// result, and after one read if steps are to be cleared.
+func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
+	k := s.retry.begin(ctx, "Settle")
+	defer k.end()
+	if w.Kind != idem.EventLapse && w.Kind != idem.EventResolve {
+		return k.fail(fmt.Errorf("a settlement of kind %d: use idem.EventLapse or idem.EventResolve", w.Kind))
+	}
+	body, err := s.prepare(k, w.ID, w.Owner, w.Ending)
+	if err != nil {
+		return err
+	}
+	steps, cleared := likely(w.Ending), (*clearing)(nil)
+	if len(w.ClearSteps) > 0 {
+		if cleared, err = s.clearing(k, w); err != nil {
+			return err
+		}
+		steps = unsure
+	}
+	return s.end(k, w.ID, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
+		if cleared != nil && w.Ending.State == idem.Retryable {
+			steps = cleared.after
+		}
+		u, names := s.ending(w.ID, w.Write, w.Ending, body, now, steps)
+		u.str(":seen", w.Seen)
+		cond := ifSeen + ifUnknown
+		if w.Kind == idem.EventLapse {
+			cond = ifSeen + ifLeft
+			u.str(":in_progress", string(idem.InProgress))
+			u.str(":retryable", string(idem.Retryable))
+		} else {
+			u.str(":unknown", string(idem.Unknown))
+		}
+		if w.Owner != "" {
+			u.add(", #owner = :owner")
+			u.str(":owner", w.Owner)
+			names |= nOwner
+		}
+		u.names = s.names.of(names)
+		if cleared == nil {
+			return u, cond + steps.condition()
+		}
+		// The write that was seen settles which steps there are.
+		cleared.apply(u, names)
+		return u, cond
+	})
+}
+
+// likely is the form of an end to try first: the engine gives an expiry exactly
+// to the retryable records that have no steps.
+func likely(e idem.Ending) ifRetryable {
+	switch {
+	case e.State != idem.Retryable:
+		return unsure
+	case e.ExpiresAt.IsZero():
+		return withSteps
+	}
+	return withoutSteps
+}
+
+// end sends an end in the form that fits the record's steps: the likely one
+// first, the other one if that was refused because of the steps.
+func (s *Store) end(k *call, id, write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string)) error {
+	for n := 1; ; n++ {
+		u, cond := form(steps)
+		old, err := s.update(k, id, u, cond)
+		if isItemTooLarge(err) && len(e.Result) > 0 {
+			return &idem.TooLargeError{Size: len(e.Result), Limit: maxItem}
+		}
+		if err == errRefused && !bears(old, write) && steps != unsure && n < maxForms && hasSteps(old) != (steps == withSteps) {
+			steps = withSteps + withoutSteps - steps
+			continue
+		}
+		return conclude(old, err, write)
+	}
+}
+
+// ifRetryable says for which records a form of a retryable end is.
+type ifRetryable uint8
+
+const (
+	unsure ifRetryable = iota // it does not matter, or is not known
+	withSteps
+	withoutSteps
+)
+
+func (r ifRetryable) condition() string {
+	switch r {
+	case withSteps:
+		return ifSteps
+	case withoutSteps:
+		return ifNoSteps
+	}
+	return ""
+}
+
+// ending starts the update that makes of a record what the ending says. It
+// returns the reserved names that it uses.
+func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time.Time, steps ifRetryable) (*update, nameSet) {
+	names := endNames
+	u := newUpdate(endSet, 12, 10)
+	u.str(":state", string(e.State))
+	u.str(":write", write)
+	u.num(":now", millis(now))
+	open := e.State == idem.Unknown || steps == withSteps
+	if open {
+		// The table never forgets an open question.
+		u.expires(time.Time{})
+	} else {
+		u.expires(e.ExpiresAt)
+	}
+	u.stuck(id, open)
+	u.uncertain(e.Uncertain)
+	u.body(e.State, body)
+	if e.Failure != nil {
+		u.add(", #error = :error")
+		u.item[":error"] = encodeFailure(e.Failure)
+	} else {
+		u.drop("#error")
+	}
+	if e.Unavailable {
+		u.add(", unavailable = :unavailable")
+		u.yes(":unavailable")
+	} else {
+		u.drop("unavailable")
+	}
+	if e.ResponseVersion != 0 {
+		u.add(", rv = :rv")
+		u.num(":rv", int64(e.ResponseVersion))
+	} else {
+		u.drop("rv")
+	}
+	if e.Stricter {
+		u.add(", #repeat = :repeat")
+		u.str(":repeat", idem.NotRepeatable.String())
+		names |= nRepeat
+	}
+	if e.Ref != "" {
+		u.add(", #ref = :ref")
+		u.str(":ref", e.Ref)
+		names |= nRef
+	}
+	return u, names
+}
+
+// body sets where the result is, or that there is none.
+func (u *update) body(state idem.State, b idem.Body) {
+	switch {
+	case state != idem.Completed:
+		u.drop("#result, parts, enc, #size")
+		return
+	case b.Parts > 0:
+		u.add(", parts = :parts")
+		u.item[":parts"] = encodeParts(b)
+		u.drop("#result")
+	default:
+		u.add(", #result = :result")
+		u.bytes(":result", b.Data)
+		u.drop("parts")
+	}
+	if b.Encoding != "" {
+		u.add(", enc = :enc")
+		u.str(":enc", b.Encoding)
+	} else {
+		u.drop("enc")
+	}
+	if b.Encoding != "" || b.Parts > 0 {
+		u.add(", #size = :size")
+		u.num(":size", int64(b.Size))
+	} else {
+		u.drop("#size")
+	}
+}
+
+// prepare checks an ending and stores its result's parts, before anything is
+// written to the record.
+func (s *Store) prepare(k *call, id, owner string, e idem.Ending) (idem.Body, error) {
+	switch e.State {
+	case idem.Completed:
+	case idem.Failed:
+		if e.Failure == nil {
+			return idem.Body{}, k.fail(errors.New("an ending as failed needs its Failure"))
+		}
+		return idem.Body{}, nil
+	case idem.Retryable, idem.Unknown:
+		return idem.Body{}, nil
+	default:
+		return idem.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Retryable or Unknown", e.State))
+	}
+	if len(e.Result) > s.maxResult {
+		return idem.Body{}, &idem.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
+	}
+	b := s.codec.pack(e.Result)
+	if b.Parts == 0 {
+		return b, nil
+	}
+	if owner == "" {
+		// The parked attempt may be writing its own parts under the owner that stays.
+		return idem.Body{}, k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
+	}
+	return b, s.putParts(k, id, owner, b, e.ExpiresAt)
+}

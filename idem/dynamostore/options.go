@@ -1,0 +1,105 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Defaults and limits of a store.
+const (
+	// DefaultAttemptTimeout is what one try gets: a hundred times the usual answer
+	// of a table in the same region, and still two tries a second or so within the
+	// engine's budget.
+	DefaultAttemptTimeout = time.Second
+	// DefaultBudget is what a call gets whose context has no deadline.
+	DefaultBudget = 5 * time.Second
+	// DefaultMaxResult covers everything that Lambda can return.
+	DefaultMaxResult = 8 << 20
+	// MaxMaxResult is what one BatchGetItem can return.
+	MaxMaxResult = 16 << 20
+)
+
+// Client is what the store uses of a *dynamodb.Client. The store retries by
+// itself and switches the client's retries off, so that it knows of every try.
+type Client interface {
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+}
+
+// Options of a store. The zero value, and nil, mean the defaults.
+type Options struct {
+	// AttemptTimeout is the longest that one try may take; a try also gets no more
+	// than half of the time left, so that there is always a second one. A part of a
+	// result gets five times as long. Zero means [DefaultAttemptTimeout].
+	AttemptTimeout time.Duration
+
+	// Budget is the time for a whole call, all its tries together, if its context
+	// has no deadline. Zero means [DefaultBudget].
+	Budget time.Duration
+
+	// MaxResult is the largest encoded result in bytes, before compression; a
+	// larger one gives an [*idem.TooLargeError]. Zero means [DefaultMaxResult]; at
+	// most [MaxMaxResult]. It does not limit reading.
+	MaxResult int
+}
+
+// Store is an [idem.Store] on one DynamoDB table. Make it with [New], once, at
+// start-up; it is safe for concurrent use.
+type Store struct {
+	client    Client
+	table     *string
+	retry     retrier
+	maxResult int
+	codec     codec
+	names     nameTable
+	optFns    []func(*dynamodb.Options)
+}
+
+// The interface is the package's reason to exist.
+var _ idem.Store = (*Store)(nil)
+
+// New returns a store on the table. It makes no call: run [Check] at start-up to
+// find a missing table. Mistakes are an [*idem.ConfigError].
+func New(client Client, table string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	bad := func(what, format string, args ...any) (*Store, error) {
+		return nil, &idem.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
+	}
+	switch c, ok := client.(*dynamodb.Client); {
+	case client == nil || ok && c == nil:
+		return bad("client", "is nil: make one with dynamostore.NewClient")
+	case table == "":
+		return bad("table", "is empty: name the table")
+	case o.AttemptTimeout < 0:
+		return bad("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
+	case o.Budget < 0:
+		return bad("Options.Budget", "is %v: it cannot be negative", o.Budget)
+	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
+		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
+	}
+	s := &Store{
+		client: client, table: &table, maxResult: o.MaxResult,
+		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget},
+		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }},
+	}
+	if s.maxResult == 0 {
+		s.maxResult = DefaultMaxResult
+	}
+	if s.retry.attempt == 0 {
+		s.retry.attempt = DefaultAttemptTimeout
+	}
+	if s.retry.budget == 0 {
+		s.retry.budget = DefaultBudget
+	}
+	return s, nil
+}

@@ -1,0 +1,132 @@
+package dynamostore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+const (
+	// partSize is well under an item's 400 KB and a partition's thousand write
+	// units a second.
+	partSize = 256 << 10
+	// maxParts is below the hundred keys of a BatchGetItem.
+	maxParts = MaxMaxResult / partSize
+	// partsAtOnce bounds the memory and connections of one large result.
+	partsAtOnce = 8
+	// partTime is a part's share of time in attempts: it is sent, not just asked.
+	partTime = 5
+	// partsOutlive keeps the parts of a record until nobody can read it any more.
+	partsOutlive = 24 * time.Hour
+)
+
+var errUnprocessed = errors.New("DynamoDB left keys unprocessed, the table is throttled")
+
+func partCount(stored int) int { return (stored + partSize - 1) / partSize }
+
+// partKeyPrefix is the partition key of a part without its number. Parts carry
+// their writer's owner, so that no attempt can touch another one's.
+func partKeyPrefix(id, owner string) string { return id + schema.PartPK + owner + "#" }
+
+// putParts stores a result beside the record that is going to name it. It fails
+// as a call that has not touched the record.
+func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Time) error {
+	prefix := partKeyPrefix(id, owner)
+	g, ctx := errgroup.WithContext(k.ctx)
+	g.SetLimit(partsAtOnce)
+	for n := range b.Parts {
+		g.Go(func() error {
+			it := key(prefix + strconv.Itoa(n))
+			it[schema.Data] = &types.AttributeValueMemberB{Value: b.Data[n*partSize : min((n+1)*partSize, b.Stored)]}
+			if !expires.IsZero() {
+				it[schema.ExpiresAt] = &types.AttributeValueMemberN{
+					Value: strconv.FormatInt(expiry(expires.Add(partsOutlive)), 10),
+				}
+			}
+			in := &dynamodb.PutItemInput{TableName: s.table, Item: it}
+			part := &call{retrier: k.retrier, ctx: ctx, op: k.op}
+			err := part.do(false, partTime*k.attempt, func(ctx context.Context) error {
+				_, err := s.client.PutItem(ctx, in, s.optFns...)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("part %d of %d of the result: %w", n+1, b.Parts, errors.Unwrap(err))
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return k.fail(err)
+	}
+	return nil
+}
+
+// getParts reads a result's stored form from beside its record, and shows that
+// it is what the record says.
+func (s *Store) getParts(k *call, rec *idem.Record) ([]byte, error) {
+	b := rec.Body
+	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) {
+		return nil, unreadable(rec.ID, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
+	}
+	prefix := partKeyPrefix(rec.ID, rec.Owner)
+	want := make(map[string]int, b.Parts)
+	keys := make([]map[string]types.AttributeValue, b.Parts)
+	for n := range b.Parts {
+		keys[n] = key(prefix + strconv.Itoa(n))
+		want[prefix+strconv.Itoa(n)] = n
+	}
+	parts := make([][]byte, b.Parts)
+	// What is left unprocessed is asked for again, as a try that was throttled.
+	err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
+		out, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
+		}, s.optFns...)
+		if err != nil {
+			return err
+		}
+		for _, items := range out.Responses {
+			for _, it := range items {
+				data, ok := it[schema.Data].(*types.AttributeValueMemberB)
+				if n, mine := want[text(it, schema.PK)]; ok && mine {
+					parts[n] = data.Value
+				}
+			}
+		}
+		keys = nil
+		for _, left := range out.UnprocessedKeys {
+			keys = append(keys, left.Keys...)
+		}
+		if len(keys) > 0 {
+			return errUnprocessed
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for n, p := range parts {
+		if p == nil {
+			return nil, unreadable(rec.ID, "part %d of %d of its result is missing", n+1, b.Parts)
+		}
+	}
+	stored := bytes.Join(parts, nil)
+	if len(stored) != b.Stored {
+		return nil, unreadable(rec.ID, "the parts of its result have %d bytes and should have %d", len(stored), b.Stored)
+	}
+	if sum := sha256.Sum256(stored); !bytes.Equal(sum[:], b.Digest) {
+		return nil, unreadable(rec.ID, "the parts of its result were altered")
+	}
+	return stored, nil
+}

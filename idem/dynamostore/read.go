@@ -1,0 +1,57 @@
+package dynamostore
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Get implements [idem.Store]: one consistent GetItem.
+func (s *Store) Get(ctx context.Context, id string) (*idem.Record, error) {
+	k := s.retry.begin(ctx, "Get")
+	defer k.end()
+	it, err := s.get(k, key(id))
+	if it == nil || err != nil {
+		return nil, err
+	}
+	return decode(it)
+}
+
+// get reads an item consistently; nil if there is none.
+func (s *Store) get(c *call, key item) (item, error) {
+	in := &dynamodb.GetItemInput{TableName: s.table, Key: key, ConsistentRead: aws.Bool(true)}
+	var out *dynamodb.GetItemOutput
+	err := c.do(false, c.attempt, func(ctx context.Context) (err error) {
+		out, err = s.client.GetItem(ctx, in, s.optFns...)
+		return err
+	})
+	if err != nil || len(out.Item) == 0 {
+		return nil, err
+	}
+	return out.Item, nil
+}
+
+// Result implements [idem.Store]: no call, or one consistent BatchGetItem if the
+// result lies in parts. It is nil for a record that is not completed.
+func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+	if rec == nil || rec.State != idem.Completed {
+		return nil, nil
+	}
+	stored := rec.Body.Data
+	if rec.Body.Parts > 0 {
+		k := s.retry.begin(ctx, "Result")
+		defer k.end()
+		var err error
+		if stored, err = s.getParts(k, rec); err != nil {
+			return nil, err
+		}
+	}
+	b, err := s.codec.unpack(rec.Body, stored)
+	if err != nil {
+		return nil, unreadable(rec.ID, "%v", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,117 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+const (
+	// leastAttempt is the least that a try gets: less makes more doubt than answers.
+	leastAttempt = 50 * time.Millisecond
+	// firstBackoff is the longest first pause, maxBackoff the longest of all.
+	firstBackoff = 25 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// retrier is the time that calls get.
+type retrier struct{ attempt, budget time.Duration }
+
+// call is one call of a store's method, over all its tries and requests.
+type call struct {
+	*retrier
+	ctx    context.Context
+	cancel context.CancelFunc
+	op     string
+	// maybe is set once a write was sent that got no definite answer.
+	maybe bool
+}
+
+// begin gives the call a deadline if it has none.
+func (r *retrier) begin(ctx context.Context, op string) *call {
+	c := &call{retrier: r, ctx: ctx, op: op}
+	if _, ok := ctx.Deadline(); !ok {
+		c.ctx, c.cancel = context.WithTimeout(ctx, r.budget)
+	}
+	return c
+}
+
+func (c *call) end() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// do sends a request until it gets a definite answer or the call's time is up.
+// It returns nil, the *types.ConditionalCheckFailedException as it came, or a
+// *idem.StoreError. A write's doubts are kept in the call.
+func (c *call) do(write bool, timeout time.Duration, send func(context.Context) error) error {
+	var last error
+	for n := 0; ; n++ {
+		if err := c.ctx.Err(); err != nil {
+			return c.gaveUp(n, err, last)
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, c.slice(timeout))
+		err := send(ctx)
+		cancel()
+		if err == nil || isConditionFailed(err) {
+			return err
+		}
+		v := judge(err)
+		c.maybe = c.maybe || write && v.maybe
+		if !v.again {
+			return c.fail(err)
+		}
+		last = err
+		if !c.pause(n) {
+			return c.gaveUp(n+1, c.ctx.Err(), last)
+		}
+	}
+}
+
+// slice is the time for one try: no more than half of what is left, so that a
+// try that hangs leaves time for another one.
+func (c *call) slice(timeout time.Duration) time.Duration {
+	deadline, _ := c.ctx.Deadline()
+	return max(min(timeout, time.Until(deadline)/2), leastAttempt)
+}
+
+// pause waits before the next try, a random time from a range that doubles, so
+// that callers who failed together do not come back together. It returns false
+// if no time for a try is left.
+func (c *call) pause(n int) bool {
+	longest := maxBackoff
+	if n < 6 {
+		longest = min(longest, firstBackoff<<n)
+	}
+	d := rand.N(longest)
+	deadline, _ := c.ctx.Deadline()
+	if time.Until(deadline) < d+leastAttempt {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+func (c *call) fail(err error) error {
+	return &idem.StoreError{Op: c.op, Maybe: c.maybe, Err: err}
+}
+
+func (c *call) gaveUp(tries int, ended, last error) error {
+	switch {
+	case last == nil:
+		return c.fail(ended)
+	case ended == nil:
+		return c.fail(fmt.Errorf("no time left after %d tries: %w", tries, last))
+	}
+	return c.fail(fmt.Errorf("%w after %d tries: %w", ended, tries, last))
+}

@@ -1,0 +1,144 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// maxStep is the largest step result, in bytes. Steps lie in the record, which
+// takes 400 KB and whose size every failed condition is billed by.
+const maxStep = 64 << 10
+
+// RecordStep implements [idem.Store]: one UpdateItem, and a second one for a
+// record's first step.
+func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	if len(w.Result) > maxStep {
+		return &idem.TooLargeError{Size: len(w.Result), Limit: maxStep}
+	}
+	k := s.retry.begin(ctx, "RecordStep")
+	defer k.end()
+	if w.Name == "" {
+		return k.fail(errors.New("a step without a name"))
+	}
+	for n, first := 1, false; ; n++ {
+		u, cond := s.stepForm(w, now, first)
+		old, err := s.update(k, w.ID, u, cond)
+		if isItemTooLarge(err) {
+			return &idem.TooLargeError{Size: len(w.Result), Limit: maxItem}
+		}
+		if err != errRefused {
+			return err
+		}
+		if landedStep(old, w) {
+			return nil
+		}
+		if old != nil && hasSteps(old) == first && n < maxForms {
+			first = !first
+			continue
+		}
+		return conclude(old, err, "")
+	}
+}
+
+// stepForm makes the form that adds to a record's steps, or the one for its
+// first: an expression can set a member only of a map that is there.
+func (s *Store) stepForm(w idem.StepWrite, now time.Time, first bool) (*update, string) {
+	set, strs := stepSet, 3
+	if first {
+		set = stepFirst
+	}
+	u := newUpdate(set, strs, 2)
+	u.str(":owner", w.Owner)
+	u.str(":in_progress", string(idem.InProgress))
+	u.str(":write", w.Write)
+	u.num(":v", schema.RecordVersion)
+	u.num(":now", millis(now))
+	step := encodeStep(idem.Step{Begun: w.Begin, Write: w.Write, Result: w.Result})
+	if first {
+		u.names = s.names.of(stepNames)
+		u.item[":steps"] = &types.AttributeValueMemberM{Value: item{w.Name: step}}
+		return u, ifRunning + ifNoSteps
+	}
+	u.names = stepNames.fresh()
+	u.names["#step"] = w.Name
+	u.item[":step"] = step
+	if w.Begin {
+		return u, ifRunning + ifSteps + ifStepAbsent
+	}
+	u.yes(":true")
+	return u, ifRunning + ifSteps + ifStepOpen
+}
+
+// landedStep looks at the step's own entry: the record may have moved on since.
+func landedStep(old item, w idem.StepWrite) bool {
+	steps, ok := old[schema.Steps].(*types.AttributeValueMemberM)
+	if !ok {
+		return false
+	}
+	step, ok := steps.Value[w.Name].(*types.AttributeValueMemberM)
+	return ok && bears(step.Value, w.Write)
+}
+
+// clearing is what settling steps means for the steps that a record has.
+type clearing struct {
+	after  ifRetryable
+	remove []string // nil to remove all
+}
+
+// clearing reads the record, since an expression can remove a member only of a
+// map that is there. The settlement's condition then holds the record to what
+// was read.
+func (s *Store) clearing(k *call, w idem.Settlement) (*clearing, error) {
+	it, err := s.get(k, key(w.ID))
+	if err != nil {
+		return nil, err
+	}
+	if it == nil || text(it, schema.Write) != w.Seen {
+		// The write will be refused, or has landed: its condition finds out.
+		return &clearing{withoutSteps, []string{}}, nil
+	}
+	rec, err := decode(it)
+	if err != nil {
+		return nil, err
+	}
+	left := maps.Clone(rec.Steps)
+	remove := []string{}
+	for _, name := range w.ClearSteps {
+		if _, ok := left[name]; ok {
+			delete(left, name)
+			remove = append(remove, name)
+		}
+	}
+	switch {
+	case len(left) > 0:
+		return &clearing{withSteps, remove}, nil
+	case len(rec.Steps) > 0:
+		return &clearing{withoutSteps, nil}, nil
+	}
+	return &clearing{withoutSteps, remove}, nil
+}
+
+func (c *clearing) apply(u *update, names nameSet) {
+	if c.remove == nil {
+		u.drop("steps")
+		return
+	}
+	if len(c.remove) == 0 {
+		return
+	}
+	u.names = names.fresh()
+	for i, name := range c.remove {
+		alias := "#step" + strconv.Itoa(i)
+		u.names[alias] = name
+		u.drop(fmt.Sprintf("steps.%s", alias))
+	}
+}

@@ -1,0 +1,212 @@
+package dynamostore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
+)
+
+// base is a fixed instant; expiry lies far ahead of the real clock, since
+// DynamoDB Local does delete what is past.
+var base = time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// wire is a transport that counts the calls by operation and can do with them
+// what networks do.
+type wire struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	ops  []string
+	// fault handles the n-th call (from 0) since it was set; nil lets it through.
+	fault func(n int, op string, req *http.Request) (*http.Response, error)
+	n     int
+}
+
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
+	w.mu.Lock()
+	w.ops = append(w.ops, op)
+	n, fault := w.n, w.fault
+	w.n++
+	w.mu.Unlock()
+	if fault != nil {
+		if resp, err := fault(n, op, req); resp != nil || err != nil {
+			return resp, err
+		}
+	}
+	return w.next.RoundTrip(req)
+}
+
+func (w *wire) set(fault func(n int, op string, req *http.Request) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault, w.n, w.ops = fault, 0, nil
+}
+
+// calls returns the operations since the last set or calls.
+func (w *wire) calls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ops := w.ops
+	w.ops = nil
+	return ops
+}
+
+var errReset = errors.New("read: connection reset by peer")
+
+// loseReply lets the request through and drops its answer.
+func (w *wire) loseReply(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	return nil, errReset
+}
+
+func (w *wire) loseRequest(*http.Request) (*http.Response, error) { return nil, errReset }
+
+// answer makes an answer as DynamoDB sends it.
+func answer(status int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}, "X-Amzn-Requestid": {"TEST"}},
+		Body:          io.NopCloser(strings.NewReader(body)),
+		ContentLength: int64(len(body)),
+	}
+}
+
+const (
+	throttled    = `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException","message":"The level of configured provisioned throughput for the table was exceeded. Consider increasing your provisioning level with the UpdateTable API."}`
+	throttling   = `{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate of requests exceeds the allowed throughput."}`
+	requestLimit = `{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded","message":"Throughput exceeds the current throughput limit for your account."}`
+	conflicting  = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
+	internal     = `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError","message":"Internal server error"}`
+	noAccess     = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"User: arn:aws:sts::111122223333:assumed-role/f is not authorized to perform: dynamodb:PutItem"}`
+	invalid      = `{"__type":"com.amazon.coral.validate#ValidationException","message":"One or more parameter values were invalid"}`
+	noTable      = `{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException","message":"Requested resource not found"}`
+)
+
+// fixture is a store on a fresh table, its wire, and a client beside it.
+type fixture struct {
+	*Store
+	wire  *wire
+	admin *dynamodb.Client
+	table string
+}
+
+func open(tb testing.TB, o *Options) *fixture {
+	tb.Helper()
+	endpoint := dynamotest.Endpoint(tb)
+	w := &wire{next: newTransport(&ClientOptions{})}
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: w})
+	require.NoError(tb, err)
+	admin, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint})
+	require.NoError(tb, err)
+	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text()}
+	require.NoError(tb, CreateTable(context.Background(), admin, f.table))
+	tb.Cleanup(func() {
+		_, err := admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &f.table})
+		require.NoError(tb, err)
+	})
+	f.Store, err = New(client, f.table, o)
+	require.NoError(tb, err)
+	return f
+}
+
+// raw reads an item as it is stored.
+func (f *fixture) raw(tb testing.TB, pk string) item {
+	tb.Helper()
+	out, err := f.admin.GetItem(context.Background(), &dynamodb.GetItemInput{
+		TableName: &f.table, Key: key(pk), ConsistentRead: aws.Bool(true),
+	})
+	require.NoError(tb, err)
+	return out.Item
+}
+
+// change damages a stored item.
+func (f *fixture) change(tb testing.TB, pk string, damage func(item)) {
+	tb.Helper()
+	it := f.raw(tb, pk)
+	require.NotEmpty(tb, it)
+	damage(it)
+	_, err := f.admin.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
+	require.NoError(tb, err)
+}
+
+func (f *fixture) remove(tb testing.TB, pk string) {
+	tb.Helper()
+	_, err := f.admin.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: &f.table, Key: key(pk)})
+	require.NoError(tb, err)
+}
+
+func (f *fixture) get(tb testing.TB, id string) *idem.Record {
+	tb.Helper()
+	rec, err := f.Get(context.Background(), id)
+	require.NoError(tb, err)
+	return rec
+}
+
+// claim makes a claim of its own owner and write.
+func claim(id, owner string) idem.Claim {
+	return idem.Claim{Record: idem.Record{
+		ID: id, Value: "order-1", State: idem.InProgress, Repeat: idem.Repeatable, Fingerprint: "1:abc",
+		Owner: owner, Attempt: 1, Write: owner + ".0", LeaseUntil: base.Add(30 * time.Second),
+		ExpiresAt: base.Add(25 * time.Hour), Retention: 24 * time.Hour, CreatedAt: base, UpdatedAt: base,
+	}}
+}
+
+func completion(id, owner string, result []byte) idem.Finish {
+	return idem.Finish{ID: id, Owner: owner, Write: owner + ".end", Ending: idem.Ending{
+		State: idem.Completed, Result: result, ExpiresAt: base.Add(24 * time.Hour),
+	}}
+}
+
+func resolution(id, seen, owner string, e idem.Ending) idem.Settlement {
+	return idem.Settlement{ID: id, Kind: idem.EventResolve, Seen: seen, Write: owner + ".0", Owner: owner, Ending: e}
+}
+
+// noise is a result that does not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+func text2(n int) []byte { return bytes.Repeat([]byte(`{"a":1}`), n/7+1)[:n] }
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func num(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
+
+func isConflict(t *testing.T, err error) *idem.Record {
+	t.Helper()
+	var conflict *idem.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	return conflict.Existing
+}
+
+func isStoreError(t *testing.T, err error, maybe bool) *idem.StoreError {
+	t.Helper()
+	var failed *idem.StoreError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, maybe, failed.Maybe, "Maybe of %v", err)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	return failed
+}
+
+var _ = schema.PK

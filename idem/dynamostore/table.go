@@ -1,0 +1,98 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// TableCreator is what [CreateTable] uses of a *dynamodb.Client.
+type TableCreator interface {
+	TableDescriber
+	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
+	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
+}
+
+// createWait is what a table gets to become active if ctx has no deadline.
+const createWait = time.Minute
+
+// CreateTable creates the table for tests and DynamoDB Local: on-demand, with
+// the index of open questions, a stream with both images and TTL. It returns
+// when the table is active. A table that exists is only checked, as [Check] does.
+// On AWS let infrastructure code make it, with backups and deletion protection.
+func CreateTable(ctx context.Context, client TableCreator, table string) error {
+	if err := checkArguments(client, table); err != nil {
+		return err
+	}
+	r := &retrier{attempt: 10 * time.Second, budget: createWait}
+	k := r.begin(ctx, "CreateTable")
+	defer k.end()
+	attr := func(name string, t types.ScalarAttributeType) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: t}
+	}
+	keys := func(hash, sort string) []types.KeySchemaElement {
+		return []types.KeySchemaElement{
+			{AttributeName: &hash, KeyType: types.KeyTypeHash},
+			{AttributeName: &sort, KeyType: types.KeyTypeRange},
+		}
+	}
+	_, err := client.CreateTable(k.ctx, &dynamodb.CreateTableInput{
+		TableName:   &table,
+		BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{
+			attr(schema.PK, types.ScalarAttributeTypeS), attr(schema.SK, types.ScalarAttributeTypeS),
+			attr(schema.Stuck, types.ScalarAttributeTypeS), attr(schema.StuckAt, types.ScalarAttributeTypeN),
+		},
+		KeySchema: keys(schema.PK, schema.SK),
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
+			IndexName:  aws.String(schema.StuckIndex),
+			KeySchema:  keys(schema.Stuck, schema.StuckAt),
+			Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+		}},
+		StreamSpecification: &types.StreamSpecification{
+			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
+		},
+	})
+	var exists *types.ResourceInUseException
+	switch {
+	case errors.As(err, &exists):
+		return Check(k.ctx, client, table)
+	case err != nil:
+		return explain(table, "dynamodb:CreateTable", err)
+	}
+	if err := awaitActive(k, client, table); err != nil {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(k.ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{
+			AttributeName: aws.String(schema.ExpiresAt), Enabled: aws.Bool(true),
+		},
+	})
+	if err != nil {
+		return explain(table, "dynamodb:UpdateTimeToLive", err)
+	}
+	return nil
+}
+
+func awaitActive(k *call, client TableDescriber, table string) error {
+	for n := 0; ; n++ {
+		out, err := client.DescribeTable(k.ctx, &dynamodb.DescribeTableInput{TableName: &table})
+		var missing *types.ResourceNotFoundException
+		switch {
+		case err == nil && out.Table != nil && out.Table.TableStatus == types.TableStatusActive:
+			return nil
+		case err != nil && !errors.As(err, &missing):
+			return explain(table, "dynamodb:DescribeTable", err)
+		case !k.pause(n):
+			return &idem.ConfigError{What: what(table), Problem: "was created and did not become active in time"}
+		}
+	}
+}

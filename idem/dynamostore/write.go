@@ -1,0 +1,144 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// maxForms bounds how often one write changes its form because steps appeared
+// or went in between; each time somebody else has written.
+const maxForms = 4
+
+// put sends a conditional PutItem. See [Store.send].
+func (s *Store) put(c *call, it item, cond string, vals item, names map[string]string) (item, error) {
+	in := &dynamodb.PutItemInput{
+		TableName: s.table, Item: it,
+		ConditionExpression: &cond, ExpressionAttributeValues: vals, ExpressionAttributeNames: names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	return s.send(c, it, func(ctx context.Context) error {
+		_, err := s.client.PutItem(ctx, in, s.optFns...)
+		return err
+	})
+}
+
+// update sends a conditional UpdateItem. See [Store.send].
+func (s *Store) update(c *call, id string, u *update, cond string) (item, error) {
+	expr := u.expression()
+	in := &dynamodb.UpdateItemInput{
+		TableName: s.table, Key: key(id), UpdateExpression: &expr,
+		ConditionExpression: &cond, ExpressionAttributeValues: u.item, ExpressionAttributeNames: u.names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	return s.send(c, in.Key, func(ctx context.Context) error {
+		_, err := s.client.UpdateItem(ctx, in, s.optFns...)
+		return err
+	})
+}
+
+// send makes a conditional write. It returns nil if it was applied, errRefused
+// and the item that stood in the way (nil if there is none) if its condition did
+// not hold, else a *idem.StoreError.
+func (s *Store) send(c *call, key item, write func(context.Context) error) (item, error) {
+	err := c.do(true, c.attempt, write)
+	var failed *types.ConditionalCheckFailedException
+	if !errors.As(err, &failed) {
+		return nil, err
+	}
+	if len(failed.Item) > 0 {
+		return failed.Item, errRefused
+	}
+	// No item comes with the failure if there is none, but also if whatever stands
+	// between did not pass it on: ask.
+	old, err := s.get(c, item{schema.PK: key[schema.PK], schema.SK: key[schema.SK]})
+	if err != nil {
+		return nil, err
+	}
+	return old, errRefused
+}
+
+// errRefused says that a write's condition did not hold.
+var errRefused = errors.New("condition did not hold")
+
+// conclude says what a write's end means: nil for a write that was applied, now
+// or by an earlier try, else the contract's error.
+func conclude(old item, err error, write string) error {
+	if err != errRefused || bears(old, write) {
+		if err == errRefused {
+			return nil
+		}
+		return err
+	}
+	if old == nil {
+		return &idem.ConflictError{}
+	}
+	rec, err := decode(old)
+	if err != nil {
+		return err
+	}
+	return &idem.ConflictError{Existing: rec}
+}
+
+// bears reports whether the item is what the write with this id made of it.
+func bears(it item, write string) bool { return text(it, schema.Write) == write && write != "" }
+
+// text is a string attribute, or "".
+func text(it item, name string) string {
+	if a, ok := it[name].(*types.AttributeValueMemberS); ok {
+		return a.Value
+	}
+	return ""
+}
+
+func hasSteps(it item) bool {
+	_, ok := it[schema.Steps]
+	return ok
+}
+
+// key is the primary key of a record or a part.
+func key(pk string) item {
+	k := &struct{ pk, sk types.AttributeValueMemberS }{}
+	k.pk.Value, k.sk.Value = pk, schema.RecordSK
+	return item{schema.PK: &k.pk, schema.SK: &k.sk}
+}
+
+// update collects the clauses and values of one UpdateItem.
+type update struct {
+	*values
+	set, remove strings.Builder
+	names       map[string]string
+}
+
+// newUpdate starts with the clauses that are always there.
+func newUpdate(set string, strs, nums int) *update {
+	u := &update{values: newValues(strs, nums)}
+	u.set.Grow(len(set) + 512)
+	u.set.WriteString(set)
+	return u
+}
+
+// add appends to the SET clause.
+func (u *update) add(clause string) { u.set.WriteString(clause) }
+
+// drop appends attributes to the REMOVE clause.
+func (u *update) drop(names string) {
+	if u.remove.Len() > 0 {
+		u.remove.WriteString(", ")
+	}
+	u.remove.WriteString(names)
+}
+
+func (u *update) expression() string {
+	if u.remove.Len() > 0 {
+		u.set.WriteString(" REMOVE ")
+		u.set.WriteString(u.remove.String())
+	}
+	return u.set.String()
+}
