@@ -1,0 +1,45 @@
+// Package idemhttp is the HTTP contract of idempotent requests: which requests
+// need a key, what a client gets when it sends one again, and how a response is
+// kept so that its replay is the same, byte for byte. It is written once, over a
+// neutral [Request] and [Response]; what stands in front of a service, such as
+// API Gateway, is an adapter that translates (package idemlambda has them).
+//
+//	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, &idemhttp.Options{
+//		Tenant: idemhttp.Claim("custom:tenant_id"),
+//	})
+//	res, err := contract.Serve(ctx, req, next)
+//
+// # What a client gets
+//
+// The key comes in the Idempotency-Key header, bare or as a structured-field
+// string (RFC 9651); both forms name the same key. Only POST and PATCH need one
+// by default; other methods pass untouched. Refusals are problem details
+// (RFC 9457) with a stable code, and say nothing about anybody else's request:
+//
+//	situation                                      answer
+//	the route declares no operation                500 operation_undeclared
+//	no tenant                                      403 tenant_missing
+//	no key                                         400 idempotency_key_missing
+//	key malformed, too short or long, repeated     400 idempotency_key_invalid
+//	body that cannot be canonicalised              400 request_not_canonical
+//	key used with another request                  422 idempotency_key_reused
+//	first request still running                    409 idempotency_key_in_progress + Retry-After
+//	outcome unknown                                409 outcome_unknown
+//	outcome recorded without its response          409 outcome_unavailable
+//	accepted for later                             202 request_accepted + Retry-After
+//	record damaged or newer                        503 idempotency_record_unreadable
+//	store unavailable                              503 idempotency_store_unavailable + Retry-After
+//	too little time left to begin                  503 out_of_time + Retry-After
+//	outcome recorded                               the response, Idempotency-Replayed, Idempotency-Expires
+//
+// # What is kept
+//
+// By the response's status: 2xx, 3xx and 4xx are outcomes and are replayed; 401,
+// 403, 425 and 429 say that nothing was executed, so the same key may try again;
+// 408, 5xx and everything else leave open whether something was, and the
+// operation's declaration decides. A handler that knows better says so with
+// [idem.SetNotExecuted] or in [idem.Operation.Classify].
+//
+// Status, headers in the handler's own spelling, and body are kept. Cookies,
+// hop-by-hop and authentication headers are not: they belong to one exchange.
+package idemhttp

@@ -1,0 +1,160 @@
+package idemhttp
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Code names a refusal for programs. It never changes its meaning.
+type Code string
+
+// The codes of the contract.
+const (
+	CodeUndeclared         Code = "operation_undeclared"
+	CodeTenantMissing      Code = "tenant_missing"
+	CodeKeyMissing         Code = "idempotency_key_missing"
+	CodeKeyInvalid         Code = "idempotency_key_invalid"
+	CodeNotCanonical       Code = "request_not_canonical"
+	CodeKeyReused          Code = "idempotency_key_reused"
+	CodeInProgress         Code = "idempotency_key_in_progress"
+	CodeOutcomeUnknown     Code = "outcome_unknown"
+	CodeOutcomeUnavailable Code = "outcome_unavailable"
+	CodeAccepted           Code = "request_accepted"
+	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
+	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
+	CodeOutOfTime          Code = "out_of_time"
+)
+
+// problemType starts the URI that identifies a problem's type; the code follows.
+const problemType = "urn:idem-go:problem:"
+
+// ProblemMediaType is the media type of a refusal (RFC 9457).
+const ProblemMediaType = "application/problem+json"
+
+// row is what a situation is answered with.
+type row struct {
+	status    int
+	retryable bool // the same request with the same key may be sent again
+	title     string
+	detail    string
+}
+
+// ietf follows draft-ietf-httpapi-idempotency-key-header where that speaks.
+var ietf = map[Code]row{
+	CodeUndeclared: {500, false, "Operation not declared",
+		"This route is not set up for idempotent requests. Nothing was executed."},
+	CodeTenantMissing: {403, false, "Tenant missing",
+		"The request has no usable tenant. Nothing was executed."},
+	CodeKeyMissing: {400, false, "Idempotency key missing",
+		"This request needs an idempotency key: a unique value that is sent again with every retry."},
+	CodeKeyInvalid: {400, false, "Idempotency key invalid",
+		"The idempotency key cannot be used"},
+	CodeNotCanonical: {400, false, "Request not canonical",
+		"The body is not JSON that has one meaning for every reader"},
+	CodeKeyReused: {422, false, "Idempotency key reused",
+		"The key was already used with a different request. Use a new key for a new request."},
+	CodeInProgress: {409, true, "Request in progress",
+		"A request with this key is still running. Send it again later with the same key."},
+	CodeOutcomeUnknown: {409, false, "Outcome unknown",
+		"A request with this key may have taken effect, and its outcome is not known. It is not executed again; ask the service before you use another key."},
+	CodeOutcomeUnavailable: {409, false, "Outcome unavailable",
+		"The request with this key took effect once, and its response could not be kept."},
+	CodeAccepted: {202, true, "Request accepted",
+		"The request is accepted and will be executed. Send it again with the same key for its outcome."},
+	CodeRecordUnreadable: {503, false, "Idempotency record unreadable",
+		"What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
+	CodeStoreUnavailable: {503, true, "Idempotency store unavailable",
+		"The key could not be reserved. Send the request again with the same key."},
+	CodeOutOfTime: {503, true, "Out of time",
+		"There was too little time left to begin. Send the request again with the same key."},
+}
+
+// problem is the body of a refusal.
+type problem struct {
+	Type           string `json:"type"`
+	Title          string `json:"title"`
+	Status         int    `json:"status"`
+	Code           Code   `json:"code"`
+	Retryable      bool   `json:"retryable"`
+	Detail         string `json:"detail"`
+	RecordedStatus int    `json:"recorded_status,omitempty"`
+}
+
+// refusal is a situation with what is known of it.
+type refusal struct {
+	code Code
+	// why is added to the row's detail.
+	why string
+	// after is when to come back; zero leaves the header out.
+	after time.Duration
+	// status that is recorded of an outcome without its response.
+	status int
+}
+
+func (f *refusal) response() *Response {
+	r := ietf[f.code]
+	p := problem{
+		Type: problemType + string(f.code), Title: r.title, Status: r.status, Code: f.code,
+		Retryable: r.retryable, Detail: r.detail, RecordedStatus: f.status,
+	}
+	if f.why != "" {
+		p.Detail += ": " + f.why + "."
+	}
+	body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
+	media := ProblemMediaType
+	if r.status < 400 {
+		media = "application/json"
+	}
+	res := &Response{Status: r.status, Headers: map[string]string{"Content-Type": media}, Body: body}
+	if f.after > 0 {
+		res.Headers["Retry-After"] = strconv.Itoa(int((f.after + time.Second - 1) / time.Second))
+	}
+	return res
+}
+
+// refuse finds the row for an error of the engine. It returns nil for an error
+// that has none: a recorded failure, a mistake in the set-up.
+func refuse(err error) *refusal {
+	var flight *idem.InFlightError
+	var gone *idem.OutcomeUnavailableError
+	switch {
+	case errors.Is(err, idem.ErrRecordUnreadable):
+		return &refusal{code: CodeRecordUnreadable}
+	case errors.Is(err, idem.ErrKeyReused):
+		return &refusal{code: CodeKeyReused}
+	case errors.Is(err, idem.ErrOutcomeUnknown):
+		return &refusal{code: CodeOutcomeUnknown}
+	case errors.As(err, &gone):
+		f := &refusal{code: CodeOutcomeUnavailable}
+		if r, err := decode(gone.Kept); err == nil {
+			f.status = r.Status
+		}
+		return f
+	case errors.Is(err, idem.ErrAccepted):
+		return &refusal{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
+	case errors.As(err, &flight):
+		return &refusal{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
+	case errors.Is(err, idem.ErrOutOfTime):
+		return &refusal{code: CodeOutOfTime, after: minRetryAfter}
+	case errors.Is(err, idem.ErrStoreUnavailable):
+		return &refusal{code: CodeStoreUnavailable, after: minRetryAfter}
+	}
+	return nil
+}
+
+const (
+	minRetryAfter = time.Second
+	maxRetryAfter = 5 * time.Second
+)
+
+// retryAfter spreads clients that collided over a few seconds, and sends none
+// later than the lease's end.
+func retryAfter(left time.Duration) time.Duration {
+	jitter := minRetryAfter + rand.N(maxRetryAfter-minRetryAfter+1)
+	return max(min(jitter, left), minRetryAfter)
+}

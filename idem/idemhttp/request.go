@@ -1,0 +1,89 @@
+package idemhttp
+
+import (
+	"context"
+	"mime"
+	"strings"
+)
+
+// Request is a request as the contract sees it, made by an adapter. The contract
+// reads it before the handler runs and changes nothing in it.
+type Request struct {
+	// Method in any case.
+	Method string
+	// Route is the path template that the front matched, such as "/payments/{id}";
+	// empty where the front has none.
+	Route string
+	// Path is the concrete path, without a stage's prefix.
+	Path string
+	// PathParameters are the template's parameters.
+	PathParameters map[string]string
+	// Query has every value of every parameter, decoded.
+	Query map[string][]string
+	// Header names may be in any case; the values are those of one field line each.
+	Header map[string][]string
+	// Body as the client sent it: Base64 of the front's own is taken off.
+	Body []byte
+	// Identity is what the front's authorizer found out about the caller.
+	Identity Identity
+	// Source is the front's own event or request, as a pointer, for a tenant function
+	// of your own to read.
+	Source any
+}
+
+// Identity is what an authorizer says about a caller. Fields that the front's
+// authorizer does not give are empty.
+type Identity struct {
+	// Claims of a verified token (JWT authorizer).
+	Claims map[string]string
+	// Authorizer is the context that a Lambda authorizer returned.
+	Authorizer map[string]any
+	// AccountID and UserID of the IAM principal that signed the request. UserID is
+	// the principal's unique id, for a role with ":" and the session's name.
+	AccountID, UserID string
+}
+
+// header returns all values of a header, whatever its spelling.
+func (r *Request) header(name string) []string {
+	var all []string
+	for k, v := range r.Header {
+		if strings.EqualFold(k, name) {
+			if all == nil {
+				all = v
+			} else {
+				all = append(all[:len(all):len(all)], v...)
+			}
+		}
+	}
+	return all
+}
+
+// isJSON reports whether the body is declared as JSON: application/json or a
+// media type with the suffix +json (RFC 6839).
+func (r *Request) isJSON() bool {
+	types := r.header("Content-Type")
+	if len(types) == 0 {
+		return false
+	}
+	media, _, _ := strings.Cut(types[0], ";")
+	media = strings.TrimSpace(media)
+	if strings.EqualFold(media, "application/json") {
+		return true
+	}
+	if len(media) < len("+json") || !strings.EqualFold(media[len(media)-len("+json"):], "+json") {
+		return false
+	}
+	_, _, err := mime.ParseMediaType(media)
+	return err == nil
+}
+
+// location is where the request goes: the template, or the path where there is none.
+func (r *Request) location() string {
+	if r.Route != "" {
+		return r.Route
+	}
+	return r.Path
+}
+
+// Next is the handler behind the contract.
+type Next func(ctx context.Context) (*Response, error)

@@ -1,0 +1,42 @@
+package idemhttp
+
+import (
+	"context"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// classOf says what a response's status means for the record.
+func classOf(status int) idem.Class {
+	switch {
+	case status == 401, status == 403, status == 425, status == 429:
+		// Refused before anything was done: authentication, too early, throttled.
+		return idem.ClassNotExecuted
+	case status == 408:
+		return idem.ClassUncertain
+	case status >= 200 && status <= 499:
+		return idem.ClassCompleted
+	}
+	return idem.ClassUncertain
+}
+
+// outcomeOf makes the operation's own rule fit HTTP: a response is an outcome
+// also if the rule calls it failed, and would otherwise be lost on replay; an
+// error has no response that could be replayed as completed.
+func outcomeOf(op idem.Operation) idem.Operation {
+	own := op.Classify
+	if own == nil {
+		return op
+	}
+	op.Classify = func(ctx context.Context, result any, err error) idem.Class {
+		switch c := own(ctx, result, err); {
+		case c == idem.ClassFailed && err == nil:
+			return idem.ClassCompleted
+		case c == idem.ClassCompleted && err != nil:
+			return idem.ClassFailed
+		default:
+			return c
+		}
+	}
+	return op
+}

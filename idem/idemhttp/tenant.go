@@ -1,0 +1,81 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// TenantFunc says whose request it is. Two tenants' equal keys never meet. It
+// must take the tenant from what an authorizer has verified, never from the body
+// or a header that the client sets. It returns [ErrNoTenant] or "" if the request
+// has none, which is answered with 403; any other error goes to the runtime as it
+// is. It must be safe for concurrent use.
+type TenantFunc func(ctx context.Context, r *Request) (string, error)
+
+// ErrNoTenant says that the request has no tenant.
+var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
+
+// NoTenant is the [TenantFunc] of a service that has no tenants: all callers
+// share one space of keys, and whoever guesses a key and its request gets its
+// response. It is spelled out so that a reviewer sees it.
+func NoTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
+
+// Claim takes the tenant from a claim of a verified token, such as "sub" or
+// "custom:tenant_id". An empty name panics.
+func Claim(name string) TenantFunc {
+	mustName("Claim", name)
+	return func(_ context.Context, r *Request) (string, error) {
+		return verified(r.Identity.Claims[name])
+	}
+}
+
+// AuthorizerValue takes the tenant from the context that a Lambda authorizer
+// returned: a string, or an integer that is exact as a double. An empty name
+// panics.
+func AuthorizerValue(name string) TenantFunc {
+	mustName("AuthorizerValue", name)
+	return func(_ context.Context, r *Request) (string, error) {
+		switch v := r.Identity.Authorizer[name].(type) {
+		case string:
+			return verified(v)
+		case float64:
+			const exact = 1 << 53
+			if v == math.Trunc(v) && -exact < v && v < exact {
+				return strconv.FormatInt(int64(v), 10), nil
+			}
+		}
+		return "", ErrNoTenant
+	}
+}
+
+// IAMAccount takes the AWS account that signed the request as the tenant.
+func IAMAccount(_ context.Context, r *Request) (string, error) {
+	return verified(r.Identity.AccountID)
+}
+
+// IAMUser takes the unique id of the IAM user or role that signed the request as
+// the tenant. A role's session name is left out: a client that tries again from
+// another instance has another one.
+func IAMUser(_ context.Context, r *Request) (string, error) {
+	id, _, _ := strings.Cut(r.Identity.UserID, ":")
+	return verified(id)
+}
+
+// verified refuses what would mean "no tenant at all".
+func verified(tenant string) (string, error) {
+	if tenant == "" || tenant == idem.NoTenant {
+		return "", ErrNoTenant
+	}
+	return tenant, nil
+}
+
+func mustName(what, name string) {
+	if name == "" {
+		panic(&idem.ConfigError{What: "idemhttp." + what, Problem: "the name is empty"})
+	}
+}

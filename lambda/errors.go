@@ -1,0 +1,112 @@
+package idemlambda
+
+import (
+	"errors"
+	"reflect"
+
+	"github.com/aws/aws-lambda-go/lambda/messages"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// answer is an error of the engine under a type of its own.
+type answer struct{ error }
+
+func (a answer) Unwrap() error { return a.error }
+
+// toRuntime gives an answer of the engine its errorType. The runtime reports the
+// name of the error's Go type, by which Step Functions and callers choose what to
+// retry: sentinels alone would all be "errorString". The names are therefore
+// fixed. Errors that are not the engine's stay as they are.
+func toRuntime(err error) error {
+	type (
+		AcceptedError           struct{ answer }
+		InFlightError           struct{ answer }
+		KeyInvalidError         struct{ answer }
+		KeyReusedError          struct{ answer }
+		NotCanonicalError       struct{ answer }
+		OutcomeUnavailableError struct{ answer }
+		OutcomeUnknownError     struct{ answer }
+		OutOfTimeError          struct{ answer }
+		RecordUnreadableError   struct{ answer }
+		StoreUnavailableError   struct{ answer }
+	)
+	a := answer{err}
+	switch {
+	case isRecorded(err):
+		return fromHandler(err)
+	case errors.Is(err, idem.ErrRecordUnreadable):
+		return RecordUnreadableError{a}
+	case errors.Is(err, idem.ErrNotCanonical):
+		return NotCanonicalError{a}
+	case errors.Is(err, idem.ErrKeyInvalid):
+		return KeyInvalidError{a}
+	case errors.Is(err, idem.ErrKeyReused):
+		return KeyReusedError{a}
+	case errors.Is(err, idem.ErrOutcomeUnknown):
+		return OutcomeUnknownError{a}
+	case errors.Is(err, idem.ErrOutcomeUnavailable):
+		return OutcomeUnavailableError{a}
+	case errors.Is(err, idem.ErrAccepted):
+		return AcceptedError{a}
+	case errors.Is(err, idem.ErrInFlight):
+		return InFlightError{a}
+	case errors.Is(err, idem.ErrOutOfTime):
+		return OutOfTimeError{a}
+	case errors.Is(err, idem.ErrStoreUnavailable):
+		return StoreUnavailableError{a}
+	}
+	return err
+}
+
+func isRecorded(err error) bool {
+	_, ok := err.(*idem.RecordedError)
+	return ok
+}
+
+// lambdaInvokeError stands for a handler's messages.InvokeResponse_Error while it
+// is recorded: its own text and type are not what the runtime reports. Its name
+// is recorded, so it must not change.
+type lambdaInvokeError struct {
+	given error // with the handler's marks
+	as    messages.InvokeResponse_Error
+}
+
+func (e *lambdaInvokeError) Error() string     { return e.as.Message }
+func (e *lambdaInvokeError) ErrorCode() string { return e.as.Type }
+func (e *lambdaInvokeError) Unwrap() error     { return e.given }
+
+// recordable makes a handler's error one that is recorded as the runtime reports
+// it.
+func recordable(err error) error {
+	if as, ok := bare(err).(messages.InvokeResponse_Error); ok {
+		return &lambdaInvokeError{err, as}
+	}
+	return err
+}
+
+// fromHandler gives the runtime the handler's own error again. A recorded failure
+// gets the errorMessage and errorType that the runtime reported the first time.
+func fromHandler(err error) error {
+	switch e := err.(type) {
+	case *lambdaInvokeError:
+		return e.as
+	case *idem.RecordedError:
+		kind := e.Type
+		if kind == reflect.TypeFor[lambdaInvokeError]().Name() {
+			kind = e.Code
+		}
+		return messages.InvokeResponse_Error{Message: e.Message, Type: kind}
+	}
+	return err
+}
+
+var markType = reflect.TypeOf(idem.Permanent(errors.New("mark")))
+
+// bare takes off the marks of idem.Permanent and idem.NotExecuted, as the engine
+// does before it returns a handler's error.
+func bare(err error) error {
+	for err != nil && reflect.TypeOf(err) == markType {
+		err = errors.Unwrap(err)
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+// Command payments is the example behind an HTTP API (payload 2.0): it charges,
+// refunds and prints statements, each under one idempotency key per request.
+//
+// Environment: IDEM_TABLE names the table, PROVIDER_URL the payment provider,
+// IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS).
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/schema"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+var operations = map[string]idem.Operation{
+	// The provider takes the token as its own idempotency key: charging again is safe.
+	"POST /payments": {Name: "charge", Repeat: idem.Repeatable},
+	// The provider's refunds take no key: after an uncertain attempt nobody may try again.
+	"POST /refunds": {Name: "refund", Repeat: idem.NotRepeatable},
+	// A statement only reads.
+	"POST /statements": {Name: "statement", Repeat: idem.Repeatable},
+}
+
+func main() {
+	engine, err := open(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	payments := &service{provider: os.Getenv("PROVIDER_URL")}
+	lambda.Start(idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.Claim("sub")}, payments.handle))
+}
+
+func open(ctx context.Context) (*idem.Engine, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
+	if err != nil {
+		return nil, err
+	}
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
+	if err != nil {
+		return nil, err
+	}
+	return idem.New(store, nil)
+}

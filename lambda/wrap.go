@@ -1,0 +1,126 @@
+package idemlambda
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Handler is a Lambda handler of raw bytes. Its Invoke method makes it a Handler
+// of aws-lambda-go, which hands such a handler the payload as it came and sends
+// its result as it is.
+type Handler func(ctx context.Context, payload []byte) ([]byte, error)
+
+// Invoke calls h.
+func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { return h(ctx, payload) }
+
+// Wrap makes a typed handler idempotent. The fingerprint is that of the event's
+// raw JSON, so a new field in In changes none; In is decoded and Out encoded as
+// aws-lambda-go does. An event that is not canonical JSON, does not decode or has
+// no key is an error before anything is claimed.
+//
+// fn's error reaches the runtime as fn gave it. A recorded failure is replayed
+// with the same errorMessage (up to 2 KiB) and errorType. The engine's own
+// answers have error types of their own, such as KeyReusedError: [idem] says
+// what they mean, errors.Is finds them.
+//
+// A result that cannot be encoded is recorded as completed without it: this call
+// and every later one get [idem.ErrOutcomeUnavailable].
+//
+// Mistakes in the set-up panic, see the package's documentation: a nil engine,
+// key function or handler, an operation that fails its check, a result type that
+// encoding/json cannot encode.
+func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
+	if err := checkWrap(engine, op, key, fn == nil, reflect.TypeFor[Out]()); err != nil {
+		panic(err)
+	}
+	return func(ctx context.Context, payload []byte) ([]byte, error) {
+		fp, err := idem.FingerprintJSON(payload, nil)
+		if err != nil {
+			return nil, toRuntime(err)
+		}
+		var in In
+		if err := json.Unmarshal(payload, &in); err != nil {
+			return nil, err
+		}
+		tenant, value, err := key(ctx, payload)
+		if err != nil {
+			return nil, toRuntime(err)
+		}
+		var unencodable error
+		ran := false
+		out, err := engine.Execute(withKillTime(ctx), idem.Call{
+			Key: op.Key(tenant, value), Fingerprint: fp,
+			Run: func(ctx context.Context) idem.Answer {
+				ran = true
+				v, err := fn(ctx, in)
+				ans := idem.Answer{Value: v, Err: recordable(err)}
+				if err == nil {
+					ans.Body, unencodable = encode(v)
+					ans.Unencodable = unencodable
+				}
+				return ans
+			},
+		})
+		own := ran && !out.Replayed && out.Attempt > 0
+		switch {
+		case own && err != nil:
+			return nil, fromHandler(err)
+		case err != nil:
+			return nil, toRuntime(err)
+		case own && out.Unencoded:
+			return nil, toRuntime(unkept(out, unencodable))
+		}
+		return out.Body, nil
+	}
+}
+
+func checkWrap(engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type) error {
+	bad := func(problem string) error {
+		return &idem.ConfigError{What: fmt.Sprintf("idemlambda.Wrap of operation %q", op.Name), Problem: problem}
+	}
+	switch {
+	case engine == nil:
+		return bad("the engine is nil: make one with idem.New")
+	case op.Check() != nil:
+		return op.Check()
+	case key == nil:
+		return bad("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
+	case noHandler:
+		return bad("the handler is nil")
+	}
+	return idem.CheckResultType(result)
+}
+
+// encode gives the bytes that aws-lambda-go would send.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+// unkept is what the caller gets of a result that could not be encoded: what every
+// later caller will get, or the plain fault if nothing was recorded.
+func unkept(out idem.Outcome, err error) error {
+	if out.State == idem.Retryable || out.State == idem.Unknown {
+		return err
+	}
+	return &idem.OutcomeUnavailableError{Reason: err.Error()}
+}
+
+// withKillTime tells the engine when Lambda kills the function: the context's
+// deadline is that moment itself.
+func withKillTime(ctx context.Context) context.Context {
+	if d, ok := ctx.Deadline(); ok {
+		return idem.WithKillTime(ctx, d)
+	}
+	return ctx
+}
