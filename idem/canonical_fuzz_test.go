@@ -1,0 +1,227 @@
+package idem
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+)
+
+// addCanonicalSeeds adds the files of testdata/canonical; found.txt has what longer
+// runs of the fuzzers found worth keeping, one Go string a line.
+func addCanonicalSeeds(f *testing.F) {
+	files, err := filepath.Glob("testdata/canonical/*.json")
+	require.NoError(f, err)
+	require.NotEmpty(f, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	for _, line := range seedLines(f, "testdata/canonical/found.txt") {
+		text, err := strconv.Unquote(line)
+		require.NoError(f, err)
+		f.Add([]byte(text))
+	}
+	for _, text := range []string{
+		`{"b":[1,2.5,-0],"a":{"":null}}`, `[1e21,1000000000000000000000,9007199254740993]`,
+		`[9007199254740993.0]`, `"\ud83d\ude00\u2028"`, `"\ud800"`, `{"a":1,"\u0061":2}`, "\xef\xbb\xbf1", `1e400`,
+	} {
+		f.Add([]byte(text))
+	}
+}
+
+func seedLines(f *testing.F, file string) []string {
+	text, err := os.ReadFile(file)
+	require.NoError(f, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Greater(f, len(lines), 20)
+	return lines
+}
+
+// FuzzCanonicalAgainstReference compares with another implementation of RFC 8785.
+//
+// Where both accept a text the bytes are the same, unless the text holds a plain
+// integer that is not the shortest decimal of its nearest double: the reference
+// rounds it, this package keeps its digits. Where only the reference accepts, the
+// text nests too deep, or holds a number with a fraction or an exponent that a
+// double changes. Where only this package accepts, the text holds a plain integer
+// beyond the doubles. No other difference is known, and the fuzzer fails on any.
+func FuzzCanonicalAgainstReference(f *testing.F) {
+	addCanonicalSeeds(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		mine, myErr := appendCanonical(nil, raw)
+		reference, theirErr := jcs.Transform(bytes.Clone(raw))
+		switch {
+		case myErr == nil && theirErr == nil:
+			if kept, _ := numbersOutside(raw); !kept {
+				require.Equal(t, string(reference), string(mine))
+			}
+		case myErr == nil:
+			kept, _ := numbersOutside(raw)
+			require.True(t, kept, "only the reference refuses %q: %v", raw, theirErr)
+		case theirErr == nil:
+			_, changed := numbersOutside(raw)
+			require.True(t, changed || strings.Contains(myErr.Error(), "deep"), "only this package refuses %q: %v", raw, myErr)
+		}
+	})
+}
+
+// numbersOutside finds the numbers of a text that the two implementations do not
+// treat alike, by the standard library's means: plain integers, and others, whose
+// nearest double reads back as another decimal.
+func numbersOutside(raw []byte) (plain, other bool) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return plain, other
+		}
+		number, ok := token.(json.Number)
+		if !ok {
+			continue
+		}
+		text := number.String()
+		f, err := strconv.ParseFloat(text, 64)
+		changed := err != nil || !sameDecimal(text, strconv.FormatFloat(f, 'e', -1, 64))
+		if strings.ContainsAny(text, ".eE") {
+			other = other || changed
+		} else {
+			plain = plain || changed
+		}
+	}
+}
+
+func sameDecimal(a, b string) bool {
+	x, xOK := ratOf(a)
+	y, yOK := ratOf(b)
+	return xOK && yOK && x.Cmp(y) == 0
+}
+
+// ratOf is the exact value of a number whose exponent is within reason.
+func ratOf(text string) (*big.Rat, bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if !strings.ContainsAny(mantissa, "123456789") {
+		return new(big.Rat), true
+	}
+	if exponent != "" {
+		if n, err := strconv.Atoi(exponent); err != nil || n > 10_000 || n < -10_000 {
+			return nil, false
+		}
+	}
+	return new(big.Rat).SetString(text)
+}
+
+func exactValue(t *testing.T, text string) *big.Rat {
+	value, ok := ratOf(text)
+	require.True(t, ok, "%.80s", text)
+	return value
+}
+
+// FuzzCanonicalMeaning: what is accepted is valid JSON to the standard library, its
+// canonical form means the same, is its own canonical form, and is not out of
+// proportion.
+func FuzzCanonicalMeaning(f *testing.F) {
+	addCanonicalSeeds(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		before := bytes.Clone(raw)
+		out, err := appendCanonical([]byte("dst"), raw)
+		require.Equal(t, before, raw, "the input is not touched")
+		if err != nil {
+			require.ErrorIs(t, err, ErrNotCanonical)
+			require.Equal(t, "dst", string(out))
+			require.Less(t, len(err.Error()), 1000)
+			return
+		}
+		out = bytes.TrimPrefix(out, []byte("dst"))
+		again, err := appendCanonical(nil, out)
+		require.NoError(t, err)
+		require.Equal(t, string(out), string(again))
+		require.LessOrEqual(t, len(out), 6*len(raw), "no amplification: 7e20 has the worst ratio")
+		want, got := decodeExact(t, raw), decodeExact(t, out)
+		require.True(t, sameMeaning(want, got), "%q became %q", raw, out)
+	})
+}
+
+// FuzzCanonicalNumbers: two numbers get the same bytes exactly if they are equal.
+func FuzzCanonicalNumbers(f *testing.F) {
+	for _, pair := range [][2]string{
+		{"1", "1.0"}, {"1e21", "1000000000000000000000"}, {"9007199254740993", "9007199254740992.0"},
+		{"0.1", "0.10000000000000000001"}, {"-0", "0e9"}, {"5e-324", "1e-323"}, {"1e308", "1e309"},
+		{"295147905179352830000", "295147905179352825856"}, {"1e23", "100000000000000000000001"},
+	} {
+		f.Add(pair[0], pair[1])
+	}
+	numbers := seedLines(f, "testdata/canonical/numbers.txt")
+	for i := range numbers[1:] {
+		f.Add(numbers[i], numbers[i+1])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if !isNumber(a) || !isNumber(b) {
+			return
+		}
+		x, xErr := appendCanonical(nil, []byte(a))
+		y, yErr := appendCanonical(nil, []byte(b))
+		_, changed := numbersOutside([]byte(a))
+		require.Equal(t, changed, xErr != nil, "%s", a)
+		if xErr != nil || yErr != nil {
+			return
+		}
+		require.Equal(t, exactValue(t, a).Cmp(exactValue(t, b)) == 0, string(x) == string(y), "%s %s", a, b)
+	})
+}
+
+func isNumber(text string) bool {
+	return json.Valid([]byte(text)) && len(text) < 2000 && strings.Trim(text, "-+.eE0123456789") == ""
+}
+
+func decodeExact(t *testing.T, raw []byte) any {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var value any
+	require.NoError(t, decoder.Decode(&value))
+	_, err := decoder.Token()
+	require.ErrorIs(t, err, io.EOF)
+	return value
+}
+
+func sameMeaning(a, b any) bool {
+	switch a := a.(type) {
+	case json.Number:
+		b, ok := b.(json.Number)
+		return ok && (a == b || sameDecimal(a.String(), b.String()))
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !sameMeaning(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name := range a {
+			other, found := b[name]
+			if !found || !sameMeaning(a[name], other) {
+				return false
+			}
+		}
+		return true
+	}
+	return a == b
+}

@@ -1,0 +1,383 @@
+package idem
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+)
+
+func canonicalOf(t *testing.T, text string) string {
+	t.Helper()
+	out, err := appendCanonical(nil, []byte(text))
+	require.NoError(t, err, "%.200q", text)
+	return string(out)
+}
+
+// TestCanonicalFiles runs the pairs NAME.in.json and NAME.out.json, among them
+// the samples of RFC 8785, sections 3.2.2 and 3.2.3.
+func TestCanonicalFiles(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/canonical/*.in.json")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(inputs), 6)
+	for _, file := range inputs {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			in, err := os.ReadFile(file)
+			require.NoError(t, err)
+			want, err := os.ReadFile(strings.TrimSuffix(file, ".in.json") + ".out.json")
+			require.NoError(t, err)
+			want = bytes.TrimSuffix(want, []byte("\n"))
+			require.Equal(t, string(want), canonicalOf(t, string(in)))
+			require.Equal(t, string(want), canonicalOf(t, string(want)), "a canonical text is its own form")
+		})
+	}
+}
+
+// TestCanonicalSampleNumber: the sample of RFC 8785, section 3.2.2, as printed
+// holds a number that a double changes. The stricter rule refuses it.
+func TestCanonicalSampleNumber(t *testing.T) {
+	_, err := appendCanonical(nil, []byte(`{"numbers":[333333333.33333329,1E30]}`))
+	require.ErrorIs(t, err, ErrNotCanonical)
+	require.ErrorContains(t, err, "333333333.33333329")
+}
+
+// TestCanonicalRFC8785Numbers holds the doubles of RFC 8785, appendix B.
+func TestCanonicalRFC8785Numbers(t *testing.T) {
+	for bits, want := range map[uint64]string{
+		0x0000000000000000: "0",
+		0x8000000000000000: "0",
+		0x0000000000000001: "5e-324",
+		0x8000000000000001: "-5e-324",
+		0x7fefffffffffffff: "1.7976931348623157e+308",
+		0xffefffffffffffff: "-1.7976931348623157e+308",
+		0x4340000000000000: "9007199254740992",
+		0xc340000000000000: "-9007199254740992",
+		0x4430000000000000: "295147905179352830000",
+		0x44b52d02c7e14af5: "9.999999999999997e+22",
+		0x44b52d02c7e14af6: "1e+23",
+		0x44b52d02c7e14af7: "1.0000000000000001e+23",
+		0x444b1ae4d6e2ef4e: "999999999999999700000",
+		0x444b1ae4d6e2ef4f: "999999999999999900000",
+		0x444b1ae4d6e2ef50: "1e+21",
+		0x3eb0c6f7a0b5ed8c: "9.999999999999997e-7",
+		0x3eb0c6f7a0b5ed8d: "0.000001",
+		0x41b3de4355555553: "333333333.3333332",
+		0x41b3de4355555554: "333333333.33333325",
+		0x41b3de4355555555: "333333333.3333333",
+		0x41b3de4355555556: "333333333.3333334",
+		0x41b3de4355555557: "333333333.33333343",
+		0xbecbf647612f3696: "-0.0000033333333333333333",
+		0x43143ff3c1cb0959: "1424953923781206.2",
+	} {
+		f := math.Float64frombits(bits)
+		for _, format := range []byte{'e', 'f'} {
+			in := strconv.FormatFloat(f, format, -1, 64)
+			require.Equal(t, want, canonicalOf(t, in), "%016x written as %.40s", bits, in)
+		}
+	}
+}
+
+func TestCanonicalNumbers(t *testing.T) {
+	digits := strings.Repeat("1234567890", 40)
+	for _, test := range []struct {
+		want  string
+		texts []string
+	}{
+		{"0", []string{"0", "-0", "0.0", "-0.000", "0e5", "-0E-5", "0e999999999", "0.0e-999999999"}},
+		{"1", []string{"1", "1.0", "1e0", "1E+0", "10e-1", "0.1e1", "0.01E2", "100000e-0000005", "1.000000000000000000000000000000"}},
+		{"-1", []string{"-1", "-1.0", "-10e-1"}},
+		{"100", []string{"100", "1e2", "1.00e2", "1E2", "1e+02", "1000e-1"}},
+		{"0.1", []string{"0.1", "1e-1", "0.10", "1000e-4"}},
+		{"4.5", []string{"4.5", "4.50", "45e-1"}},
+		{"0.000001", []string{"0.000001", "1e-6"}},
+		{"1e-7", []string{"1e-7", "0.0000001", "1E-07"}},
+		{"100000000000000000000", []string{"1e20", "100000000000000000000", "100000000000000000000.0"}},
+		{"999999999999999900000", []string{"999999999999999900000", "9.999999999999999e20"}},
+		{"1e+21", []string{"1e21", "1E+21", "1000000000000000000000", "1000000000000000000000.0", "0.001e24"}},
+		{"-1e+21", []string{"-1e21", "-1000000000000000000000"}},
+		{"1.5e+300", []string{"1.5e300", "15" + strings.Repeat("0", 299)}},
+		{"9007199254740991", []string{"9007199254740991", "9007199254740991.0"}},
+		{"9007199254740992", []string{"9007199254740992", "9007199254740992.0", "9.007199254740992e15"}},
+		{"9007199254740993", []string{"9007199254740993"}},
+		{"9007199254740994", []string{"9007199254740994", "9007199254740994.0"}},
+		{"-9007199254740993", []string{"-9007199254740993"}},
+		{"18446744073709551615", []string{"18446744073709551615"}},
+		{"295147905179352825856", []string{"295147905179352825856"}},
+		{"1000000000000000000001", []string{"1000000000000000000001"}},
+		{"340282366920938463463374607431768211456", []string{"340282366920938463463374607431768211456"}},
+		{digits, []string{digits}},
+		{"1" + strings.Repeat("0", 400), []string{"1" + strings.Repeat("0", 400)}},
+		{"5e-324", []string{"5e-324", "0." + strings.Repeat("0", 323) + "5"}},
+		{"1e+308", []string{"1e308", "0." + strings.Repeat("0", 5000) + "1e5309"}},
+	} {
+		for _, text := range test.texts {
+			require.Equal(t, test.want, canonicalOf(t, text), "%.80s", text)
+			require.Equal(t, test.want, canonicalOf(t, " "+text+"\n"), "%.80s", text)
+			require.Equal(t, `{"n":[`+test.want+`,"1.0"]}`, canonicalOf(t, `{"n":[`+text+`,"1.0"]}`), "%.80s", text)
+		}
+		require.Equal(t, test.want, canonicalOf(t, test.want))
+	}
+}
+
+func TestCanonicalRefusesNumbersThatADoubleChanges(t *testing.T) {
+	for _, text := range []string{
+		"9007199254740993.0", "-9007199254740993.0", "9007199254740993e0", "9.007199254740993e15",
+		"900719925474099.3e1", "90071992547409930e-1",
+		"0.10000000000000000001", "0.1000000000000000055511151231257827", "1.00000000000000000000000001",
+		"295147905179352825856.0", "333333333.33333329",
+		"1e309", "-1e309", "1e400", "1.8e308", "1.7976931348623158e308", "1e999999999", "-1e999999999",
+		"1e99999999999999999999999999", "1e-99999999999999999999999999",
+		"1e-324", "2e-324", "4.9e-324", "1e-400", "1e-999999999", "0." + strings.Repeat("0", 400) + "1",
+		"1." + strings.Repeat("0", 400) + "1", strings.Repeat("9", 400) + ".5",
+	} {
+		for _, doc := range []string{"%s", `{"a":[1,%s]}`} {
+			doc = fmt.Sprintf(doc, text)
+			_, err := appendCanonical(nil, []byte(doc))
+			var refused *NotCanonicalError
+			require.ErrorAs(t, err, &refused, "%.80s", doc)
+			require.Equal(t, int64(strings.Index(doc, text)), refused.Offset)
+			require.Contains(t, refused.Reason, "as a string")
+			require.Less(t, len(err.Error()), 300)
+		}
+	}
+}
+
+func TestCanonicalStringsAndOrder(t *testing.T) {
+	for in, want := range map[string]string{
+		`"\u0000\u0001\u000b\u001F\u007f"`:                              `"\u0000\u0001\u000b\u001f` + "\x7f" + `"`,
+		`"\u0008\u0009\u000A\u000c\u000D"`:                              `"\b\t\n\f\r"`,
+		`"\/\u002f\u003c\u0026\u2028\u00e9"`:                            `"//<&` + "\u2028é" + `"`,
+		`"\uD83D\uDE00\ud83d\ude00"`:                                    `"😀😀"`,
+		"\"e\u0301\"":                                                   "\"e\u0301\"", // no normalisation
+		`{"b":1,"a":2}`:                                                 `{"a":2,"b":1}`,
+		`{"":1,"aa":1,"a":1,"A":1,"B":1}`:                               `{"":1,"A":1,"B":1,"a":1,"aa":1}`,
+		`{"10":1,"9":1,"1":1}`:                                          `{"1":1,"10":1,"9":1}`,
+		"{\"\ue000\":1,\"\U00010000\":2}":                               "{\"\U00010000\":2,\"\ue000\":1}", // by UTF-16, not by code point
+		`{"\u000a":1,"\t":2,"\u0000":3}`:                                `{"\u0000":3,"\t":2,"\n":1}`,
+		` [ { "z" : { "y" : [ ] , "x" : { } } } , null,true , false ] `: `[{"z":{"x":{},"y":[]}},null,true,false]`,
+		`{"a":[{"d":1,"c":2},{"f":3,"e":4}]}`:                           `{"a":[{"c":2,"d":1},{"e":4,"f":3}]}`,
+		`"1e400 [{ -0 9007199254740993.0 \" 1e400"`:                     `"1e400 [{ -0 9007199254740993.0 \" 1e400"`,
+		`{"1e21":1000000000000000000000,"\"-0":[-0]}`:                   `{"\"-0":[0],"1e21":1e+21}`,
+	} {
+		require.Equal(t, want, canonicalOf(t, in))
+		require.Equal(t, want, canonicalOf(t, want))
+	}
+}
+
+func TestCanonicalRefusals(t *testing.T) {
+	nested := func(open, shut string, n int) string { return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) }
+	for _, test := range []struct {
+		name, in, reason string
+		offset           int64
+	}{
+		{"empty", "", "is empty", 0},
+		{"white space", " \r\n\t", "is empty", 0},
+		{"byte order mark", "\xef\xbb\xbf{}", "byte order mark", 0},
+		{"UTF-16", "\xff\xfe{\x00}\x00", "UTF-8", 0},
+		{"duplicate", `{"a":1,"b":2,"a":1}`, `"a" occurs twice`, 13},
+		{"duplicate by escape", `{"a":1,"\u0061":1}`, `"a" occurs twice`, 7},
+		{"duplicate by surrogates", `{"😀":1,"\ud83d\ude00":1}`, `occurs twice`, 10},
+		{"duplicate inside", `[{"x":{"":0,"":0}}]`, `"" occurs twice`, 12},
+		{"invalid UTF-8 in value", "{\"a\":\"x\xff\"}", "not valid UTF-8", 7},
+		{"invalid UTF-8 in name", "{\"\xc3\x28\":1}", "not valid UTF-8", 2},
+		{"overlong UTF-8", "\"\xc0\xaf\"", "not valid UTF-8", 1},
+		{"surrogate in UTF-8", "\"\xed\xa0\x80\"", "not valid UTF-8", 1},
+		{"lone high surrogate", `"\ud800"`, "half a surrogate pair", 1},
+		{"lone low surrogate", `["ab\uDFFFcd"]`, "half a surrogate pair", 4},
+		{"swapped surrogates", `"\ude00\ud83d"`, "half a surrogate pair", 1},
+		{"surrogate then text", `"\ud83dx12345"`, "half a surrogate pair", 1},
+		{"lone surrogate in name", `{"\udbff":1}`, "half a surrogate pair", 2},
+		{"trailing value", `{} {}`, "not valid JSON", 3},
+		{"trailing number", `1e400 x`, "not valid JSON", 6},
+		{"trailing comma", `{"a":1,}`, "not valid JSON", 7},
+		{"truncated", `{"a":`, "breaks off", 5},
+		{"truncated string", `"abc`, "breaks off", 4},
+		{"truncated escape", `"\ud8`, "breaks off", 1},
+		{"no quotes", `{a:1}`, "not valid JSON", 1},
+		{"single quotes", `{'a':1}`, "not valid JSON", 1},
+		{"comment", `{} // no`, "not valid JSON", 3},
+		{"leading zero", `01`, "not valid JSON", 1},
+		{"plus", `+1`, "not valid JSON", 0},
+		{"no digits after the point", `[1.]`, "not valid JSON", 3},
+		{"NaN", `NaN`, "not valid JSON", 0},
+		{"control character", "\"a\nb\"", "not valid JSON", 2},
+		{"bad escape", `"\x41"`, "not valid JSON", 1},
+		{"bad hexadecimals", `"\ud8g0"`, "not valid JSON", 1},
+		{"text with a large number", `call 1e400`, "not valid JSON", 0},
+		{"form data", `amount=9007199254740993.0`, "not valid JSON", 0},
+		{"arrays too deep", nested("[", "]", 1001), "more than 1000 deep", 1000},
+		{"objects too deep", nested(`{"a":`, "}", 1001), "more than 1000 deep", 5000},
+		{"hostile depth", strings.Repeat("[", 1<<20), "more than 1000 deep", 1000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			kept := []byte("kept")
+			out, err := appendCanonical(kept, []byte(test.in))
+			require.Equal(t, "kept", string(out))
+			require.ErrorIs(t, err, ErrNotCanonical)
+			var refused *NotCanonicalError
+			require.ErrorAs(t, err, &refused)
+			require.Contains(t, refused.Reason, test.reason)
+			require.Contains(t, refused.Reason, ": send ", "says what to do")
+			require.Equal(t, test.offset, refused.Offset)
+		})
+	}
+	require.Equal(t, nested("[", "]", 1000), canonicalOf(t, nested("[", "]", 1000)))
+	require.Equal(t, nested(`{"a":`, "}", 1000), canonicalOf(t, nested(`{"a":`, "}", 1000)))
+	require.Equal(t, nested(`[{"[":`, "}]", 500), canonicalOf(t, nested(`[{"[":`, "}]", 500)))
+	wide := "[" + strings.TrimSuffix(strings.Repeat("[],", 2000), ",") + "]"
+	require.Equal(t, wide, canonicalOf(t, wide), "depth is not a count")
+
+	require.False(t, errors.Is(&NotCanonicalError{}, ErrKeyInvalid))
+	long := strings.Repeat("n", 100_000)
+	_, err := appendCanonical(nil, []byte(`{"`+long+`":1,"`+long+`":1}`))
+	require.Less(t, len(err.Error()), 300, "an error does not repeat the input")
+}
+
+// TestCanonicalNumberEquivalence: over a grid of values around every limit, two
+// accepted spellings get the same bytes exactly if they are the same decimal.
+func TestCanonicalNumberEquivalence(t *testing.T) {
+	var spellings []string
+	for _, digits := range []string{"1", "9", "15", "999999999999999", "1000000000000001", "9007199254740993", "9007199254740992", "17976931348623157", "123456789012345678"} {
+		for exp := -345; exp <= 330; exp++ {
+			if exp > -310 && exp < -30 || exp > 40 && exp < 285 {
+				continue
+			}
+			spellings = append(spellings, digits+"e"+strconv.Itoa(exp))
+			if exp >= 0 {
+				spellings = append(spellings, digits+strings.Repeat("0", exp), digits+strings.Repeat("0", exp)+".0")
+			} else if len(digits) > 1 {
+				spellings = append(spellings, digits[:1]+"."+digits[1:]+"e"+strconv.Itoa(exp+len(digits)-1))
+			}
+		}
+	}
+	byValue, byForm, refused := map[string]string{}, map[string]string{}, 0
+	for _, text := range spellings {
+		out, err := appendCanonical(nil, []byte(text))
+		if err != nil {
+			refused++
+			continue
+		}
+		value, form := exactValue(t, text).RatString(), string(out)
+		if other, seen := byValue[value]; seen {
+			require.Equal(t, other, form, text)
+		}
+		if other, seen := byForm[form]; seen {
+			require.Equal(t, other, value, text)
+		}
+		byValue[value], byForm[form] = form, value
+	}
+	require.Greater(t, len(byForm), 500)
+	require.Greater(t, refused, 100)
+}
+
+// TestCanonicalIgnoresPresentation shuffles members, spreads white space and
+// varies escapes and number spellings of random documents. The reference agrees on
+// all that hold no integer which it rounds.
+func TestCanonicalIgnoresPresentation(t *testing.T) {
+	random, compared := rand.New(rand.NewSource(8785)), 0
+	for range 2000 {
+		value := randomValue(random, 5)
+		want := canonicalOf(t, spell(random, value))
+		for range 5 {
+			text := spell(random, value)
+			require.Equal(t, want, canonicalOf(t, text), "%s", text)
+		}
+		require.Equal(t, want, canonicalOf(t, want))
+		require.True(t, json.Valid([]byte(want)))
+		if kept, _ := numbersOutside([]byte(want)); !kept {
+			reference, err := jcs.Transform([]byte(spell(random, value)))
+			require.NoError(t, err)
+			require.Equal(t, string(reference), want)
+			compared++
+		}
+	}
+	require.Greater(t, compared, 1000)
+}
+
+type spelledNumber []string
+
+func randomValue(random *rand.Rand, depth int) any {
+	kind := random.Intn(8)
+	if depth == 0 {
+		kind %= 5
+	}
+	switch kind {
+	case 0:
+		return []any{nil, true, false}[random.Intn(3)]
+	case 1, 2:
+		return randomString(random)
+	case 3:
+		n := 1 + random.Int63()>>random.Intn(62)
+		if n >= 1<<53 {
+			return spelledNumber{strconv.FormatInt(n, 10)}
+		}
+		return spelledNumber{strconv.FormatInt(n, 10), fmt.Sprintf("%d.0", n), fmt.Sprintf("%de0", n), fmt.Sprintf("%d00E-2", n)}
+	case 4:
+		f := random.NormFloat64() * math.Pow10(random.Intn(60)-30)
+		return spelledNumber{strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64)}
+	case 5:
+		list := make([]any, random.Intn(5))
+		for i := range list {
+			list[i] = randomValue(random, depth-1)
+		}
+		return list
+	}
+	members := map[string]any{}
+	for range random.Intn(8) {
+		members[randomString(random)] = randomValue(random, depth-1)
+	}
+	return members
+}
+
+func randomString(random *rand.Rand) string {
+	alphabet := []rune("aAbB09/\\\"\x00\n\x1f\x7f é€\u2028\ue000\U0001F600\U00010000")
+	text := make([]rune, random.Intn(5))
+	for i := range text {
+		text[i] = alphabet[random.Intn(len(alphabet))]
+	}
+	return string(text)
+}
+
+// spell writes a value in one of its many ways.
+func spell(random *rand.Rand, value any) string {
+	space := func() string { return strings.Repeat([]string{" ", "\n", "\t", "\r"}[random.Intn(4)], random.Intn(2)) }
+	switch v := value.(type) {
+	case spelledNumber:
+		return v[random.Intn(len(v))]
+	case string:
+		var b strings.Builder
+		for _, unit := range v {
+			if unit < 0x10000 && (random.Intn(3) == 0 || unit < ' ' || unit == '"' || unit == '\\') {
+				fmt.Fprintf(&b, []string{`\u%04x`, `\u%04X`}[random.Intn(2)], unit)
+			} else {
+				b.WriteRune(unit)
+			}
+		}
+		return `"` + b.String() + `"`
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = space() + spell(random, v[i]) + space()
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	case map[string]any:
+		var parts []string
+		for name, member := range v {
+			parts = append(parts, space()+spell(random, name)+space()+":"+space()+spell(random, member)+space())
+		}
+		random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	text, _ := json.Marshal(value)
+	return string(text)
+}

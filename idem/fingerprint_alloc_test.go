@@ -1,0 +1,20 @@
+//go:build !race
+
+package idem
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFingerprintAllocations does not run with the race detector, under which
+// sync.Pool, which the canonicaliser's library relies on, drops items at random.
+func TestFingerprintAllocations(t *testing.T) {
+	doc, raw := jsonOfSize(1<<10), make([]byte, 1<<10)
+	allocations := func(f func()) float64 { return testing.AllocsPerRun(200, f) }
+	require.LessOrEqual(t, allocations(func() { _, _ = FingerprintJSON(doc, nil) }), 3.0)
+	require.LessOrEqual(t, allocations(func() { FingerprintBytes(raw) }), 2.0)
+	f, g := FingerprintBytes(doc), FingerprintBytes(raw)
+	require.Zero(t, allocations(func() { f.Compare(g) }))
+}

@@ -1,0 +1,253 @@
+package idem
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func mustFingerprint(t *testing.T, text string, sel *Select) Fingerprint {
+	t.Helper()
+	f, err := FingerprintJSON([]byte(text), sel)
+	require.NoError(t, err, "%.200q", text)
+	return f
+}
+
+// TestFingerprintGolden: these digests are in people's tables. A change needs a new
+// version number.
+func TestFingerprintGolden(t *testing.T) {
+	// What is hashed, spelled out once: kind, length and text of the name, length
+	// and text of the value.
+	const zero = "\x00\x00\x00\x00\x00\x00\x00"
+	sum := sha256.Sum256([]byte("j" + zero + "\x00" + zero + "\x0d" + `{"a":1,"b":2}`))
+	byHand := Fingerprint("1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+	require.Equal(t, byHand, mustFingerprint(t, `{"b":2,"a":1.0}`, nil))
+
+	require.Equal(t, Fingerprint("1:oPA9-RgF-ShA3Dru0iyxMPguP-VsFSshCek6z1-Udq0"), byHand)
+	require.Equal(t, Fingerprint("1:boa6hmDdoIaH08L_eIe-x99cxROZeStsQuWEV8Mo7m0"), FingerprintBytes([]byte(`{"a":1,"b":2}`)))
+	require.Equal(t, Fingerprint("1:KxCudZNZlOFLdFV-OOatmOG0LQ4bRRi_UlagAJ2UkuM"), mustFingerprint(t, `{"b":2,"a":1,"c":[3]}`, &Select{Only: []string{"/c/0", "/a"}}))
+
+	var b FingerprintBuilder
+	b.Text("method", "POST")
+	b.Text("route", "/orders/{id}")
+	b.Map("path", map[string]string{"id": "7", "shop": "é"})
+	b.Values("query", map[string][]string{"tag": {"x", "y"}, "dry": {}})
+	b.JSON("body", []byte(`{"n":1e2}`), nil)
+	b.Bytes("blob", []byte{0, 255})
+	f, err := b.Sum()
+	require.NoError(t, err)
+	require.Equal(t, Fingerprint("1:OXkso-Fjvk84ul0pOzHEPJBEBEkZnDwpL1GifdXpVBA"), f)
+}
+
+func TestFingerprintJSON(t *testing.T) {
+	same := []string{`{"a":[1,"é"],"b":-0}`, ` {"b":0.0, "a":[1.0,"\u00e9"]} `, "{\"b\":0e9,\n\"a\":[10e-1,\"\\u00E9\"]}"}
+	for _, text := range same {
+		require.Equal(t, mustFingerprint(t, same[0], nil), mustFingerprint(t, text, nil))
+		require.Equal(t, mustFingerprint(t, same[0], nil), mustFingerprint(t, text, &Select{}))
+	}
+	different := []string{
+		`{"a":[1,"é"],"b":0,"c":null}`, `{"a":[1,"é"]}`, `{"a":["é",1],"b":0}`, `{"a":[1,"e"],"b":0}`, `{"A":[1,"é"],"b":0}`,
+		`{"a":["1","é"],"b":0}`, `{"a":[1,"é"],"b":null}`, `{"a":[1,"é"],"b":false}`, `{"a":[1,"é"],"b":""}`,
+		`null`, `""`, `[]`, `[null]`, `{}`, `0`, `false`, `"null"`, `9007199254740993`, `9007199254740992`,
+	}
+	seen := map[Fingerprint]string{mustFingerprint(t, same[0], nil): same[0]}
+	for _, text := range different {
+		f := mustFingerprint(t, text, nil)
+		require.NotContains(t, seen, f, text)
+		require.Equal(t, Same, f.Compare(f))
+		seen[f] = text
+		f = FingerprintBytes([]byte(text))
+		require.NotContains(t, seen, f, "bytes are not JSON: %s", text)
+		seen[f] = text
+	}
+	f, err := FingerprintJSON([]byte(`{"a":1,"a":1}`), nil)
+	require.ErrorIs(t, err, ErrNotCanonical)
+	require.Empty(t, f)
+}
+
+func TestFingerprintBytes(t *testing.T) {
+	require.Equal(t, FingerprintBytes(nil), FingerprintBytes([]byte{}))
+	seen := map[Fingerprint]int{}
+	for _, size := range []int{0, 1, 2, copyUpTo - 1, copyUpTo, copyUpTo + 1, 1 << 20} {
+		raw := make([]byte, size)
+		f := FingerprintBytes(raw)
+		require.NotContains(t, seen, f)
+		seen[f] = size
+		// Copied or hashed directly: the digest is the same.
+		var b FingerprintBuilder
+		b.flush()
+		b.Bytes("", raw)
+		sum, err := b.Sum()
+		require.NoError(t, err)
+		require.Equal(t, f, sum)
+		again, err := b.Sum()
+		require.NoError(t, err)
+		require.Equal(t, f, again)
+	}
+}
+
+func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
+	type add func(b *FingerprintBuilder)
+	text := func(name, value string) add { return func(b *FingerprintBuilder) { b.Text(name, value) } }
+	raw := func(name, value string) add { return func(b *FingerprintBuilder) { b.Bytes(name, []byte(value)) } }
+	doc := func(name, value string) add { return func(b *FingerprintBuilder) { b.JSON(name, []byte(value), nil) } }
+	values := func(name string, v map[string][]string) add {
+		return func(b *FingerprintBuilder) { b.Values(name, v) }
+	}
+	large := strings.Repeat("x", copyUpTo+1)
+	lists := [][]add{
+		{text("a", "b")}, {text("ab", "")}, {text("", "ab")}, {text("b", "a")},
+		{text("a", "b"), text("c", "d")}, {text("c", "d"), text("a", "b")}, {text("a", "bc"), text("", "d")},
+		{text("a", "b"), text("", "")}, {text("", ""), text("a", "b")}, {text("", "")},
+		{raw("a", "b")}, {doc("a", `"b"`)}, {raw("a", `"b"`)}, {text("a", `"b"`)}, {doc("a", "1")}, {doc("a", "1"), doc("a", "1")},
+		{raw("a", "1")}, {text("a", large)}, {raw("a", large)}, {raw("a", large), text("a", "")}, {raw("", large), text("a", "")},
+		{values("a", nil)}, {values("b", nil)},
+		{values("a", map[string][]string{"": nil})}, {values("a", map[string][]string{"": {""}})}, {values("a", map[string][]string{"": {"", ""}})},
+		{values("a", map[string][]string{"x": {"y"}})}, {values("a", map[string][]string{"x": {"y", "z"}})}, {values("a", map[string][]string{"x": {"z", "y"}})},
+		{values("a", map[string][]string{"x": {"y"}, "z": {}})}, {values("a", map[string][]string{"x": {}, "y": {}})}, {values("a", map[string][]string{"x,y": {}})},
+		{values("a", map[string][]string{"x": {"y,z"}})}, {values("a", map[string][]string{"x": {"y"}}), values("a", nil)},
+	}
+	seen := map[Fingerprint]int{}
+	for i, list := range lists {
+		var once, twice FingerprintBuilder
+		for _, add := range list {
+			add(&once)
+			add(&twice)
+		}
+		f, err := once.Sum()
+		require.NoError(t, err)
+		if other, found := seen[f]; found {
+			t.Fatalf("lists %d and %d have one fingerprint", other, i)
+		}
+		seen[f] = i
+		again, err := twice.Sum()
+		require.NoError(t, err)
+		require.Equal(t, f, again)
+	}
+
+	var one, many FingerprintBuilder
+	one.Map("q", map[string]string{"a": "1", "b": "2"})
+	many.Values("q", map[string][]string{"b": {"2"}, "a": {"1"}})
+	x, err := one.Sum()
+	require.NoError(t, err)
+	y, err := many.Sum()
+	require.NoError(t, err)
+	require.Equal(t, x, y, "a map is lists of one")
+}
+
+func TestFingerprintBuilderErrors(t *testing.T) {
+	var empty FingerprintBuilder
+	_, err := empty.Sum()
+	var wrong *ConfigError
+	require.ErrorAs(t, err, &wrong)
+
+	var b FingerprintBuilder
+	b.Text("a", "b")
+	b.JSON("body", []byte(`[1e400]`), nil)
+	b.JSON("more", []byte(`{`), nil)
+	b.Text("c", "d")
+	b.Bytes("e", make([]byte, copyUpTo+1))
+	f, err := b.Sum()
+	require.Empty(t, f)
+	require.ErrorIs(t, err, ErrNotCanonical)
+	require.ErrorContains(t, err, "1e400", "the first error stays")
+}
+
+func TestFingerprintCompare(t *testing.T) {
+	a, b := FingerprintBytes([]byte("a")), FingerprintBytes([]byte("b"))
+	digest := string(a[2:])
+	for _, test := range []struct {
+		stored Fingerprint
+		want   Match
+	}{
+		{a, Same},
+		{b, Different},
+		{"2:" + a[2:], NewerVersion},
+		{"10:another form", NewerVersion},
+		{"999999:x", NewerVersion},
+		{"", Unreadable},
+		{":", Unreadable},
+		{"1:", Unreadable},
+		{"2:", Unreadable},
+		{"1", Unreadable},
+		{Fingerprint(digest), Unreadable},
+		{"0:" + a[2:], Unreadable},
+		{"01:" + a[2:], Unreadable},
+		{"02:" + a[2:], Unreadable},
+		{"-1:" + a[2:], Unreadable},
+		{"+2:" + a[2:], Unreadable},
+		{" 2:" + a[2:], Unreadable},
+		{"v2:" + a[2:], Unreadable},
+		{"99999999999999999999:x", Unreadable},
+		{a + "A", Unreadable},
+		{a + "=", Unreadable},
+		{a[:len(a)-1], Unreadable},
+		{"1:" + Fingerprint(strings.Repeat("+", 43)), Unreadable},
+		{"1:" + Fingerprint(strings.Repeat("/", 43)), Unreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", Unreadable}, // bits beyond the digest
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", Unreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 43)), Different},
+	} {
+		require.Equal(t, test.want, a.Compare(test.stored), "%q", test.stored)
+		if test.want == Unreadable {
+			require.Equal(t, Unreadable, test.stored.Compare(a), "%q", test.stored)
+			require.Equal(t, Unreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
+		}
+	}
+	require.Zero(t, Unreadable, "what nobody has compared fails closed")
+	require.Equal(t, "same different newer version unreadable", fmt.Sprint(Same, " ", Different, " ", NewerVersion, " ", Unreadable))
+}
+
+func jsonOfSize(size int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"tenant":"acme","amount":1250.50,"order":9007199254740993,"lines":[`)
+	for i := 0; b.Len() < size-40; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"sku":"B-%d","n":%d,"price":%d.25,"at":"2026-11-01T10:00:00Z"}`, i, i%7, i)
+	}
+	b.WriteString(`],"currency":"EUR"}`)
+	return []byte(b.String())
+}
+
+func BenchmarkFingerprintJSON(b *testing.B) {
+	for _, size := range []int{100, 1 << 10, 100 << 10} {
+		doc := jsonOfSize(size)
+		for _, test := range []struct {
+			name string
+			sel  *Select
+		}{
+			{"all", nil},
+			{"only", &Select{Only: []string{"/amount", "/order"}}},
+			{"without", &Select{Without: []string{"/currency"}}},
+		} {
+			b.Run(fmt.Sprintf("%dB/%s", len(doc), test.name), func(b *testing.B) {
+				b.SetBytes(int64(len(doc)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := FingerprintJSON(doc, test.sel); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkFingerprintBytes(b *testing.B) {
+	for _, size := range []int{1 << 10, 100 << 10} {
+		raw := make([]byte, size)
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				FingerprintBytes(raw)
+			}
+		})
+	}
+}
