@@ -20,19 +20,19 @@
 //
 // A record is always in one of these states; [Next] is the whole of the rules.
 //
-//	                    claim                complete
-//	      (absent) ───────────▶ in_progress ───────────▶ completed ─┐
-//	         ▲                   │  ▲   │ │                         │ retention
-//	         │           release │  │   │ │ fail                    │ is over
-//	         │                   ▼  │   │ └────────────▶ failed ────┤
-//	         │             retryable┘   │ park,                      │
-//	         │              │  ▲ claim  │ lapse                      ▼
-//	         │    uncertain │  │        ▼                        (expired)
-//	         │    and not   └──┼────▶ unknown ──────▶ completed,    │
-//	         │    repeatable   │        │   late      failed or     │
-//	         │                 └────────┘   outcome,  retryable     │
-//	         │                  resolve     resolve                 │
-//	         └──────────────────────────────────────────────────────┘
+//	              claim                complete
+//	(absent) ───────────▶ in_progress ───────────▶ completed ─┐
+//	   ▲                   │  ▲   │ │                         │ retention
+//	   │           release │  │   │ │ fail                    │ is over
+//	   │                   ▼  │   │ └────────────▶ failed ────┤
+//	   │             retryable┘   │ park,                      │
+//	   │              │  ▲ claim  │ lapse                      ▼
+//	   │    uncertain │  │        ▼                        (expired)
+//	   │    and not   └──┼────▶ unknown ──────▶ completed,    │
+//	   │    repeatable   │        │   late      failed or     │
+//	   │                 └────────┘   outcome,  retryable     │
+//	   │                  resolve     resolve                 │
+//	   └──────────────────────────────────────────────────────┘
 //
 // A claim is taken by one conditional write, and every later write is conditional
 // on the claim's random owner. A lease bounds how long a claim is respected. When

@@ -110,19 +110,6 @@ func TestContainerThatFails(t *testing.T) {
 	}
 }
 
-func TestEngineThatFailsGivesWayToNPM(t *testing.T) {
-	cache := provisionedCache(t)
-	isolate(t)
-	engine := startStubEngine(t)
-	engine.pullError = "toomanyrequests"
-	var lines journal
-	srv, err := Start(t.Context(), &Options{DockerHost: engine.address, CacheDir: cache, Log: lines.log})
-	require.NoError(t, err)
-	defer srv.Close()
-	require.Contains(t, srv.Source(), SimulatorPackage)
-	require.Contains(t, lines.String(), "Docker is not used: pulling "+imageRepository+":"+imageTag+" failed: toomanyrequests")
-}
-
 func TestEngineIsNotUsedUnlessItAnswersHere(t *testing.T) {
 	isolate(t)
 	dead := filepath.Join(t.TempDir(), "dead.sock")

@@ -65,17 +65,24 @@ func TestProvisionsOnceForAllThatAskAtOnce(t *testing.T) {
 	require.NoError(t, srv.Close())
 }
 
+// The second of the two finds a Docker engine, which fails: npm's way is next.
 func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
 	cache := provisionedCache(t)
 	isolate(t)
 	binaries(t, []string{"java"}, nil)
-	o := &Options{CacheDir: cache, DockerHost: NoDocker}
-	first, err := Start(t.Context(), o)
+	first, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker})
 	require.NoError(t, err)
 	defer first.Close()
-	second, err := Start(t.Context(), o)
+
+	engine := startStubEngine(t)
+	engine.pullError = "toomanyrequests"
+	var lines journal
+	second, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: engine.address, Log: lines.log})
 	require.NoError(t, err)
 	defer second.Close()
+	require.Contains(t, lines.String(), "Docker is not used: pulling "+imageRepository+":"+imageTag+" failed: toomanyrequests")
+	require.Contains(t, second.Source(), SimulatorPackage)
+
 	require.NotEqual(t, first.Endpoint(), second.Endpoint())
 	require.NoError(t, first.Close())
 	requireAnswers(t, second.Endpoint())
@@ -90,9 +97,11 @@ func TestDamagedCacheIsFetchedAnew(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(damaged, jarName), 1000))
 
 	var lines journal
-	srv, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker, Log: lines.log})
+	s, err := (&Options{Log: lines.log}).settings()
 	require.NoError(t, err)
-	require.NoError(t, srv.Close())
+	dir, err := simulator(t.Context(), s, cache)
+	require.NoError(t, err)
+	require.Equal(t, damaged, dir)
 	require.Contains(t, lines.String(), "damaged")
 	require.Contains(t, lines.String(), "fetched anew")
 	require.NoError(t, checkTree(damaged))

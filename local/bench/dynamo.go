@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// minRatio is the least share of the raw SDK's throughput that is accepted.
+const minRatio = 0.95
+
+// dynamo is a table and the client that both sides use.
+type dynamo struct {
+	client *dynamodb.Client
+	table  string
+}
+
+func openDynamo(ctx context.Context) (*dynamo, error) {
+	endpoint := os.Getenv(schema.EnvEndpoint)
+	if endpoint == "" {
+		return nil, fmt.Errorf("%s is not set: run `make bench`, which starts DynamoDB Local", schema.EnvEndpoint)
+	}
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
+	if err != nil {
+		return nil, err
+	}
+	d := &dynamo{client: client, table: "bench" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	return d, dynamostore.CreateTable(ctx, client, d.table)
+}
+
+// dynamoBench compares throughput, the two sides taking turns.
+func dynamoBench(ctx context.Context, d *dynamo, rounds int) error {
+	b, err := newDuel(ctx, d)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nthroughput on DynamoDB Local against the same SDK calls by hand, %d interleaved rounds\n", rounds)
+	fmt.Printf("  %-8s %8s %12s %12s %8s   %s\n", "path", "callers", "by hand", "with idem", "ratio", "95 % interval")
+	var errs []error
+	for _, callers := range []int{1, 8, 32} {
+		for _, path := range []struct {
+			name      string
+			raw, idem func(ctx context.Context, id string) error
+		}{
+			{"first", b.rawFirst, b.idemFirst},
+			{"replay", b.rawReplay, b.idemReplay},
+		} {
+			errs = append(errs, b.compare(ctx, path.name, callers, rounds, path.raw, path.idem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// duel holds what both sides need: the engine, and the inputs of the SDK calls
+// that the engine makes, to be made by hand with other keys.
+type duel struct {
+	*dynamo
+	engine *idem.Engine
+	ran    atomic.Int64
+	next   atomic.Int64
+	put    dynamodb.PutItemInput
+	finish dynamodb.UpdateItemInput
+	body   []byte
+}
+
+// recorder keeps the inputs of one operation.
+type recorder struct {
+	*dynamodb.Client
+	b *duel
+}
+
+func (r recorder) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	r.b.put = *in
+	return r.Client.PutItem(ctx, in, opts...)
+}
+
+func (r recorder) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	r.b.finish = *in
+	return r.Client.UpdateItem(ctx, in, opts...)
+}
+
+func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
+	b := &duel{dynamo: d, body: make([]byte, 1<<10)}
+	for i := range b.body {
+		b.body[i] = byte('a' + i*i%26)
+	}
+	options := &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}
+	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
+		store, err := dynamostore.New(client, d.table, nil)
+		if err != nil {
+			return nil, err
+		}
+		if b.engine, err = idem.New(store, options); err != nil {
+			return nil, err
+		}
+		if err := b.idemFirst(ctx, "recorded"); err != nil && b.put.Item == nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *duel) call(id string) idem.Call {
+	return idem.Call{
+		Key: work.Key("acme", id), Fingerprint: idem.FingerprintBytes(b.body),
+		Run: func(context.Context) idem.Answer {
+			b.ran.Add(1)
+			return idem.Answer{Body: b.body}
+		},
+	}
+}
+
+func (b *duel) idemFirst(ctx context.Context, id string) error {
+	out, err := b.engine.Execute(ctx, b.call(id))
+	if err == nil && (out.Replayed || out.Queued) {
+		return errors.New("not a first execution")
+	}
+	return err
+}
+
+func (b *duel) idemReplay(ctx context.Context, _ string) error {
+	out, err := b.engine.Execute(ctx, b.call("recorded"))
+	if err == nil && (!out.Replayed || len(out.Body) != len(b.body)) {
+		return errors.New("not a replay")
+	}
+	return err
+}
+
+// rawFirst is a conditional put and a conditional update by hand, with items of
+// the same size as the engine's.
+func (b *duel) rawFirst(ctx context.Context, id string) error {
+	pk := &types.AttributeValueMemberS{Value: work.Key("acme", id).ID()}
+	put := b.put
+	put.Item = maps.Clone(put.Item)
+	put.Item[schema.PK] = pk
+	if _, err := b.client.PutItem(ctx, &put); err != nil {
+		return err
+	}
+	finish := b.finish
+	finish.Key = map[string]types.AttributeValue{schema.PK: pk, schema.SK: finish.Key[schema.SK]}
+	_, err := b.client.UpdateItem(ctx, &finish)
+	return err
+}
+
+func (b *duel) rawReplay(ctx context.Context, _ string) error {
+	put := b.put
+	put.Item = maps.Clone(put.Item)
+	_, err := b.client.PutItem(ctx, &put)
+	var failed *types.ConditionalCheckFailedException
+	if !errors.As(err, &failed) || len(failed.Item) == 0 {
+		return fmt.Errorf("not a replay: %w", err)
+	}
+	return nil
+}
+
+// compare runs both sides in turns, each round in the other order, and fails if
+// the interval of the paired ratios lies wholly below minRatio.
+func (b *duel) compare(ctx context.Context, name string, callers, rounds int, raw, with func(context.Context, string) error) error {
+	ops := 300 + 50*callers
+	if _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
+		return err
+	}
+	var ratios, raws, withs []float64
+	for i := range rounds {
+		sides := []func(context.Context, string) error{raw, with}
+		var got [2]float64
+		for j := range sides {
+			k := (i + j) % 2
+			x, err := b.throughput(ctx, callers, ops, sides[k])
+			if err != nil {
+				return fmt.Errorf("%s, %d callers: %w", name, callers, err)
+			}
+			got[k] = x
+		}
+		raws, withs, ratios = append(raws, got[0]), append(withs, got[1]), append(ratios, got[1]/got[0])
+	}
+	low, high := interval(ratios)
+	fmt.Printf("  %-8s %8d %9.0f /s %9.0f /s %8.3f   %.3f to %.3f\n", name, callers, middle(raws), middle(withs), middle(ratios), low, high)
+	if high < minRatio {
+		return fmt.Errorf("%s, %d callers: between %.3f and %.3f of the raw throughput, at least %.2f is required", name, callers, low, high, minRatio)
+	}
+	return nil
+}
+
+// throughput makes ops calls by so many callers and returns calls per second.
+func (b *duel) throughput(ctx context.Context, callers, ops int, call func(context.Context, string) error) (float64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var left atomic.Int64
+	left.Store(int64(ops))
+	var wg sync.WaitGroup
+	begun := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 && ctx.Err() == nil {
+				if err := call(ctx, "op-"+strconv.FormatInt(b.next.Add(1), 36)); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return float64(ops) / time.Since(begun).Seconds(), context.Cause(ctx)
+}
+
+// interval is the 95 % confidence interval of the mean, by Student's t.
+func interval(xs []float64) (low, high float64) {
+	var mean, sum float64
+	for _, x := range xs {
+		mean += x / float64(len(xs))
+	}
+	for _, x := range xs {
+		sum += (x - mean) * (x - mean)
+	}
+	n := float64(len(xs))
+	half := student(len(xs)-1) * math.Sqrt(sum/(n-1)/n)
+	return mean - half, mean + half
+}
+
+// student is the 97.5 % quantile of the t distribution; beyond the table it uses
+// the next smaller number of degrees, which widens the interval.
+func student(df int) float64 {
+	table := []struct {
+		df int
+		t  float64
+	}{{6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262}, {10, 2.228}, {12, 2.179}, {15, 2.131}, {20, 2.086}, {30, 2.042}}
+	t := table[0].t
+	for _, row := range table {
+		if df >= row.df {
+			t = row.t
+		}
+	}
+	return t
+}

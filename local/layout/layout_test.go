@@ -1,0 +1,110 @@
+// Package layout holds the packages to who may import whom.
+package layout
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/idem-go/idempotency"
+
+// allowed is what a package may reach besides the standard library: prefixes of
+// import paths; those of this module count from its root.
+var allowed = map[string][]string{
+	"idem":             {jsonModule},
+	"idem/schema":      {},
+	"idem/memstore":    {jsonModule, "./idem"},
+	"idem/dynamostore": {jsonModule, "./idem", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress"},
+	"idem/idemhttp":    {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
+	"idem/storetest":   {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":    {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},
+	"lambda": {
+		jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
+	},
+	"events": {},
+}
+
+const (
+	jsonModule   = "github.com/go-json-experiment/json"
+	testifyNeeds = "go.yaml.in/yaml"
+)
+
+// handlerSide are the packages that a user's handler reaches.
+var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/idemhttp", "lambda"}
+
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Deps       []string
+	Imports    []string
+}
+
+func list(t *testing.T, args ...string) map[string]listed {
+	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Deps,Imports"}, args...)...).Output()
+	require.NoError(t, err)
+	all := map[string]listed{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return all
+		} else {
+			require.NoError(t, err)
+		}
+		all[p.ImportPath] = p
+	}
+}
+
+func TestPackagesReachOnlyWhatTheyMay(t *testing.T) {
+	all := list(t, "-deps", module+"/...")
+	for pkg, may := range allowed {
+		p, ok := all[module+"/"+pkg]
+		require.True(t, ok, "there is no package %s: correct the table", pkg)
+		for _, dep := range p.Deps {
+			if all[dep].Standard {
+				continue
+			}
+			ok := slices.ContainsFunc(may, func(prefix string) bool {
+				if own, found := strings.CutPrefix(prefix, "./"); found {
+					return dep == module+"/"+own
+				}
+				return dep == prefix || strings.HasPrefix(dep, prefix+"/")
+			})
+			require.True(t, ok, "%s reaches %s, which the table does not allow", pkg, dep)
+		}
+	}
+}
+
+func TestHandlersReachNoTestCode(t *testing.T) {
+	all := list(t, "-deps", module+"/...")
+	for path, p := range all {
+		function := strings.HasPrefix(path, module+"/lambda/functions/")
+		if !function && !slices.Contains(handlerSide, strings.TrimPrefix(path, module+"/")) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			for _, no := range []string{"testing", "github.com/stretchr/testify", "github.com/aws/aws-cdk-go"} {
+				require.False(t, dep == no || strings.HasPrefix(dep, no+"/"), "%s reaches %s", path, dep)
+			}
+		}
+	}
+}
+
+func TestNobodyImportsLocal(t *testing.T) {
+	local := module + "/local"
+	for path, p := range list(t, module+"/...") {
+		if path == local || strings.HasPrefix(path, local+"/") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			require.False(t, imported == local || strings.HasPrefix(imported, local+"/"), "%s imports %s", path, imported)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Path is one way through the protocol: what leads up to it, and the call that
+// is metered.
+type Path struct {
+	// Name of the path, as the README's table has it.
+	Name string
+	// Calls that it makes, by DynamoDB operation.
+	Calls map[string]int
+	// Before brings the record where the path begins. May be nil.
+	Before func(ctx context.Context, s *Stage) error
+	// Play is the metered call.
+	Play func(ctx context.Context, s *Stage) error
+}
+
+const (
+	put, update, get, batchGet = "PutItem", "UpdateItem", "GetItem", "BatchGetItem"
+	lease                      = 30 * time.Second
+)
+
+var (
+	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
+	notRepeatable = idem.Operation{Name: "path"}
+	errBroken     = errors.New("the connection broke")
+)
+
+// All returns every path.
+func All() []Path {
+	return []Path{
+		{Name: "first execution", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
+		{Name: "replay", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: replayed(repeatable)},
+		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.Permanent(errBroken))},
+		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
+		{Name: "released", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.NotExecuted(errBroken))},
+		{Name: "parked by itself", Calls: map[string]int{put: 1, update: 1}, Play: fails(notRepeatable, errBroken)},
+		{Name: "in flight", Calls: map[string]int{put: 1}, Before: abandon(repeatable), Play: refused(repeatable, idem.ErrInFlight)},
+		{Name: "key reused", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: reused},
+		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
+		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(abandon(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
+		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(abandon(repeatable), after(lease)), Play: run(repeatable, small)},
+		{Name: "retryable, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
+		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
+		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
+		{Name: "resolved", Calls: map[string]int{get: 1, update: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
+		{Name: "first execution, 390 KB", Calls: map[string]int{put: 3, update: 1}, Play: run(repeatable, 390<<10)},
+		{Name: "replay, 390 KB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 390<<10), Play: replayed(repeatable)},
+		{Name: "first execution, 5.5 MB", Calls: map[string]int{put: 23, update: 1}, Play: run(repeatable, 22<<18)},
+		{Name: "replay, 5.5 MB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 22<<18), Play: replayed(repeatable)},
+	}
+}
+
+const small = 1 << 10
+
+// Stage is where a path is played: a table, a clock that can be moved, and the
+// key that is its record's.
+type Stage struct {
+	// Store under the engine, Engine over it.
+	Store  idem.Store
+	Engine *idem.Engine
+	// Value of the key; a fresh one for every path.
+	Value string
+
+	ahead time.Duration
+}
+
+// NewStage returns a stage over the store.
+func NewStage(store idem.Store, value string) (*Stage, error) {
+	s := &Stage{Store: store, Value: value}
+	var err error
+	s.Engine, err = idem.New(store, &idem.Options{
+		Now: func() time.Time { return time.Now().Add(s.ahead) }, Lease: lease,
+		ClaimBudget: 10 * time.Second, FinishBudget: 10 * time.Second,
+	})
+	return s, err
+}
+
+func (s *Stage) key(op idem.Operation) idem.Key { return op.Key("acme", s.Value) }
+
+func both(a, b func(context.Context, *Stage) error) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error { return errors.Join(a(ctx, s), b(ctx, s)) }
+}
+
+// after moves the clock past d and the observers' margin.
+func after(d time.Duration) func(context.Context, *Stage) error {
+	return func(_ context.Context, s *Stage) error {
+		s.ahead += d + idem.DefaultMargin + time.Second
+		return nil
+	}
+}
+
+// run executes the handler for real, with a result of the size.
+func run(op idem.Operation, size int) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		out, err := s.Engine.Execute(ctx, s.call(op, func(context.Context) idem.Answer {
+			return idem.Answer{Body: noise(size)}
+		}))
+		if err == nil && (out.Replayed || out.Queued) {
+			err = fmt.Errorf("the handler's outcome was not recorded by this call: %+v", out.State)
+		}
+		return err
+	}
+}
+
+func (s *Stage) call(op idem.Operation, fn func(context.Context) idem.Answer) idem.Call {
+	return idem.Call{Key: s.key(op), Fingerprint: idem.FingerprintBytes([]byte("input")), Run: fn}
+}
+
+func fails(op idem.Operation, err error) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		_, got := s.Engine.Execute(ctx, s.call(op, func(context.Context) idem.Answer { return idem.Answer{Err: err} }))
+		if !errors.Is(got, errBroken) {
+			return fmt.Errorf("the handler's error did not come back: %w", got)
+		}
+		return nil
+	}
+}
+
+func never(context.Context) idem.Answer { panic("the handler ran where it must not") }
+
+func replayed(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		out, err := s.Engine.Execute(ctx, s.call(op, never))
+		if err == nil && !out.Replayed {
+			err = errors.New("not replayed")
+		}
+		return err
+	}
+}
+
+// refused is a call that gets an error instead of running: want, or a recorded
+// failure if want is nil.
+func refused(op idem.Operation, want error) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		_, err := s.Engine.Execute(ctx, s.call(op, never))
+		var recorded *idem.RecordedError
+		if want == nil && errors.As(err, &recorded) || want != nil && errors.Is(err, want) {
+			return nil
+		}
+		return fmt.Errorf("want %v, got %w", want, err)
+	}
+}
+
+func reused(ctx context.Context, s *Stage) error {
+	c := s.call(repeatable, never)
+	c.Fingerprint = idem.FingerprintBytes([]byte("other input"))
+	if _, err := s.Engine.Execute(ctx, c); !errors.Is(err, idem.ErrKeyReused) {
+		return fmt.Errorf("want key reused, got %w", err)
+	}
+	return nil
+}
+
+// abandon leaves a claim as a process that is killed in its handler leaves it.
+func abandon(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
+		rec := idem.Record{
+			ID: s.key(op).ID(), State: idem.InProgress, Repeat: op.Repeat, Owner: "owner-" + s.Value, Write: "write-" + s.Value,
+			Attempt: 1, Fingerprint: idem.FingerprintBytes([]byte("input")), LeaseUntil: now.Add(lease),
+			Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
+		}
+		if op.Repeat == idem.Repeatable {
+			rec.ExpiresAt = now.Add(lease + rec.Retention).Truncate(time.Second)
+		}
+		return s.Store.Acquire(ctx, now, idem.Claim{Record: rec})
+	}
+}
+
+func renew(ctx context.Context, s *Stage) error {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return s.Store.Extend(ctx, now, idem.Extension{
+		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease),
+		ExpiresAt: now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second),
+	})
+}
+
+func resolve(ctx context.Context, s *Stage) error {
+	return s.Engine.Resolve(ctx, s.key(notRepeatable).ID(), idem.Resolution{To: idem.Completed, Result: noise(small)})
+}
+
+// noise is a result that does not compress, so that its size is what is stored.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// Measure plays a path and returns what its metered call took. It is an error if
+// the calls are not the path's.
+func Measure(ctx context.Context, p Path, s *Stage, m *Meter) (Usage, error) {
+	if p.Before != nil {
+		if err := p.Before(ctx, s); err != nil {
+			return Usage{}, fmt.Errorf("before: %w", err)
+		}
+	}
+	m.Take()
+	if err := p.Play(ctx, s); err != nil {
+		return Usage{}, err
+	}
+	u := m.Take()
+	if !maps.Equal(u.Calls, p.Calls) {
+		return u, fmt.Errorf("made the calls %v instead of %v", u.Calls, p.Calls)
+	}
+	return u, nil
+}
