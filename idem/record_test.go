@@ -1,0 +1,153 @@
+package idem_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+func TestExpired(t *testing.T) {
+	steps := map[string]idem.Step{"ship": {}}
+	for _, c := range []struct {
+		state   idem.State
+		steps   map[string]idem.Step
+		expires bool
+	}{
+		{idem.Pending, nil, false},
+		{idem.InProgress, nil, false},
+		{idem.InProgress, steps, false},
+		{idem.Completed, nil, true},
+		{idem.Completed, steps, true},
+		{idem.Failed, nil, true},
+		{idem.Failed, steps, true},
+		{idem.Retryable, nil, true},
+		{idem.Retryable, steps, false},
+		{idem.Unknown, nil, false},
+		{idem.Absent, nil, false},
+		{"of tomorrow", nil, false},
+	} {
+		r := &idem.Record{State: c.state, Steps: c.steps, ExpiresAt: instant}
+		require.False(t, r.Expired(instant.Add(-1)), "%+v", c)
+		require.Equal(t, c.expires, r.Expired(instant), "%+v", c)
+		require.Equal(t, c.expires, r.Expired(instant.Add(time.Hour)), "%+v", c)
+		r.ExpiresAt = time.Time{}
+		require.False(t, r.Expired(instant.Add(1000*time.Hour)), "without an expiry: %+v", c)
+	}
+}
+
+// The holder stops at the lease's end; an observer waits for the margin too, and
+// has to be past it.
+func TestLapsed(t *testing.T) {
+	r := &idem.Record{State: idem.InProgress, LeaseUntil: instant}
+	for _, margin := range []time.Duration{0, skew} {
+		require.False(t, r.Lapsed(instant.Add(margin-1), margin))
+		require.False(t, r.Lapsed(instant.Add(margin), margin))
+		require.True(t, r.Lapsed(instant.Add(margin+1), margin))
+	}
+}
+
+func TestOpen(t *testing.T) {
+	steps := map[string]idem.Step{"ship": {}}
+	for state, want := range map[idem.State][2]bool{ // without and with steps
+		idem.Absent: {false, false}, idem.Pending: {true, true}, idem.InProgress: {false, false},
+		idem.Completed: {false, false}, idem.Failed: {false, false}, idem.Retryable: {false, true},
+		idem.Unknown: {true, true},
+	} {
+		require.Equal(t, want[0], (&idem.Record{State: state}).Open(), state)
+		require.Equal(t, want[1], (&idem.Record{State: state, Steps: steps}).Open(), state)
+	}
+}
+
+// No record both expires and is an open question.
+func TestOpenRecordsNeverExpire(t *testing.T) {
+	for _, s := range situations() {
+		if s.rec != nil && s.rec.Open() {
+			s.rec.ExpiresAt = instant
+			require.False(t, s.rec.Expired(instant.Add(time.Hour)), s.name)
+		}
+	}
+}
+
+// A clone is equal and shares no memory. The test fills every field, so that one
+// that is added and not copied deeply fails it.
+func TestClone(t *testing.T) {
+	require.Nil(t, (*idem.Record)(nil).Clone())
+	require.Equal(t, &idem.Record{}, (&idem.Record{}).Clone())
+
+	rec, want := &idem.Record{}, &idem.Record{}
+	fill(t, reflect.ValueOf(rec).Elem())
+	fill(t, reflect.ValueOf(want).Elem())
+	require.Equal(t, want, rec)
+	clone := rec.Clone()
+	require.Equal(t, want, clone)
+	scratch(reflect.ValueOf(rec).Elem())
+	require.NotEqual(t, want, rec)
+	require.Equal(t, want, clone)
+}
+
+func fill(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("filled")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint8:
+		v.SetUint(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
+		for i := range v.Len() {
+			fill(t, v.Index(i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		elem := reflect.New(v.Type().Elem()).Elem()
+		fill(t, elem)
+		v.SetMapIndex(reflect.ValueOf("name"), elem)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(instant))
+			return
+		}
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	default:
+		require.Failf(t, "the test cannot fill", "%v", v.Type())
+	}
+}
+
+// scratch changes all memory that a record refers to.
+func scratch(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Elem().SetZero()
+	case reflect.Slice:
+		for i := range v.Len() {
+			v.Index(i).SetZero()
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			elem := v.MapIndex(k)
+			for i := range elem.NumField() {
+				scratch(elem.Field(i)) // a slice in a copy still refers to the memory
+			}
+			v.SetMapIndex(k, reflect.Value{})
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range v.NumField() {
+			scratch(v.Field(i))
+		}
+	}
+}
