@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -57,10 +58,13 @@ func (c *codec) pack(result []byte) idem.Body {
 	return b
 }
 
-// unpack makes the result of its stored form.
+// unpack makes the result of its stored form. The result is the caller's own.
 func (c *codec) unpack(b idem.Body, stored []byte) ([]byte, error) {
 	switch b.Encoding {
 	case "":
+		if b.Parts == 0 {
+			stored = slices.Clone(stored)
+		}
 	case encodingZstd:
 		var err error
 		if stored, err = c.decompress(stored, b.Size); err != nil {

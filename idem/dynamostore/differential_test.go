@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -275,4 +274,3 @@ func (g *generator) ending(now time.Time) idem.Ending {
 	return e
 }
 
-var _ = errors.Is

@@ -16,7 +16,7 @@ import (
 
 // maxStep is the largest step result, in bytes. Steps lie in the record, which
 // takes 400 KB and whose size every failed condition is billed by.
-const maxStep = 64 << 10
+const maxStep = 256 << 10
 
 // RecordStep implements [idem.Store]: one UpdateItem, and a second one for a
 // record's first step.

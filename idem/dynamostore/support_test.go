@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
 )
 
@@ -209,4 +208,8 @@ func isStoreError(t *testing.T, err error, maybe bool) *idem.StoreError {
 	return failed
 }
 
-var _ = schema.PK
+
+func claimedRecord(id, owner string) *idem.Record {
+	c := claim(id, owner)
+	return &c.Record
+}

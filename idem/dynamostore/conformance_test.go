@@ -1,0 +1,61 @@
+package dynamostore
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/idem/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		f := open(t, nil)
+		h := storetest.Harness{
+			Store: f.Store,
+			Delete: func(ctx context.Context, id string) error {
+				_, err := f.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &f.table, Key: key(id)})
+				return err
+			},
+			MaxResult: DefaultMaxResult,
+		}
+		record := func(name string, damage func(item)) {
+			h.Damages = append(h.Damages, storetest.Damage{Name: name, Do: func(_ context.Context, id string) error {
+				f.change(t, id, damage)
+				return nil
+			}})
+		}
+		record("newer version", func(it item) { it[schema.Version] = num("2") })
+		record("unknown state", func(it item) { it[schema.State] = str("done") })
+		record("no fingerprint", func(it item) { delete(it, schema.Fingerprint) })
+		part := func(name string, damage func(pk string, it item)) {
+			h.Damages = append(h.Damages, storetest.Damage{Name: name, Parts: true, Do: func(ctx context.Context, id string) error {
+				rec, err := f.Get(ctx, id)
+				require.NoError(t, err)
+				require.NotZero(t, rec.Body.Parts)
+				pk := partKeyPrefix(id, rec.Owner) + "0"
+				damage(pk, f.raw(t, pk))
+				return nil
+			}})
+		}
+		data := func(it item) []byte { return it[schema.Data].(*types.AttributeValueMemberB).Value }
+		part("part deleted", func(pk string, _ item) { f.remove(t, pk) })
+		part("part cut short", func(pk string, it item) {
+			f.change(t, pk, func(it2 item) { it2[schema.Data] = &types.AttributeValueMemberB{Value: data(it)[1:]} })
+		})
+		part("part altered", func(pk string, it item) {
+			b := data(it)
+			b[len(b)/2] ^= 1
+			f.change(t, pk, func(it2 item) { it2[schema.Data] = &types.AttributeValueMemberB{Value: b} })
+		})
+		return h
+	})
+}
+
+var _ idem.Store = (*fixture)(nil)

@@ -1,0 +1,210 @@
+package dynamostore
+
+import (
+	"context"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+var updateGolden = flag.Bool("update", false, "write the golden files anew")
+
+// The requests as they are sent, whole: operation, expressions, names, values.
+// After a change that is meant, run the test with -update and read the diff.
+func TestRequestsAreGolden(t *testing.T) {
+	const id, owner = "t#op#key", "owner-1"
+	now := base.Add(time.Second)
+	fresh := claim(id, owner)
+	over := fresh
+	over.Seen = "seen.0"
+	over.Record.Uncertain = true
+	over.Record.ExpiresAt = time.Time{}
+	over.Record.Steps = map[string]idem.Step{"charge": {Write: "w1", Result: []byte("1")}}
+	replace := fresh
+	replace.Seen, replace.Replace = "seen.0", true
+	day := base.Add(24 * time.Hour)
+	finish := func(e idem.Ending) idem.Finish { return idem.Finish{ID: id, Owner: owner, Write: "end.1", Ending: e} }
+	failure := &idem.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
+	open := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
+	open.Absent = &fresh.Record
+	ctx := context.Background()
+
+	for _, tc := range []struct {
+		name string
+		send func(*Store) error
+	}{
+		{"acquire", func(s *Store) error { return s.Acquire(ctx, now, fresh) }},
+		{"acquire-takeover", func(s *Store) error { return s.Acquire(ctx, now, over) }},
+		{"acquire-replace", func(s *Store) error { return s.Acquire(ctx, now, replace) }},
+		{"withdraw", func(s *Store) error {
+			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
+		}},
+		{"withdraw-takeover", func(s *Store) error {
+			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
+		}},
+		{"withdraw-replace", func(s *Store) error {
+			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
+		}},
+		{"extend", func(s *Store) error {
+			return s.Extend(ctx, now, idem.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
+		}},
+		{"extend-expiry", func(s *Store) error {
+			return s.Extend(ctx, now, idem.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
+		}},
+		{"step-begin", func(s *Store) error {
+			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
+		}},
+		{"step-result", func(s *Store) error {
+			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
+		}},
+		{"complete", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
+		}},
+		{"complete-compressed", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: text2(3000), ExpiresAt: day}))
+		}},
+		{"complete-parts", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: pattern(5000), ExpiresAt: day}))
+		}},
+		{"complete-unavailable", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Unavailable: true, ExpiresAt: day}))
+		}},
+		{"complete-open", func(s *Store) error { return s.Finish(ctx, now, open) }},
+		{"fail", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day}))
+		}},
+		{"release", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}))
+		}},
+		{"release-uncertain-steps", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, Uncertain: true, Failure: failure}))
+		}},
+		{"park", func(s *Store) error {
+			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Unknown, Uncertain: true, Failure: failure}))
+		}},
+		{"lapse", func(s *Store) error {
+			return s.Settle(ctx, now, idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: "seen.0", Write: "p.1",
+				Ending: idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: true}})
+		}},
+		{"resolve-completed", func(s *Store) error {
+			return s.Settle(ctx, now, resolution(id, "seen.0", "r", idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
+		}},
+		{"resolve-retryable", func(s *Store) error {
+			return s.Settle(ctx, now, resolution(id, "seen.0", "r", idem.Ending{State: idem.Retryable, ExpiresAt: day}))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var sent []string
+			s, err := New(fake(func(_ context.Context, in any) (item, error) {
+				sent = append(sent, show(in))
+				return nil, nil
+			}), "table", nil)
+			require.NoError(t, err)
+			require.NoError(t, tc.send(s))
+			slices.Sort(sent)
+			got := strings.Join(sent, "\n")
+			file := filepath.Join("testdata", tc.name+".golden")
+			if *updateGolden {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got)
+		})
+	}
+}
+
+// pattern does not compress and is always the same.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	x := uint64(1)
+	for i := range b {
+		x = x*6364136223846793005 + 1442695040888963407
+		b[i] = byte(x >> 56)
+	}
+	return b
+}
+
+// show writes a request for people.
+func show(in any) string {
+	var b strings.Builder
+	line := func(name string, p *string) {
+		if p != nil {
+			fmt.Fprintf(&b, "%s: %s\n", name, *p)
+		}
+	}
+	both := func(names map[string]string, vals item, onFailure types.ReturnValuesOnConditionCheckFailure) {
+		for _, n := range sorted(names) {
+			fmt.Fprintf(&b, "  %s = %s\n", n, names[n])
+		}
+		showItem(&b, vals)
+		fmt.Fprintf(&b, "on failure: %s\n", onFailure)
+	}
+	switch in := in.(type) {
+	case *dynamodb.PutItemInput:
+		fmt.Fprintf(&b, "PutItem %s\n", *in.TableName)
+		showItem(&b, in.Item)
+		line("condition", in.ConditionExpression)
+		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+	case *dynamodb.UpdateItemInput:
+		fmt.Fprintf(&b, "UpdateItem %s\n", *in.TableName)
+		showItem(&b, in.Key)
+		line("update", in.UpdateExpression)
+		line("condition", in.ConditionExpression)
+		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+	default:
+		fmt.Fprintf(&b, "%T\n", in)
+	}
+	return b.String()
+}
+
+func showItem(b *strings.Builder, it item) {
+	for _, n := range sorted(it) {
+		fmt.Fprintf(b, "  %s = %s\n", n, showValue(it[n]))
+	}
+}
+
+func showValue(v types.AttributeValue) string {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return fmt.Sprintf("%q", v.Value)
+	case *types.AttributeValueMemberN:
+		return v.Value
+	case *types.AttributeValueMemberBOOL:
+		return fmt.Sprint(v.Value)
+	case *types.AttributeValueMemberB:
+		if len(v.Value) > 64 {
+			return fmt.Sprintf("%d bytes", len(v.Value))
+		}
+		return "b64:" + base64.StdEncoding.EncodeToString(v.Value)
+	case *types.AttributeValueMemberM:
+		parts := make([]string, 0, len(v.Value))
+		for _, n := range sorted(v.Value) {
+			parts = append(parts, n+": "+showValue(v.Value[n]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+func sorted[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,222 @@
+package dynamostore
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// write is one write of each kind, with what stands before it.
+type write struct {
+	name  string
+	setup func(t *testing.T, f *fixture, id string)
+	send  func(ctx context.Context, s *Store, id string) error
+	// state and write of the record afterwards.
+	state idem.State
+	write string
+}
+
+func eachWrite() []write {
+	claimed := func(t *testing.T, f *fixture, id string) {
+		require.NoError(t, f.Acquire(context.Background(), base, claim(id, "o1")))
+	}
+	parked := func(t *testing.T, f *fixture, id string) {
+		claimed(t, f, id)
+		require.NoError(t, f.Finish(context.Background(), base, idem.Finish{ID: id, Owner: "o1", Write: "parked",
+			Ending: idem.Ending{State: idem.Unknown}}))
+	}
+	nothing := func(*testing.T, *fixture, string) {}
+	finish := func(e idem.Ending) func(context.Context, *Store, string) error {
+		return func(ctx context.Context, s *Store, id string) error {
+			return s.Finish(ctx, base, idem.Finish{ID: id, Owner: "o1", Write: "w", Ending: e})
+		}
+	}
+	day := base.Add(24 * time.Hour)
+	return []write{
+		{"claim", nothing, func(ctx context.Context, s *Store, id string) error {
+			c := claim(id, "o2")
+			c.Record.Write = "w"
+			return s.Acquire(ctx, base, c)
+		}, idem.InProgress, "w"},
+		{"takeover", claimed, func(ctx context.Context, s *Store, id string) error {
+			c := claim(id, "o2")
+			c.Seen, c.Record.Write = "o1.0", "w"
+			return s.Acquire(ctx, base, c)
+		}, idem.InProgress, "w"},
+		{"replacement", claimed, func(ctx context.Context, s *Store, id string) error {
+			c := claim(id, "o2")
+			c.Seen, c.Record.Write, c.Replace = "o1.0", "w", true
+			return s.Acquire(ctx, base, c)
+		}, idem.InProgress, "w"},
+		{"withdrawal", claimed, func(ctx context.Context, s *Store, id string) error {
+			return s.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
+		}, idem.Retryable, "w"},
+		{"withdrawal of nothing", nothing, func(ctx context.Context, s *Store, id string) error {
+			return s.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
+		}, idem.Retryable, "w"},
+		{"extension", claimed, func(ctx context.Context, s *Store, id string) error {
+			return s.Extend(ctx, base, idem.Extension{ID: id, Owner: "o1", Write: "w", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
+		}, idem.InProgress, "w"},
+		{"step", claimed, func(ctx context.Context, s *Store, id string) error {
+			return s.RecordStep(ctx, base, idem.StepWrite{ID: id, Owner: "o1", Write: "w", Name: "charge", Begin: true})
+		}, idem.InProgress, "w"},
+		{"completion", claimed, finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day}), idem.Completed, "w"},
+		{"completion without a claim", nothing, func(ctx context.Context, s *Store, id string) error {
+			w := completion(id, "o1", []byte("{}"))
+			w.Write, w.Absent = "w", claimedRecord(id, "o1")
+			return s.Finish(ctx, base, w)
+		}, idem.Completed, "w"},
+		{"failure", claimed, finish(idem.Ending{State: idem.Failed, Failure: &idem.Failure{Message: "no"}, ExpiresAt: day}), idem.Failed, "w"},
+		{"release", claimed, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}), idem.Retryable, "w"},
+		{"park", claimed, finish(idem.Ending{State: idem.Unknown}), idem.Unknown, "w"},
+		{"lapse", claimed, func(ctx context.Context, s *Store, id string) error {
+			return s.Settle(ctx, base, idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: "o1.0", Write: "w",
+				Ending: idem.Ending{State: idem.Unknown}})
+		}, idem.Unknown, "w"},
+		{"resolution", parked, func(ctx context.Context, s *Store, id string) error {
+			w := resolution(id, "parked", "r", idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
+			w.Write = "w"
+			return s.Settle(ctx, base, w)
+		}, idem.Completed, "w"},
+	}
+}
+
+func TestLostReplies(t *testing.T) {
+	f := open(t, nil)
+	for _, w := range eachWrite() {
+		check := func(t *testing.T, id string) {
+			rec := f.get(t, id)
+			require.NotNil(t, rec)
+			require.Equal(t, w.state, rec.State)
+			require.Equal(t, w.write, rec.Write)
+		}
+		// The write is applied and its answer lost, twice: the retry meets the
+		// condition that the write itself made false.
+		t.Run(w.name+"/reply lost", func(t *testing.T) {
+			id := t.Name()
+			w.setup(t, f, id)
+			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+				if n < 2 {
+					return f.wire.loseReply(req)
+				}
+				return nil, nil
+			})
+			defer f.wire.set(nil)
+			require.NoError(t, w.send(t.Context(), f.Store, id))
+			check(t, id)
+		})
+		t.Run(w.name+"/request lost", func(t *testing.T) {
+			id := t.Name()
+			w.setup(t, f, id)
+			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+				if n < 2 {
+					return f.wire.loseRequest(req)
+				}
+				return nil, nil
+			})
+			defer f.wire.set(nil)
+			require.NoError(t, w.send(t.Context(), f.Store, id))
+			check(t, id)
+		})
+		// No answer ever: the caller is told that it may have been applied. The same
+		// write, sent again when the network is back, says that it was.
+		t.Run(w.name+"/all replies lost", func(t *testing.T) {
+			id := t.Name()
+			w.setup(t, f, id)
+			f.wire.set(func(_ int, _ string, req *http.Request) (*http.Response, error) { return f.wire.loseReply(req) })
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			isStoreError(t, w.send(ctx, f.Store, id), true)
+			f.wire.set(nil)
+			if w.name != "step" {
+				// A first step takes two forms, and the first one's refusal was lost too.
+				check(t, id)
+			}
+			require.NoError(t, w.send(t.Context(), f.Store, id))
+			check(t, id)
+		})
+		// The failed condition brings no item along: one consistent read decides.
+		t.Run(w.name+"/no old item", func(t *testing.T) {
+			id := t.Name()
+			w.setup(t, f, id)
+			require.NoError(t, w.send(t.Context(), f.Store, id))
+			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) { return stripItem(f.wire, op, req) })
+			defer f.wire.set(nil)
+			require.NoError(t, w.send(t.Context(), f.Store, id))
+			if w.name != "park" && w.name != "extension" {
+				require.Contains(t, f.wire.calls(), "GetItem")
+			}
+			f.wire.set(nil)
+			check(t, id)
+		})
+	}
+}
+
+// stripItem takes the old item out of a failed condition's answer.
+func stripItem(w *wire, op string, req *http.Request) (*http.Response, error) {
+	if op == "GetItem" {
+		return nil, nil
+	}
+	resp, err := w.next.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusBadRequest {
+		return resp, err
+	}
+	_ = resp.Body.Close()
+	return answer(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`), nil
+}
+
+// A rival's record is a conflict, not a landed write, with and without the item.
+func TestConflictWithoutOldItem(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) { return stripItem(f.wire, op, req) })
+	rec := isConflict(t, f.Acquire(ctx, base, claim("k", "o2")))
+	require.Equal(t, "o1", rec.Owner)
+	require.Equal(t, []string{"PutItem", "GetItem"}, f.wire.calls())
+
+	require.Nil(t, isConflict(t, f.Finish(ctx, base, completion("gone", "o1", nil))), "there is no record")
+}
+
+// A refusal that was read but whose record cannot be: the write is not in doubt.
+func TestOldItemCannotBeRead(t *testing.T) {
+	f := open(t, nil)
+	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "GetItem" {
+			return answer(http.StatusBadRequest, noAccess), nil
+		}
+		return stripItem(f.wire, op, req)
+	})
+	failed := isStoreError(t, f.Acquire(t.Context(), base, claim("k", "o2")), false)
+	require.ErrorContains(t, failed, "AccessDenied")
+}
+
+// A claim that was taken back cannot land any more, however late it arrives.
+func TestDelayedClaimAfterWithdrawal(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	for _, seen := range []string{"", "o0.0"} {
+		id := "delayed" + seen
+		if seen != "" {
+			require.NoError(t, f.Acquire(ctx, base, claim(id, "o0")))
+		}
+		c := claim(id, "o1")
+		c.Seen = seen
+		f.wire.set(func(_ int, _ string, req *http.Request) (*http.Response, error) { return f.wire.loseRequest(req) })
+		short, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+		isStoreError(t, f.Acquire(short, base, c), true)
+		cancel()
+		f.wire.set(nil)
+		w := idem.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
+		require.NoError(t, f.Withdraw(ctx, base, w))
+		rec := isConflict(t, f.Acquire(ctx, base, c))
+		require.Equal(t, idem.Retryable, rec.State)
+		require.Equal(t, "n", f.get(t, id).Owner)
+	}
+}
