@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"mime"
 	"strings"
 )
 
@@ -70,11 +69,9 @@ func (r *Request) isJSON() bool {
 	if strings.EqualFold(media, "application/json") {
 		return true
 	}
-	if len(media) < len("+json") || !strings.EqualFold(media[len(media)-len("+json"):], "+json") {
-		return false
-	}
-	_, _, err := mime.ParseMediaType(media)
-	return err == nil
+	const suffix = "+json"
+	n := len(media) - len(suffix)
+	return n > 0 && strings.EqualFold(media[n:], suffix) && strings.Contains(media[:n], "/")
 }
 
 // location is where the request goes: the template, or the path where there is none.

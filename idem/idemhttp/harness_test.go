@@ -1,0 +1,118 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const testKey = "8e03978e-40d5-43e8-bc93-6894a57f9324"
+
+var (
+	charge   = idem.Operation{Name: "charge", KeepValue: true}
+	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
+	noon     = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+// newEngine returns an engine over the store, at noon for ever.
+func newEngine(t testing.TB, store idem.Store) *idem.Engine {
+	t.Helper()
+	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return noon }})
+	require.NoError(t, err)
+	return e
+}
+
+func newContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
+	t.Helper()
+	o := &Options{Tenant: func(_ context.Context, r *Request) (string, error) {
+		return verified(r.Identity.Claims["tenant"])
+	}}
+	for _, f := range change {
+		f(o)
+	}
+	c, err := New(newEngine(t, store), Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}, o)
+	require.NoError(t, err)
+	return c
+}
+
+// payment is a request that the contract accepts.
+func payment(change ...func(*Request)) *Request {
+	r := &Request{
+		Method: "POST", Route: "/payments", Path: "/payments",
+		Header: map[string][]string{
+			"idempotency-key": {testKey}, "content-type": {"application/json; charset=utf-8"},
+		},
+		Body:     []byte(`{"amount":4999,"currency":"EUR"}`),
+		Identity: Identity{Claims: map[string]string{"tenant": "blue"}},
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// counting answers with the response and counts.
+func counting(n *int, res *Response) Next {
+	return func(context.Context) (*Response, error) {
+		*n++
+		return res, nil
+	}
+}
+
+func created() *Response {
+	return &Response{Status: 201, Headers: map[string]string{"Content-Type": "application/json"}, Body: []byte(`{"id":"ch_1"}`)}
+}
+
+func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
+	t.Helper()
+	res, err := c.Serve(t.Context(), r, next)
+	require.NoError(t, err)
+	require.NotNil(t, res)
+	return res
+}
+
+// unreachable is a store that is down.
+type unreachable struct{ idem.Store }
+
+func (unreachable) Acquire(context.Context, time.Time, idem.Claim) error {
+	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant red")}
+}
+
+func (unreachable) Withdraw(context.Context, time.Time, idem.Withdrawal) error { return nil }
+
+// occupied is a store in which a record stands in every claim's way.
+type occupied struct {
+	idem.Store
+	record idem.Record
+}
+
+func (s occupied) Acquire(_ context.Context, _ time.Time, c idem.Claim) error {
+	rec := s.record
+	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
+	return &idem.ConflictError{Existing: &rec}
+}
+
+// golden compares with a file of testdata, or writes it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+func memory() *memstore.Store { return memstore.New() }

@@ -1,0 +1,114 @@
+package idemhttp
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeyForms(t *testing.T) {
+	long := strings.Repeat("k", MaxKey)
+	for name, c := range map[string]struct {
+		values []string
+		want   string // empty: refused
+	}{
+		"bare":                    {[]string{testKey}, testKey},
+		"structured":              {[]string{`"` + testKey + `"`}, testKey},
+		"white space around":      {[]string{" \t" + testKey + " "}, testKey},
+		"white space structured":  {[]string{"\t \"" + testKey + "\"\t"}, testKey},
+		"all characters":          {[]string{"AZaz09-._~:AZaz09"}, "AZaz09-._~:AZaz09"},
+		"16":                      {[]string{"1234567890123456"}, "1234567890123456"},
+		"15":                      {[]string{"123456789012345"}, ""},
+		"255":                     {[]string{long}, long},
+		"256":                     {[]string{long + "k"}, ""},
+		"structured 255":          {[]string{`"` + long + `"`}, long},
+		"structured 256":          {[]string{`"` + long + `k"`}, ""},
+		"empty":                   {[]string{""}, ""},
+		"blank":                   {[]string{"   "}, ""},
+		"empty structured":        {[]string{`""`}, ""},
+		"repeated":                {[]string{testKey, testKey}, ""},
+		"repeated, joined":        {[]string{testKey + "," + testKey}, ""},
+		"repeated and structured": {[]string{`"` + testKey + `", "` + testKey + `"`}, ""},
+		"halves, joined":          {[]string{`"12345678,12345678"`}, ""},
+		"parameter":               {[]string{`"` + testKey + `";a=1`}, ""},
+		"flag parameter":          {[]string{`"` + testKey + `";a`}, ""},
+		"open quote":              {[]string{`"` + testKey}, ""},
+		"escape":                  {[]string{`"1234567890\"123456"`}, ""},
+		"bad escape":              {[]string{`"1234567890\n123456"`}, ""},
+		"byte sequence":           {[]string{":MTIzNDU2Nzg5MDEyMzQ1Ng==:"}, ""},
+		"inner space":             {[]string{"12345678 12345678"}, ""},
+		"umlaut":                  {[]string{"1234567890123456ä"}, ""},
+		"control character":       {[]string{"1234567890123456\x00"}, ""},
+		"slash":                   {[]string{"12345678/12345678"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key, err := parseKey(c.values, DefaultMinKey)
+			if c.want == "" {
+				require.Error(t, err)
+				for _, v := range c.values {
+					if v = strings.TrimSpace(v); v != "" {
+						require.NotContains(t, err.Error(), v, "the error repeats what was sent")
+					}
+				}
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, key)
+		})
+	}
+}
+
+func TestBothFormsNameOneKey(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	serve(t, c, payment(), counting(&n, created()))
+	again := serve(t, c, payment(func(r *Request) {
+		r.Header = map[string][]string{"IDEMPOTENCY-KEY": {`"` + testKey + `"`}, "Content-Type": {"application/json"}}
+	}), counting(&n, created()))
+	require.Equal(t, "true", again.Headers[HeaderReplayed])
+	require.Equal(t, 1, n)
+}
+
+func TestKeyInTwoSpellingsIsRepeated(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	res := serve(t, c, payment(func(r *Request) {
+		r.Header["Idempotency-Key"] = []string{testKey}
+	}), counting(&n, created()))
+	require.Equal(t, 400, res.Status)
+	require.Contains(t, string(res.Body), CodeKeyInvalid)
+	require.Zero(t, n)
+}
+
+var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
+
+// FuzzKey: whatever reaches the store matches the grammar, and nothing panics.
+func FuzzKey(f *testing.F) {
+	for _, v := range []string{testKey, `"` + testKey + `"`, `"a";b`, `"`, ",", ":YQ==:", "?1", `%"a"`, "@1", "\x00", "ä"} {
+		f.Add(v, "", false)
+		f.Add(v, v, true)
+	}
+	f.Fuzz(func(t *testing.T, first, second string, two bool) {
+		store := memory()
+		values := []string{first}
+		if two {
+			values = append(values, second)
+		}
+		n := 0
+		r := payment(func(r *Request) { r.Header["idempotency-key"] = values })
+		res := serve(t, newContract(t, store), r, counting(&n, created()))
+		key, err := parseKey(values, DefaultMinKey)
+		if err != nil {
+			require.Equal(t, 400, res.Status)
+			require.Zero(t, n)
+			return
+		}
+		require.Regexp(t, keyGrammar, key)
+		require.Equal(t, 201, res.Status)
+		rec, err := store.Get(t.Context(), charge.Key("blue", key).ID())
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, rec.State)
+		require.Equal(t, key, rec.Value)
+	})
+}
