@@ -112,26 +112,29 @@ type plan struct {
 // schedule works out the call's times, and refuses a call with too few left.
 func (p *plan) schedule(ctx context.Context) error {
 	e := p.engine
-	p.budget = e.opts.ClaimBudget
-	kill, known := e.killTime(ctx)
-	end, bounded := ctx.Deadline()
-	if known {
-		p.kill = kill
-		if !bounded || kill.Before(end) {
-			end, bounded = kill, true
-		}
-	}
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
+	}
+	p.budget = e.opts.ClaimBudget
+	end, bounded := ctx.Deadline()
+	kill, known := e.killTime(ctx)
+	if known && (!bounded || kill.Before(end)) {
+		end, bounded = kill, true
 	}
 	if !bounded {
 		return nil
 	}
-	left := end.Sub(p.begun)
+	// Deadlines go by the process's clock, records by the engine's.
+	left := time.Until(end)
 	p.budget = min(p.budget, left/4)
 	if known {
-		p.guard = min(e.opts.Guard, p.kill.Sub(p.begun)/4)
-		left = min(left, p.kill.Sub(p.begun)-p.guard)
+		p.kill = kill
+		if e.opts.Now != nil {
+			p.kill = kill.Add(e.opts.Now().Sub(time.Now()))
+		}
+		whole := time.Until(kill)
+		p.guard = min(e.opts.Guard, whole/4)
+		left = min(left, whole-p.guard)
 	}
 	if left < p.call.Key.op.minTime() {
 		return ErrOutOfTime

@@ -63,7 +63,8 @@ type Options struct {
 	// Observer is told what happens. Nil means nobody.
 	Observer *Observer
 
-	// Now is the clock, for tests. Nil means time.Now.
+	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
+	// times go by time.Now, always. Nil means time.Now.
 	Now func() time.Time
 }
 

@@ -1,0 +1,228 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// rig is an engine over a store with faults, whose clock can be moved.
+type rig struct {
+	mem    *memstore.Store
+	faults *idemtest.Faults
+	clock  *idemtest.Clock
+	engine *idem.Engine
+	events *events
+}
+
+func newRig(t *testing.T, o *idem.Options) *rig {
+	t.Helper()
+	return newRigOver(t, memstore.New(), o)
+}
+
+func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
+	t.Helper()
+	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: new(idemtest.Clock), events: new(events)}
+	var opts idem.Options
+	if o != nil {
+		opts = *o
+	}
+	opts.Now, opts.Observer = r.clock.Now, r.events.observer()
+	var err error
+	r.engine, err = idem.New(r.faults, &opts)
+	require.NoError(t, err)
+	return r
+}
+
+// twin is another process on the same records: its own engine, without faults.
+func (r *rig) twin(t *testing.T) *rig {
+	t.Helper()
+	other := newRigOver(t, r.mem, nil)
+	other.clock = r.clock
+	var err error
+	other.engine, err = idem.New(other.faults, &idem.Options{Now: r.clock.Now, Observer: other.events.observer()})
+	require.NoError(t, err)
+	return other
+}
+
+func (r *rig) record(t *testing.T, key idem.Key) *idem.Record {
+	t.Helper()
+	rec, err := r.mem.Get(context.Background(), key.ID())
+	require.NoError(t, err)
+	return rec
+}
+
+func (r *rig) state(t *testing.T, key idem.Key) idem.State {
+	t.Helper()
+	if rec := r.record(t, key); rec != nil {
+		return rec.State
+	}
+	return idem.Absent
+}
+
+// events logs what an observer is told, by the names of its functions.
+type events struct {
+	mu      sync.Mutex
+	names   []string
+	notices []idem.Notice
+}
+
+func (ev *events) observer() *idem.Observer {
+	var o idem.Observer
+	v := reflect.ValueOf(&o).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		v.Field(i).Set(reflect.ValueOf(func(_ context.Context, n idem.Notice) {
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			ev.names = append(ev.names, name)
+			ev.notices = append(ev.notices, n)
+		}))
+	}
+	return &o
+}
+
+// take returns the names since the last time.
+func (ev *events) take() []string {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	names := ev.names
+	ev.names, ev.notices = nil, nil
+	return names
+}
+
+var (
+	safe   = idem.Operation{Name: "safe", Repeat: idem.Repeatable}
+	unsafe = idem.Operation{Name: "unsafe"}
+	both   = []idem.Operation{safe, unsafe}
+)
+
+var errPlain = errors.New("plain")
+
+// counter is a handler that counts its runs and returns their number.
+type counter struct {
+	mu   sync.Mutex
+	runs int
+}
+
+func (c *counter) run(context.Context, int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs++
+	return c.runs, nil
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs
+}
+
+func fails(err error) func(context.Context, int) (int, error) {
+	return func(context.Context, int) (int, error) { return 0, err }
+}
+
+// Time left is told by the process's clock: a moved test clock must not make a
+// deadline look past, or further away.
+func TestDeadlinesGoByTheProcessClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.clock.Advance(ahead)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			key := safe.Key("t", "deadline")
+			_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
+			require.NoError(t, err)
+
+			key = safe.Key("t", "kill time")
+			kill := time.Now().Add(10 * time.Second)
+			_, err = idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				info, _ := idem.InfoOf(ctx)
+				require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
+				end, ok := ctx.Deadline()
+				require.True(t, ok)
+				require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
+				return 0, nil
+			})
+			require.NoError(t, err)
+
+			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, key, 1, new(counter).run)
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+		})
+	}
+}
+
+func TestNewReportsMistakes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		store idem.Store
+		opts  idem.Options
+		says  string
+	}{
+		{"nil store", nil, idem.Options{}, "the store is nil"},
+		{"lease", memstore.New(), idem.Options{Lease: -1}, "Lease is -1ns"},
+		{"margin", memstore.New(), idem.Options{Margin: -time.Second}, "Margin is -1s"},
+		{"guard", memstore.New(), idem.Options{Guard: -1}, "Guard"},
+		{"claim budget", memstore.New(), idem.Options{ClaimBudget: -1}, "ClaimBudget"},
+		{"finish budget", memstore.New(), idem.Options{FinishBudget: -1}, "FinishBudget"},
+		{"wait", memstore.New(), idem.Options{Wait: -1}, "Wait"},
+		{"queue", memstore.New(), idem.Options{QueueBytes: -1}, "QueueBytes is -1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, err := idem.New(tc.store, &tc.opts)
+			require.Nil(t, e)
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+	_, err := idem.New(memstore.New(), &idem.Options{})
+	require.NoError(t, err, "zero fields mean the defaults")
+}
+
+func TestCallsReportMistakes(t *testing.T) {
+	e, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	fine := safe.Key("t", "k")
+	never := func(context.Context, int) (int, error) { panic("must not run") }
+	var config *idem.ConfigError
+
+	_, err = idem.Do(t.Context(), nil, fine, 1, never)
+	require.ErrorAs(t, err, &config)
+	_, err = idem.Do[int, int](t.Context(), e, fine, 1, nil)
+	require.ErrorAs(t, err, &config)
+	_, err = idem.Do(t.Context(), e, idem.Key{}, 1, never)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, err = idem.Do(t.Context(), e, safe.Key("", "k"), 1, never)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, err = idem.Do(t.Context(), e, safe.Key("t", ""), 1, never)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, err = idem.Do(t.Context(), e, idem.Operation{}.Key("t", "k"), 1, never)
+	require.ErrorAs(t, err, &config)
+	require.ErrorContains(t, err, "Name is empty")
+	_, err = idem.Do(t.Context(), e, fine, func() {}, func(context.Context, func()) (int, error) { panic("must not run") })
+	require.ErrorAs(t, err, &config)
+	require.ErrorContains(t, err, "cannot be encoded as JSON")
+	_, err = idem.Do(t.Context(), e, fine, 1, func(context.Context, int) (chan int, error) { panic("must not run") })
+	require.ErrorAs(t, err, &config)
+	require.ErrorContains(t, err, "chan int")
+
+	for _, c := range []idem.Call{
+		{Key: fine, Run: func(context.Context) idem.Answer { panic("must not run") }},
+		{Key: fine, Fingerprint: idem.FingerprintBytes([]byte("x"))},
+	} {
+		_, err = e.Execute(t.Context(), c)
+		require.ErrorAs(t, err, &config)
+	}
+}
