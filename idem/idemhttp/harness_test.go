@@ -85,7 +85,7 @@ func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
 type unreachable struct{ idem.Store }
 
 func (unreachable) Acquire(context.Context, time.Time, idem.Claim) error {
-	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant red")}
+	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant crimson")}
 }
 
 func (unreachable) Withdraw(context.Context, time.Time, idem.Withdrawal) error { return nil }

@@ -1,0 +1,304 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReplayIsTheResponseByteForByte(t *testing.T) {
+	for name, given := range storable() {
+		t.Run(name, func(t *testing.T) {
+			c, n := newContract(t, memory()), 0
+			first := serve(t, c, payment(), counting(&n, given))
+			require.Equal(t, given, first)
+			again := serve(t, c, payment(), counting(&n, given))
+			require.Equal(t, 1, n)
+			require.Equal(t, "true", again.Headers[HeaderReplayed])
+			require.Equal(t, noon.Add(24*time.Hour).Format(http.TimeFormat), again.Headers[HeaderExpires])
+			delete(again.Headers, HeaderReplayed)
+			delete(again.Headers, HeaderExpires)
+			if len(again.Headers) == 0 {
+				again.Headers = nil
+			}
+			require.Equal(t, first, again)
+		})
+	}
+}
+
+// Only the first caller gets what belongs to its exchange; a replay has the marks.
+func TestExchangeHeadersAreLiveOnly(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	given := created()
+	given.Cookies = []string{"session=secret; HttpOnly"}
+	given.Headers["set-cookie"] = "a=secret"
+	given.Headers["idempotency-replayed"] = "false"
+	given.MultiHeaders = map[string][]string{"Connection": {"x-hop"}, "X-Hop": {"secret"}, "Vary": {"Accept"}}
+	require.Equal(t, given, serve(t, c, payment(), counting(&n, given)))
+
+	again := serve(t, c, payment(), counting(&n, given))
+	require.NotContains(t, fmt.Sprint(again), "secret")
+	require.Empty(t, again.Cookies)
+	require.Equal(t, map[string][]string{"Vary": {"Accept"}}, again.MultiHeaders)
+	require.Equal(t, "true", again.Headers[HeaderReplayed])
+	require.NotContains(t, again.Headers, "idempotency-replayed")
+}
+
+func TestStatusDecidesWhatIsKept(t *testing.T) {
+	kept, again, open := "kept", "again", "open"
+	for status, want := range map[int]string{
+		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept, 422: kept, 499: kept,
+		401: again, 403: again, 425: again, 429: again,
+		408: open, 500: open, 502: open, 503: open, 599: open,
+		// No final status: the front answers, and nobody knows.
+		0: open, 100: open, 199: open, 600: open,
+	} {
+		given := &Response{Status: status, Body: []byte("x")}
+		for _, route := range []string{"/payments", "/transfers/{id}"} {
+			t.Run(fmt.Sprint(status, route), func(t *testing.T) {
+				c, n := newContract(t, memory()), 0
+				r := payment(func(r *Request) { r.Route = route })
+				require.Equal(t, given, serve(t, c, r, counting(&n, given)), "the caller gets the response")
+				second := serve(t, c, r, counting(&n, given))
+				switch {
+				case want == kept:
+					require.Equal(t, 1, n)
+					require.Equal(t, "true", second.Headers[HeaderReplayed])
+				case want == open && route == "/payments": // not repeatable
+					require.Equal(t, 1, n)
+					require.Contains(t, string(second.Body), CodeOutcomeUnknown)
+				default:
+					require.Equal(t, 2, n)
+					require.Equal(t, given, second)
+				}
+			})
+		}
+	}
+}
+
+func TestSetNotExecutedBesideAResponse(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	next := func(ctx context.Context) (*Response, error) {
+		n++
+		idem.SetNotExecuted(ctx)
+		return &Response{Status: 503, Body: []byte("closed")}, nil
+	}
+	for range 3 {
+		require.Equal(t, 503, serve(t, c, payment(), next).Status)
+	}
+	require.Equal(t, 3, n)
+}
+
+// A handler's error is its own value, also if it looks like one of the engine's.
+func TestHandlersErrorIsUntouched(t *testing.T) {
+	for _, given := range []error{io.ErrUnexpectedEOF, idem.ErrInFlight, &idem.InFlightError{}, idem.ErrStoreUnavailable, &idem.RecordedError{}} {
+		c := newContract(t, memory())
+		_, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return nil, given })
+		require.True(t, err == given, "%T", given)
+	}
+}
+
+func TestPermanentErrorIsReplayed(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	declined := errors.New("card declined")
+	next := func(context.Context) (*Response, error) { n++; return nil, idem.Permanent(declined) }
+	_, err := c.Serve(t.Context(), payment(), next)
+	require.True(t, err == declined)
+	_, err = c.Serve(t.Context(), payment(), next)
+	var recorded *idem.RecordedError
+	require.ErrorAs(t, err, &recorded)
+	require.Equal(t, "card declined", recorded.Message)
+	require.Equal(t, 1, n)
+}
+
+func TestPanicPassesThrough(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	require.PanicsWithValue(t, "boom", func() {
+		_, _ = c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { panic("boom") })
+	})
+	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
+	require.Zero(t, n)
+}
+
+func TestNeitherResponseNorErrorIsAnError(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	_, err := c.Serve(t.Context(), payment(), counting(&n, nil))
+	require.ErrorIs(t, err, errNoResponse)
+	require.Contains(t, string(serve(t, c, payment(), counting(&n, nil)).Body), CodeOutcomeUnknown)
+	require.Equal(t, 1, n)
+}
+
+// A response that the operation's rule calls failed is still the response; an
+// error that it calls completed is still an error, now and later.
+func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
+	op := charge
+	op.Classify = func(_ context.Context, result any, err error) idem.Class {
+		if err != nil {
+			return idem.ClassCompleted
+		}
+		switch result.(*Response).Status {
+		case 422:
+			return idem.ClassFailed
+		case 409:
+			return idem.ClassNotExecuted
+		}
+		return idem.ClassDefault
+	}
+	c, err := New(newEngine(t, memory()), AnyRoute(op), &Options{Tenant: NoTenant})
+	require.NoError(t, err)
+	key := func(k string) *Request {
+		return payment(func(r *Request) { r.Header["idempotency-key"] = []string{"key-of-the-test:" + k} })
+	}
+	n := 0
+	for range 2 {
+		require.Equal(t, 422, serve(t, c, key("failed"), counting(&n, &Response{Status: 422})).Status)
+	}
+	require.Equal(t, 1, n)
+	for range 2 {
+		require.Equal(t, 409, serve(t, c, key("again"), counting(&n, &Response{Status: 409})).Status)
+	}
+	require.Equal(t, 3, n)
+	for range 2 {
+		_, err := c.Serve(t.Context(), key("error"), func(context.Context) (*Response, error) {
+			n++
+			return nil, errors.New("gone")
+		})
+		require.EqualError(t, err, "gone")
+	}
+	require.Equal(t, 4, n)
+}
+
+func TestOtherMethodsPassUntouched(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	given := created()
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
+		for range 2 {
+			res := serve(t, c, &Request{Method: method, Path: "/undeclared"}, counting(&n, given))
+			require.Same(t, given, res)
+		}
+	}
+	require.Equal(t, 10, n)
+}
+
+func TestMethodsAreConfigurable(t *testing.T) {
+	c, err := New(newEngine(t, memory()), Routes{"PUT /a": charge}, &Options{Tenant: NoTenant, Methods: []string{"PUT"}})
+	require.NoError(t, err)
+	n := 0
+	put := payment(func(r *Request) { r.Method, r.Route = "put", "/a" })
+	serve(t, c, put, counting(&n, created()))
+	serve(t, c, put, counting(&n, created()))
+	require.Equal(t, 1, n)
+	serve(t, c, payment(), counting(&n, created()))
+	require.Equal(t, 2, n)
+}
+
+func TestRouteThenPath(t *testing.T) {
+	c := newContract(t, memory())
+	for _, r := range []struct {
+		route, path string
+		want        string
+	}{
+		{"/payments", "/prod/payments", "charge"},
+		{"/{proxy+}", "/payments", "charge"},
+		{"", "/payments", "charge"},
+		{"/transfers/{id}", "/transfers/7", "transfer"},
+		{"", "/transfers/7", ""},
+		{"", "/payments/", ""},
+		{"/payment", "/payment", ""},
+		{"", "", ""},
+	} {
+		op, ok := c.operation(&Request{Method: "post", Route: r.route, Path: r.path})
+		require.Equal(t, r.want, op.Name, "%+v", r)
+		require.Equal(t, r.want != "", ok, "%+v", r)
+	}
+}
+
+// What counts as the same request, and what does not.
+func TestFingerprintCoversTheRequest(t *testing.T) {
+	base := payment()
+	c := newContract(t, memory())
+	same := map[string]func(*Request){
+		"member order":    func(r *Request) { r.Body = []byte(`{"currency":"EUR", "amount":4.999e3}`) },
+		"other headers":   func(r *Request) { r.Header["user-agent"] = []string{"other"} },
+		"other JSON type": func(r *Request) { r.Header["content-type"] = []string{"application/vnd.pay+json"} },
+		"method's case":   func(r *Request) { r.Method = "post" },
+		"other path":      func(r *Request) { r.Path = "/prod/payments" },
+		"no parameters":   func(r *Request) { r.Query = map[string][]string{}; r.PathParameters = map[string]string{} },
+	}
+	other := map[string]func(*Request){
+		"body":           func(r *Request) { r.Body = []byte(`{"amount":5000,"currency":"EUR"}`) },
+		"no JSON":        func(r *Request) { r.Header["content-type"] = []string{"text/plain"} },
+		"empty body":     func(r *Request) { r.Body = nil },
+		"query":          func(r *Request) { r.Query = map[string][]string{"a": {"1"}} },
+		"query repeated": func(r *Request) { r.Query = map[string][]string{"a": {"1", "1"}} },
+		"query joined":   func(r *Request) { r.Query = map[string][]string{"a": {"1,1"}} },
+		"path parameter": func(r *Request) { r.PathParameters = map[string]string{"a": "1"} },
+		"route":          func(r *Request) { r.Route = "/payments/{id}" },
+		"method":         func(r *Request) { r.Method = "PATCH" },
+	}
+	want, err := c.fingerprint(base)
+	require.NoError(t, err)
+	for name, change := range same {
+		got, err := c.fingerprint(payment(change))
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
+	seen := map[idem.Fingerprint]string{want: "base"}
+	for name, change := range other {
+		got, err := c.fingerprint(payment(change))
+		require.NoError(t, err, name)
+		require.NotContains(t, seen, got, name)
+		seen[got] = name
+	}
+}
+
+func TestSelectLeavesFieldsOut(t *testing.T) {
+	c, n := newContract(t, memory(), func(o *Options) { o.Select = &idem.Select{Without: []string{"/sentAt"}} }), 0
+	for _, at := range []string{"1", "2"} {
+		r := payment(func(r *Request) { r.Body = []byte(`{"amount":1,"sentAt":` + at + `}`) })
+		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
+	}
+	require.Equal(t, 1, n)
+}
+
+func TestTwoTenantsNeverMeet(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	for _, tenant := range []string{"blue", "green"} {
+		r := payment(func(r *Request) { r.Identity.Claims = map[string]string{"tenant": tenant} })
+		res := serve(t, c, r, func(context.Context) (*Response, error) {
+			n++
+			return &Response{Status: 200, Body: []byte(tenant)}, nil
+		})
+		require.Equal(t, tenant, string(res.Body))
+		require.NotContains(t, res.Headers, HeaderReplayed)
+	}
+	require.Equal(t, 2, n)
+}
+
+func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
+	seen := map[string]bool{}
+	for range 2000 {
+		seen[(&refusal{code: CodeInProgress, after: retryAfter(time.Hour)}).response().Headers["Retry-After"]] = true
+	}
+	require.Equal(t, map[string]bool{"2": true, "3": true, "4": true, "5": true}, without(seen, "1"))
+	for left, most := range map[time.Duration]string{0: "1", time.Millisecond: "1", time.Second: "1"} {
+		for range 100 {
+			require.Equal(t, most, (&refusal{code: CodeInProgress, after: retryAfter(left)}).response().Headers["Retry-After"])
+		}
+	}
+	for range 100 {
+		require.Contains(t, []string{"1", "2"}, (&refusal{code: CodeInProgress, after: retryAfter(1500 * time.Millisecond)}).response().Headers["Retry-After"])
+	}
+}
+
+func without(m map[string]bool, key string) map[string]bool {
+	delete(m, key) // exactly one second is possible, and rare
+	return m
+}

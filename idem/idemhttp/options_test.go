@@ -1,0 +1,150 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMistakesAreFoundAtConstruction(t *testing.T) {
+	good := Routes{"POST /payments": charge}
+	bad := charge
+	bad.Name = ""
+	for name, c := range map[string]struct {
+		routes Routes
+		o      *Options
+		want   string
+	}{
+		"no options":      {good, nil, "NoTenant"},
+		"no tenant":       {good, &Options{}, "NoTenant"},
+		"no routes":       {nil, &Options{Tenant: NoTenant}, "no routes"},
+		"bad operation":   {Routes{"POST /a": bad}, &Options{Tenant: NoTenant}, "Name is empty"},
+		"bad any":         {AnyRoute(bad), &Options{Tenant: NoTenant}, "Name is empty"},
+		"no method":       {Routes{"/a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"no path":         {Routes{"POST": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"relative path":   {Routes{"POST a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"lower case":      {Routes{"post /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"query":           {Routes{"POST /a?b": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"two spaces":      {Routes{"POST  /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"not enforced":    {Routes{"GET /a": charge}, &Options{Tenant: NoTenant}, "GET needs no key"},
+		"any method":      {Routes{"ANY /a": charge}, &Options{Tenant: NoTenant}, "ANY needs no key"},
+		"mixed":           {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: NoTenant}, "mix AnyRoute"},
+		"key too long":    {good, &Options{Tenant: NoTenant, MinKey: 256}, "MinKey"},
+		"key negative":    {good, &Options{Tenant: NoTenant, MinKey: -1}, "MinKey"},
+		"key header":      {good, &Options{Tenant: NoTenant, KeyHeader: "a b"}, "KeyHeader"},
+		"methods":         {good, &Options{Tenant: NoTenant, Methods: []string{"post"}}, "capitals"},
+		"empty method":    {good, &Options{Tenant: NoTenant, Methods: []string{""}}, "capitals"},
+		"selection":       {good, &Options{Tenant: NoTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"everything left": {good, &Options{Tenant: NoTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(newEngine(t, memory()), c.routes, c.o)
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := New(nil, good, &Options{Tenant: NoTenant})
+	require.ErrorContains(t, err, "engine is nil")
+}
+
+func TestOptionsAreCopied(t *testing.T) {
+	methods := []string{"POST"}
+	routes := Routes{"POST /payments": charge}
+	c, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, Methods: methods})
+	require.NoError(t, err)
+	methods[0] = "GET"
+	delete(routes, "POST /payments")
+	n := 0
+	serve(t, c, payment(), counting(&n, created()))
+	serve(t, c, payment(), counting(&n, created()))
+	require.Equal(t, 1, n)
+}
+
+func TestTenantFunctions(t *testing.T) {
+	id := Identity{
+		Claims: map[string]string{"sub": "s1", "empty": "", "nul": idem.NoTenant},
+		Authorizer: map[string]any{
+			"text": "t1", "number": 42.0, "zero": 0.0, "negative": -7.0, "fraction": 1.5, "large": 9007199254740992.0,
+			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.NoTenant, "list": []any{"a"},
+		},
+		AccountID: "444455556666", UserID: "AROAEXAMPLEEXAMPLE01:checkout-session",
+	}
+	for name, c := range map[string]struct {
+		f    TenantFunc
+		want string
+	}{
+		"claim":               {Claim("sub"), "s1"},
+		"claim absent":        {Claim("none"), ""},
+		"claim empty":         {Claim("empty"), ""},
+		"claim NUL":           {Claim("nul"), ""},
+		"authorizer text":     {AuthorizerValue("text"), "t1"},
+		"authorizer number":   {AuthorizerValue("number"), "42"},
+		"authorizer zero":     {AuthorizerValue("zero"), "0"},
+		"authorizer negative": {AuthorizerValue("negative"), "-7"},
+		"authorizer fraction": {AuthorizerValue("fraction"), ""},
+		"authorizer large":    {AuthorizerValue("large"), ""},
+		"authorizer huge":     {AuthorizerValue("huge"), ""},
+		"authorizer bool":     {AuthorizerValue("bool"), ""},
+		"authorizer null":     {AuthorizerValue("null"), ""},
+		"authorizer empty":    {AuthorizerValue("empty"), ""},
+		"authorizer NUL":      {AuthorizerValue("nul"), ""},
+		"authorizer list":     {AuthorizerValue("list"), ""},
+		"authorizer absent":   {AuthorizerValue("none"), ""},
+		"account":             {IAMAccount, "444455556666"},
+		"user":                {IAMUser, "AROAEXAMPLEEXAMPLE01"},
+		"none":                {NoTenant, idem.NoTenant},
+	} {
+		got, err := c.f(t.Context(), &Request{Identity: id})
+		if c.want == "" {
+			require.ErrorIs(t, err, ErrNoTenant, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
+	}
+	for _, f := range []TenantFunc{IAMAccount, IAMUser} {
+		_, err := f(t.Context(), &Request{})
+		require.ErrorIs(t, err, ErrNoTenant)
+	}
+	require.Panics(t, func() { Claim("") })
+	require.Panics(t, func() { AuthorizerValue("") })
+}
+
+func TestUnusableTenant(t *testing.T) {
+	broken := errors.New("directory down")
+	for name, f := range map[string]TenantFunc{
+		"empty":    func(context.Context, *Request) (string, error) { return "", nil },
+		"none":     func(context.Context, *Request) (string, error) { return "", ErrNoTenant },
+		"too long": func(context.Context, *Request) (string, error) { return strings.Repeat("t", 65), nil },
+		"broken":   func(context.Context, *Request) (string, error) { return "", broken },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, n := newContract(t, memory(), func(o *Options) { o.Tenant = f }), 0
+			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
+			require.Zero(t, n)
+			if name == "broken" {
+				require.True(t, err == broken)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 403, res.Status)
+			require.Contains(t, string(res.Body), CodeTenantMissing)
+		})
+	}
+}
+
+func TestIsJSON(t *testing.T) {
+	for media, want := range map[string]bool{
+		"application/json": true, "Application/JSON; charset=utf-8": true, "application/vnd.a.b+json": true,
+		"application/problem+JSON ; a=b": true, " application/json ": true,
+		"text/plain": false, "": false, "application/jsonl": false, "application/json-seq": false, "+json": false, "json": false, "a+json": false,
+	} {
+		require.Equal(t, want, (&Request{Header: map[string][]string{"CONTENT-type": {media}}}).isJSON(), media)
+	}
+	require.False(t, (&Request{}).isJSON())
+}
