@@ -273,4 +273,3 @@ func (g *generator) ending(now time.Time) idem.Ending {
 	}
 	return e
 }
-

@@ -40,8 +40,8 @@ const (
 	withdrawSet = "SET v = :v, #state = :state, #repeat = :repeat, fp = :fp, #owner = :new_owner, attempt = :attempt, " +
 		"#write = :write, lease_until = :lease_until, retention = :retention, updated_at = :now"
 	// Of an expired record nothing stays, of any other its beginning and its steps.
-	createdAnew = ", created_at = :created_at"
-	createdKept = ", created_at = if_not_exists(created_at, :created_at)"
+	createdAnew   = ", created_at = :created_at"
+	createdKept   = ", created_at = if_not_exists(created_at, :created_at)"
 	withdrawNames = nState | nRepeat | nOwner | nWrite | nValue
 
 	extendSet   = "SET lease_until = :lease_until, #write = :write, updated_at = :now"

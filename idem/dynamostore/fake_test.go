@@ -28,3 +28,8 @@ func (f fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	_, err := f(ctx, in)
 	return &dynamodb.BatchGetItemOutput{}, err
 }
+
+func nilClient() Client {
+	var c *dynamodb.Client
+	return c
+}

@@ -208,7 +208,6 @@ func isStoreError(t *testing.T, err error, maybe bool) *idem.StoreError {
 	return failed
 }
 
-
 func claimedRecord(id, owner string) *idem.Record {
 	c := claim(id, owner)
 	return &c.Record

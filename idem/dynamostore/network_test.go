@@ -1,0 +1,189 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// answers is a store whose table answers everything with one error body.
+func answers(t *testing.T, code int, body string) (*Store, *wire) {
+	t.Helper()
+	w := &wire{}
+	w.set(func(int, string, *http.Request) (*http.Response, error) { return answer(code, body), nil })
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
+	require.NoError(t, err)
+	s, err := New(client, "table", nil)
+	require.NoError(t, err)
+	return s, w
+}
+
+// The real error bodies, through the real SDK.
+func TestErrorBodies(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		code         int
+		body         string
+		maybe, again bool
+	}{
+		{"provisioned throughput", 400, throttled, false, true},
+		{"throttling", 400, throttling, false, true},
+		{"request limit", 400, requestLimit, false, true},
+		{"transaction conflict", 400, conflicting, false, true},
+		{"internal", 500, internal, true, true},
+		{"no body", 503, ``, true, true},
+		{"a proxy's page", 502, `<html>Bad Gateway</html>`, true, true},
+		{"cut short", 200, `{"Attributes":{"pk"`, true, true},
+		{"access denied", 400, noAccess, false, false},
+		{"validation", 400, invalid, false, false},
+		{"no table", 400, noTable, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, w := answers(t, tc.code, tc.body)
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			defer cancel()
+			isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), tc.maybe)
+			if tc.again {
+				require.Greater(t, len(w.calls()), 1)
+			} else {
+				require.Len(t, w.calls(), 1)
+			}
+		})
+	}
+}
+
+// A table that is throttled for a while delays the write and nothing else.
+func TestThrottledForAWhile(t *testing.T) {
+	f := open(t, nil)
+	f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
+		if n < 3 {
+			return answer(400, throttled), nil
+		}
+		return nil, nil
+	})
+	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	require.Len(t, f.wire.calls(), 4)
+}
+
+// Nobody listens: nothing was sent, so nothing is in doubt.
+func TestRefusedPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + addr})
+	require.NoError(t, err)
+	s, err := New(client, "table", nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
+	require.ErrorContains(t, failed, "refused")
+}
+
+// Somebody listens and never answers: the write is in doubt, the caller's time
+// is kept, and there was a second try.
+func TestBlackHole(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+		}
+	}()
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()})
+	require.NoError(t, err)
+	s, err := New(client, "table", nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), true)
+	require.NoError(t, l.Close())
+	<-done
+	mu.Lock()
+	defer mu.Unlock()
+	require.GreaterOrEqual(t, len(conns), 2)
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestNewFindsMistakes(t *testing.T) {
+	client, err := NewClient(aws.Config{Region: "eu-central-1"}, nil)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name string
+		make func() error
+		says string
+	}{
+		{"nil client", func() error { _, err := New(nil, "t", nil); return err }, "NewClient"},
+		{"nil *dynamodb.Client", func() error { _, err := New(nilClient(), "t", nil); return err }, "NewClient"},
+		{"empty table", func() error { _, err := New(client, "", nil); return err }, "name the table"},
+		{"attempt", func() error { _, err := New(client, "t", &Options{AttemptTimeout: -1}); return err }, "AttemptTimeout"},
+		{"budget", func() error { _, err := New(client, "t", &Options{Budget: -1}); return err }, "Budget"},
+		{"result", func() error { _, err := New(client, "t", &Options{MaxResult: -1}); return err }, "MaxResult"},
+		{"result too large", func() error { _, err := New(client, "t", &Options{MaxResult: MaxMaxResult + 1}); return err }, "MaxResult"},
+		{"endpoint", func() error {
+			_, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "127.0.0.1:8000"})
+			return err
+		}, "Endpoint"},
+		{"conns", func() error {
+			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{MaxIdleConns: -1})
+			return err
+		}, "MaxIdleConns"},
+		{"dial", func() error {
+			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: -1})
+			return err
+		}, "DialTimeout"},
+		{"region", func() error { _, err := NewClient(aws.Config{}, nil); return err }, "AWS_REGION"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.make()
+			var mistake *idem.ConfigError
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+}
+
+func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
+	s, n := scripted(t, nil, nil)
+	ctx := t.Context()
+	f := completion("k", "o1", nil)
+	f.With = "something"
+	require.ErrorIs(t, s.Finish(ctx, base, f), errors.ErrUnsupported)
+	f = completion("k", "o1", make([]byte, DefaultMaxResult+1))
+	var large *idem.TooLargeError
+	require.ErrorAs(t, s.Finish(ctx, base, f), &large)
+	require.Equal(t, idem.TooLargeError{Size: DefaultMaxResult + 1, Limit: DefaultMaxResult}, *large)
+	require.ErrorAs(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, maxStep+1)}), &large)
+	isStoreError(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
+	f.Ending = idem.Ending{State: idem.Failed}
+	isStoreError(t, s.Finish(ctx, base, f), false)
+	f.Ending = idem.Ending{State: idem.InProgress}
+	isStoreError(t, s.Finish(ctx, base, f), false)
+	w := resolution("k", "seen", "", idem.Ending{State: idem.Completed, Result: noise(10000)})
+	isStoreError(t, s.Settle(ctx, base, w), false)
+	w.Kind = idem.EventClaim
+	isStoreError(t, s.Settle(ctx, base, w), false)
+	require.Zero(t, *n)
+}

@@ -1,0 +1,231 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/stretchr/testify/require"
+)
+
+// scripted is a store whose client answers with the errors in turn, the last one
+// for ever, and a count of the tries.
+func scripted(t *testing.T, o *Options, errs ...error) (*Store, *int) {
+	t.Helper()
+	n := new(int)
+	s, err := New(fake(func(context.Context, any) (item, error) {
+		err := errs[min(*n, len(errs)-1)]
+		*n++
+		return nil, err
+	}), "table", o)
+	require.NoError(t, err)
+	return s, n
+}
+
+func api(code string) error { return &smithy.GenericAPIError{Code: code, Message: "says DynamoDB"} }
+
+func status(code int) error {
+	return &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: code}},
+		Err:      &smithy.GenericAPIError{Code: "UnknownError"},
+	}
+}
+
+var (
+	dialRefused = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
+	readReset   = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}}
+	eof         = &smithyhttp.RequestSendError{Err: io.EOF}
+	canceled    = &smithy.CanceledError{Err: context.DeadlineExceeded}
+	noRegion    = &smithy.OperationError{Err: fmt.Errorf("resolve endpoint: %w", &aws.MissingRegionError{})}
+	refusal     = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "rival"))}
+)
+
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want verdict
+	}{
+		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true}},
+		{"throttling", api("ThrottlingException"), verdict{again: true}},
+		{"request limit", api("RequestLimitExceeded"), verdict{again: true}},
+		{"transaction conflict", api("TransactionConflictException"), verdict{again: true}},
+		{"status 429", status(429), verdict{again: true}},
+		{"internal error", api("InternalServerError"), verdict{again: true, maybe: true}},
+		{"service unavailable", api("ServiceUnavailable"), verdict{again: true, maybe: true}},
+		{"status 500", status(500), verdict{again: true, maybe: true}},
+		{"status 502 of a proxy", status(502), verdict{again: true, maybe: true}},
+		{"status 400", status(400), verdict{}},
+		{"status 403", status(403), verdict{}},
+		{"garbled answer", status(200), verdict{again: true, maybe: true}},
+		{"refused", dialRefused, verdict{again: true}},
+		{"reset", readReset, verdict{again: true, maybe: true}},
+		{"closed", eof, verdict{again: true, maybe: true}},
+		{"time-out", canceled, verdict{again: true, maybe: true}},
+		{"no region", noRegion, verdict{}},
+		{"untrusted certificate", &smithyhttp.RequestSendError{Err: &tls.CertificateVerificationError{Err: io.EOF}}, verdict{}},
+		{"unprocessed keys", errUnprocessed, verdict{again: true}},
+		{"anything else", errors.New("what is this"), verdict{again: true, maybe: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, judge(tc.err)) })
+	}
+}
+
+// Maybe is about all tries together, not about the last one.
+func TestMaybeRemembersEveryTry(t *testing.T) {
+	denied := &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 400}}, Err: api("AccessDeniedException"),
+	}
+	throttle := api("ThrottlingException")
+	for _, tc := range []struct {
+		name  string
+		errs  []error
+		maybe bool
+		tries int
+	}{
+		{"denied", []error{denied}, false, 1},
+		{"throttled, then denied", []error{throttle, throttle, denied}, false, 3},
+		{"refused, then denied", []error{dialRefused, denied}, false, 2},
+		{"time-out, then denied", []error{canceled, denied}, true, 2},
+		{"reset, then throttled, then denied", []error{readReset, throttle, denied}, true, 3},
+		{"internal error, then denied", []error{api("InternalServerError"), denied}, true, 2},
+		{"no region", []error{noRegion}, false, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, n := scripted(t, nil, tc.errs...)
+				failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), tc.maybe)
+				require.Equal(t, tc.tries, *n)
+				require.Equal(t, "Acquire", failed.Op)
+			})
+		})
+	}
+}
+
+func TestTriesUntilItWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := scripted(t, nil, canceled, api("ThrottlingException"), dialRefused, status(503), nil)
+		require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o1")))
+		require.Equal(t, 5, *n)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := scripted(t, nil, canceled, refusal)
+		require.Equal(t, "rival", isConflict(t, s.Acquire(t.Context(), base, claim("k", "o1"))).Owner)
+	})
+}
+
+// A client that never answers takes no more than the caller's time, in several
+// tries, each with at most half of what is left.
+func TestBudgetHolds(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		o           *Options
+		deadline    time.Duration
+		least, most time.Duration
+		tries       int
+	}{
+		{"the caller's deadline", nil, time.Second, 800 * time.Millisecond, time.Second, 3},
+		{"a short deadline", nil, 200 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 2},
+		{"no deadline", nil, 0, 4 * time.Second, DefaultBudget, 5},
+		{"options", &Options{AttemptTimeout: 100 * time.Millisecond, Budget: 300 * time.Millisecond}, 0,
+			150 * time.Millisecond, 300 * time.Millisecond, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				s, err := New(fake(func(ctx context.Context, _ any) (item, error) {
+					tries++
+					<-ctx.Done()
+					return nil, &smithy.CanceledError{Err: ctx.Err()}
+				}), "table", tc.o)
+				require.NoError(t, err)
+				ctx, start := t.Context(), time.Now()
+				if tc.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+					defer cancel()
+				}
+				failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), true)
+				require.ErrorIs(t, failed, context.DeadlineExceeded)
+				took := time.Since(start)
+				require.GreaterOrEqual(t, took, tc.least)
+				require.LessOrEqual(t, took, tc.most)
+				require.GreaterOrEqual(t, tries, tc.tries)
+			})
+		})
+	}
+}
+
+func TestThrottledUntilTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := scripted(t, nil, api("ThrottlingException"))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		start := time.Now()
+		failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
+		require.ErrorContains(t, failed, "ThrottlingException")
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+		require.Greater(t, *n, 3)
+	})
+}
+
+func TestEndedContextSendsNothing(t *testing.T) {
+	s, n := scripted(t, nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
+	require.ErrorIs(t, failed, context.Canceled)
+	require.Zero(t, *n)
+}
+
+func TestCancelInThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		s, err := New(fake(func(context.Context, any) (item, error) {
+			if n++; n == 3 {
+				cancel()
+			}
+			return nil, api("ThrottlingException")
+		}), "table", nil)
+		require.NoError(t, err)
+		failed := isStoreError(t, s.Finish(ctx, base, completion("k", "o1", nil)), false)
+		require.ErrorIs(t, failed, context.Canceled)
+		require.Equal(t, 3, n)
+	})
+}
+
+func TestBackoffGrowsAndIsCapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &retrier{attempt: time.Second, budget: time.Hour}
+		k := r.begin(t.Context(), "Get")
+		defer k.end()
+		for n := range 100 {
+			start := time.Now()
+			require.True(t, k.pause(n))
+			require.Less(t, time.Since(start), min(maxBackoff, firstBackoff<<min(n, 10)))
+		}
+	})
+}
+
+// A write refused before it was sent, and a read that fails, put no write in doubt.
+func TestReadsAreNeverInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := scripted(t, nil, canceled)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Get(ctx, "k")
+		isStoreError(t, err, false)
+	})
+}
