@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"idem":             {jsonModule},
 	"idem/schema":      {},
 	"idem/memstore":    {jsonModule, "./idem"},
-	"idem/dynamostore": {jsonModule, "./idem", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress"},
+	"idem/dynamostore": {jsonModule, "./idem", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/idemhttp":    {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
 	"idem/storetest":   {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
 	"idem/idemtest":    {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},

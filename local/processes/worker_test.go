@@ -88,6 +88,7 @@ func work(table string, in io.Reader, out io.Writer) error {
 		_ = enc.Encode(s)
 	}
 	var wg sync.WaitGroup
+	atOnce := make(chan struct{}, 50)
 	dec := json.NewDecoder(in)
 	for {
 		var j job
@@ -99,7 +100,11 @@ func work(table string, in io.Reader, out io.Writer) error {
 			return err
 		}
 		for range max(j.Callers, 1) {
-			wg.Go(func() { say(call(engine, j, say)) })
+			wg.Go(func() {
+				atOnce <- struct{}{}
+				defer func() { <-atOnce }()
+				say(call(engine, j, say))
+			})
 		}
 	}
 }
