@@ -26,7 +26,7 @@ type Answer struct {
 	// gets it and it is not recorded.
 	Body []byte
 	// Kept is recorded in place of a Body that cannot be stored: what must survive
-	// of it. At most 1 KiB.
+	// of it. At most 1 KiB; more is dropped.
 	Kept []byte
 	// Unencodable is why there is no Body although the handler succeeded.
 	Unencodable error
@@ -102,6 +102,8 @@ type plan struct {
 	kill   time.Time     // zero outside Lambda
 	guard  time.Duration // before kill
 	budget time.Duration // for the store, before the claim
+	// withdrawBy is until when a claim whose reply never came can be taken back.
+	withdrawBy time.Time
 	// sent is when the latest claim was sent. The holder counts its lease from here
 	// by the monotonic clock, which no correction of the wall clock moves.
 	sent time.Time

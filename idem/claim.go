@@ -20,14 +20,11 @@ const (
 // the attempt that may run, or the answer that the caller gets instead.
 func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := p.engine
-	start := time.Now()
-	whole, cancelWhole := context.WithDeadline(context.WithoutCancel(ctx), start.Add(p.budget))
-	defer cancelWhole()
-	part, cancel := context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
-	defer cancel()
+	part, cancel := p.claiming(ctx)
+	defer func() { cancel() }()
 
-	e.queue.flush(part)
-	wait := p.waiting(ctx)
+	_ = e.queue.flush(part) // what could not be written stays in the queue
+	var wait *waiter
 	var seen *Record
 	for range maxRounds {
 		d := Decision{DoCreate, InProgress}
@@ -43,7 +40,7 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			}
 			var sErr *StoreError
 			if errors.As(err, &sErr) || !isAnswer(err) {
-				return p.unclaimed(ctx, whole, c, err, seen == nil)
+				return p.unclaimed(ctx, c, err, seen == nil)
 			}
 			if seen, err = p.existing(part, err); err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
@@ -66,17 +63,16 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			}
 			return nil, Outcome{}, p.unavailable(ctx, err)
 		case DoInFlight:
+			if wait == nil {
+				wait = p.waiting(ctx)
+			}
 			next, ok := wait.poll(ctx, seen.ID)
 			if !ok {
 				return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
 			cancel()
-			part, cancel = context.WithDeadline(ctx, time.Now().Add(time.Duration(claimShare*float64(p.budget))))
-			defer cancel()
-			cancelWhole()
-			whole, cancelWhole = context.WithDeadline(context.WithoutCancel(ctx), time.Now().Add(p.budget))
-			defer cancelWhole()
+			part, cancel = p.claiming(ctx)
 			seen = next
 		default:
 			return nil, Outcome{}, p.answer(ctx, seen, d.Do)
@@ -86,6 +82,14 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 		return nil, Outcome{}, &InFlightError{}
 	}
 	return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+}
+
+// claiming bounds the claim itself. What is left of the budget after it is for
+// taking back a claim whose reply never came.
+func (p *plan) claiming(ctx context.Context) (context.Context, context.CancelFunc) {
+	start := time.Now()
+	p.withdrawBy = start.Add(p.budget)
+	return context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
 }
 
 func (p *plan) claimEvent() Event {
@@ -174,7 +178,7 @@ func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) 
 
 // unclaimed is what happens when the claim's reply never came: it is taken back,
 // so that it cannot land later, unless the operation fails open.
-func (p *plan) unclaimed(ctx, budget context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
+func (p *plan) unclaimed(ctx context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := p.engine
 	if p.call.Key.op.OnStoreFailure != FailClosed && first && ctx.Err() == nil {
 		p.notify(ctx, e.obs.FailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
@@ -182,13 +186,15 @@ func (p *plan) unclaimed(ctx, budget context.Context, c Claim, err error, first 
 	}
 	var sErr *StoreError
 	if !errors.As(err, &sErr) || sErr.Maybe {
-		p.withdraw(ctx, budget, c)
+		p.withdraw(ctx, c)
 	}
 	return nil, Outcome{}, p.unavailable(ctx, err)
 }
 
-func (p *plan) withdraw(ctx, budget context.Context, c Claim) {
+func (p *plan) withdraw(ctx context.Context, c Claim) {
 	e := p.engine
+	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), p.withdrawBy)
+	defer cancel()
 	w := Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner + ".0"
 	if len(c.Record.Steps) == 0 {
