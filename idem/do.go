@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,15 +48,12 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	live := false
 	res.Outcome, err = e.Execute(ctx, Call{Key: key, Fingerprint: fp, Run: func(ctx context.Context) Answer {
 		v, err := fn(ctx, in)
-		if err != nil {
+		if err != nil && key.op.Classify == nil {
 			return Answer{Err: err, Value: v}
 		}
 		live = true
-		ans := Answer{Value: v}
-		ans.Body, ans.Unencodable = json.Marshal(v)
-		if ans.Unencodable == nil {
-			ans.Unencodable = json.Unmarshal(ans.Body, &res.Value)
-		}
+		ans := Answer{Value: v, Err: err}
+		ans.Body, ans.Unencodable = throughCodec(v, &res.Value)
 		if ans.Unencodable != nil {
 			ans.Body, res.Value = nil, v
 		}
@@ -79,6 +77,20 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	return res, nil
 }
 
+// throughCodec encodes v and decodes it again into out. A type's own encoder that
+// panics fails to encode: the handler has succeeded, and that must be recorded.
+func throughCodec(v, out any) (body []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			body, err = nil, fmt.Errorf("idem: encoding %T panicked: %v", v, r)
+		}
+	}()
+	if body, err = json.Marshal(v); err != nil {
+		return nil, err
+	}
+	return body, json.Unmarshal(body, out)
+}
+
 func fingerprintOf[In any](in In) (Fingerprint, error) {
 	switch v := any(in).(type) {
 	case json.RawMessage:
@@ -91,6 +103,11 @@ func fingerprintOf[In any](in In) (Fingerprint, error) {
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
+	}
+	// encoding/json writes every invalid byte as the same escape: inputs that differ
+	// there must not become equal.
+	if bytes.Contains(raw, []byte(`\ufffd`)) && invalidText(reflect.ValueOf(in)) {
+		return "", &NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
 	}
 	return FingerprintJSON(raw, nil)
 }
