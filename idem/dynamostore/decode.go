@@ -273,7 +273,8 @@ func (d *decoder) steps() map[string]idem.Step {
 	}
 	steps := make(map[string]idem.Step, len(entries))
 	for name := range entries {
-		e := &decoder{item: (&decoder{item: entries, id: d.id}).members(name), id: d.id, err: d.err}
+		e := &decoder{item: entries, id: d.id, err: d.err}
+		e.item = e.members(name)
 		s := idem.Step{Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), Result: e.bin(schema.Result)}
 		if s.Begun == (s.Result != nil) {
 			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with neither or both of a begin mark and a result")

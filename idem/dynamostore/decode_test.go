@@ -1,0 +1,188 @@
+package dynamostore
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// full is a record with everything that a record may have.
+func full() *idem.Record {
+	r := claimedRecord("t#op#key", "o1")
+	r.State, r.Uncertain, r.Unavailable = idem.Completed, true, true
+	r.Ref, r.Probes, r.ResponseVersion = "ch_1", 3, 2
+	r.Failure = &idem.Failure{Message: "broke", Type: "Error", Code: "E1"}
+	r.Body = idem.Body{Data: []byte("{}"), Size: 2, Stored: 2}
+	r.Steps = map[string]idem.Step{
+		"charge": {Write: "w1", Result: []byte("1")},
+		"ship":   {Write: "w2", Begun: true},
+	}
+	return r
+}
+
+func TestRecordsSurviveTheItem(t *testing.T) {
+	parts := full()
+	parts.Body = idem.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZstd, Digest: make([]byte, 32)}
+	packed := full()
+	packed.Body = idem.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZstd}
+	pending := &idem.Record{ID: "k", State: idem.Pending, Fingerprint: "1:abc", Write: "w", CreatedAt: base, UpdatedAt: base}
+	failed := claimedRecord("k", "o")
+	failed.State, failed.Failure, failed.ExpiresAt = idem.Failed, &idem.Failure{Message: "no"}, time.Time{}
+	for name, rec := range map[string]*idem.Record{
+		"in progress": claimedRecord("k", "o"), "full": full(), "in parts": parts, "compressed": packed,
+		"pending": pending, "failed": failed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := encode(rec)
+			got, err := decode(it)
+			require.NoError(t, err)
+			require.Equal(t, rec, got)
+			it["something_new"] = str("that a later writer added")
+			got, err = decode(it)
+			require.NoError(t, err)
+			require.Equal(t, rec, got)
+		})
+	}
+}
+
+// Half a second of expiry or retention is rounded up: nothing expires early.
+func TestTimesAreRoundedUp(t *testing.T) {
+	r := claimedRecord("k", "o")
+	r.ExpiresAt, r.Retention = base.Add(time.Millisecond), 1500*time.Millisecond
+	got, err := decode(encode(r))
+	require.NoError(t, err)
+	require.Equal(t, base.Add(time.Second), got.ExpiresAt)
+	require.Equal(t, 2*time.Second, got.Retention)
+}
+
+func TestDamagedRecordsFailClosed(t *testing.T) {
+	set := func(name string, v types.AttributeValue) func(item) { return func(it item) { it[name] = v } }
+	without := func(name string) func(item) { return func(it item) { delete(it, name) } }
+	m := func(it item) types.AttributeValue { return &types.AttributeValueMemberM{Value: it} }
+	bin := func(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+	yes := &types.AttributeValueMemberBOOL{Value: true}
+	parts := func(n, length string, digest int) func(item) {
+		return func(it item) {
+			delete(it, schema.Result)
+			it[schema.Size] = num(length)
+			it[schema.Parts] = m(item{"n": num(n), "len": num(length), "sha256": bin(make([]byte, digest)...)})
+		}
+	}
+	cases := map[string]struct {
+		damage func(item)
+		says   string
+	}{
+		"newer version":      {set(schema.Version, num("2")), "version 2"},
+		"version 0":          {set(schema.Version, num("0")), "version 0"},
+		"unknown state":      {set(schema.State, str("done")), `"state"`},
+		"unknown repeat":     {set(schema.Repeat, str("perhaps")), `"repeat"`},
+		"negative attempt":   {set(schema.Attempt, num("-1")), `"attempt"`},
+		"huge attempt":       {set(schema.Attempt, num("99999999999")), `"attempt"`},
+		"fraction":           {set(schema.LeaseUntil, num("1.5")), `"lease_until"`},
+		"huge time":          {set(schema.UpdatedAt, num("999999999999999999")), `"updated_at"`},
+		"microseconds":       {set(schema.ExpiresAt, num("1735689600000000")), `"expires_at"`},
+		"huge retention":     {set(schema.Retention, num("9999999999999")), `"retention"`},
+		"text for a number":  {set(schema.Attempt, str("1")), `"attempt" is not a number`},
+		"number for a text":  {set(schema.Owner, num("1")), `"owner" is not a string`},
+		"text for a flag":    {set(schema.Uncertain, str("true")), `"uncertain"`},
+		"text for binary":    {set(schema.Result, str("{}")), `"result" is not binary`},
+		"text for a map":     {set(schema.Error, str("broke")), `"error"`},
+		"empty owner":        {set(schema.Owner, str("")), `"owner" is empty`},
+		"value of bytes":     {set(schema.Value, bin(1)), `"value"`},
+		"ref of bytes":       {set(schema.Ref, bin(1)), `"ref"`},
+		"no message":         {set(schema.Error, m(item{})), "message"},
+		"no result":          {without(schema.Result), "exactly one"},
+		"result and parts":   {set(schema.Parts, m(item{})), "exactly one"},
+		"unknown codec":      {set(schema.Encoding, str("br")), `"enc"`},
+		"codec, no size":     {set(schema.Encoding, str(encodingZstd)), `"size" is missing`},
+		"size, no codec":     {set(schema.Size, num("2")), `"size"`},
+		"result in progress": {set(schema.State, str("in_progress")), "although the record is in_progress"},
+		"failed, no error": {func(it item) {
+			it[schema.State] = str("failed")
+			delete(it, schema.Result)
+			delete(it, schema.Error)
+		}, `"error" is missing`},
+		"parts of nothing":     {parts("0", "0", 32), `"parts"`},
+		"too few parts":        {parts("1", "300000", 32), `"parts"`},
+		"too many parts":       {parts("65", "9000000", 32), `"n"`},
+		"too long":             {parts("64", "99999999999", 32), `"len"`},
+		"half a digest":        {parts("1", "5000", 16), `"parts"`},
+		"empty steps":          {set(schema.Steps, m(item{})), `"steps" is empty`},
+		"step of text":         {set(schema.Steps, m(item{"s": str("x")})), `"s" is not a map`},
+		"step without write":   {set(schema.Steps, m(item{"s": m(item{"result": bin(1)})})), `"write"`},
+		"step without anthing": {set(schema.Steps, m(item{"s": m(item{"write": str("w")})})), `step "s"`},
+		"step with both":       {set(schema.Steps, m(item{"s": m(item{"write": str("w"), "begun": yes, "result": bin(1)})})), `step "s"`},
+	}
+	for _, name := range []string{
+		schema.Version, schema.State, schema.Repeat, schema.Fingerprint, schema.Owner, schema.Attempt,
+		schema.Write, schema.LeaseUntil, schema.Retention, schema.CreatedAt, schema.UpdatedAt,
+	} {
+		cases["no "+name] = struct {
+			damage func(item)
+			says   string
+		}{without(name), `"` + name + `" is missing`}
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			it := maps.Clone(encode(full()))
+			tc.damage(it)
+			rec, err := decode(it)
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.ErrorContains(t, err, tc.says)
+			require.ErrorContains(t, err, `record "t#op#key"`)
+			require.Nil(t, rec)
+		})
+	}
+}
+
+// A damaged or newer record is met on the old-item path, by Get, and by the
+// owner's own writes, and is never taken for absent.
+func TestUnreadableOnEveryPath(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	for name, damage := range map[string]func(item){
+		"newer": func(it item) { it[schema.Version] = num("2") },
+		"damaged": func(it item) {
+			delete(it, schema.Fingerprint)
+			it[schema.State] = num("1")
+		},
+	} {
+		require.NoError(t, f.Acquire(ctx, base, claim(name, "o1")))
+		f.change(t, name, damage)
+		before := f.raw(t, name)
+		for what, err := range map[string]error{
+			"claim":    f.Acquire(ctx, base, claim(name, "o2")),
+			"complete": f.Finish(ctx, base, completion(name, "o1", nil)),
+			"extend":   f.Extend(ctx, base, idem.Extension{ID: name, Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Hour)}),
+			"withdraw": f.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(name, "o1"), Owner: "n", Write: "n"}),
+			"step":     f.RecordStep(ctx, base, idem.StepWrite{ID: name, Owner: "o1", Write: "s", Name: "s"}),
+		} {
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable, "%s of a %s record", what, name)
+		}
+		_, err := f.Get(ctx, name)
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.Equal(t, before, f.raw(t, name), "nothing was written")
+	}
+}
+
+func FuzzDecodeNumbers(f *testing.F) {
+	for _, s := range []string{"", "0", "-1", "1e3", "9223372036854775808", "253402300800000"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, name := range []string{
+			schema.Version, schema.Attempt, schema.LeaseUntil, schema.Retention, schema.CreatedAt, schema.ExpiresAt, schema.Probes,
+		} {
+			it := encode(full())
+			it[name] = num(s)
+			rec, err := decode(it)
+			require.Equal(t, rec == nil, err != nil)
+		}
+	})
+}

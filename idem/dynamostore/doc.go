@@ -1,0 +1,81 @@
+// Package dynamostore keeps idem's records in one DynamoDB table.
+//
+//	cfg, err := config.LoadDefaultConfig(ctx)
+//	client, err := dynamostore.NewClient(cfg, nil)
+//	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
+//	engine, err := idem.New(store, nil)
+//
+// Every write is one conditional PutItem or UpdateItem that returns the old item
+// when its condition fails. So a claim that meets a recorded outcome is answered
+// by the same single call, and a write whose reply was lost recognises itself in
+// the old item, by its write id. No expression is built at run time from anything
+// but the constants in expressions.go; testdata has every request in full.
+//
+// # The table
+//
+// Keys pk (S) and sk (S), on-demand, TTL on expires_at, a stream with both images
+// and one sparse index, stuck, of the open questions. Package schema has the
+// names. The infrastructure code creates it; [CreateTable] is for DynamoDB Local,
+// and [Check] finds out at start-up what is wrong with a table.
+//
+// The store relies on conditions that see the latest write, and on consistent
+// reads. A table in one region gives both, and so does a global table with strong
+// consistency across regions. A global table with eventual consistency does not:
+// two regions may both get a claim on one key, and the last writer wins. Let one
+// region alone write such a table.
+//
+// Expiry is decided from expires_at and the clock, never from whether TTL has
+// deleted the item. An open question carries no expires_at.
+//
+// # Large results
+//
+// A failed condition is billed by the size of the item that it meets, so the
+// record stays small. A result above 2 KB is compressed (zstd, its fastest level);
+// what is then above 4 KB goes into parts of 256 KB under keys of their own, which
+// are named by the attempt's owner, written before the record is completed, and
+// kept a day longer than the record. The record holds their number, length and
+// SHA-256; a part that is missing, cut short or altered makes the result
+// unreadable ([idem.ErrRecordUnreadable]). Steps lie in the record.
+//
+// # Calls and permissions
+//
+// What is called on each path (idem's engine decides which one), and the IAM
+// actions it needs. An UpdateItem that may create an item needs no other action.
+//
+//	path                              calls                    dynamodb:
+//	first execution                   1 Put, 1 Update          PutItem, UpdateItem
+//	 … large result                   + 1 Put per 256 KB       PutItem
+//	replay, in flight, reused key     1 Put                    PutItem
+//	 … replay of a large result       + 1 BatchGet             BatchGetItem
+//	expired, claimed anew             1 Put, 1 Put             PutItem
+//	lapsed or retryable, taken over   1 Put, 1 Update          PutItem, UpdateItem
+//	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
+//	heartbeat                         1 Update                 UpdateItem
+//	step                              1 Update, 2 for a        UpdateItem
+//	                                  record's first
+//	claim without reply, withdrawn    + 1 Update               UpdateItem
+//	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
+//	                                  Get if it clears steps
+//	failed condition without item     + 1 Get                  GetItem
+//	Check                             2                        DescribeTable, DescribeTimeToLive
+//
+// A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
+// table, and nothing on the index; no action deletes. A condition on
+// dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.
+// A table encrypted with a customer's key needs the key's permissions too.
+//
+// # Time and doubt
+//
+// The store makes the tries itself, with the SDK's retries off, because only who
+// knows of every try can say whether a write may have been applied. A try gets a
+// second ([Options].AttemptTimeout) and no more than half of the time left;
+// between tries it waits at random, from 25 ms up to a second. Throttling, server
+// errors, time-outs and connection errors are tried again until the context ends;
+// a call whose context has no deadline gets [Options].Budget. Maybe of a
+// [*idem.StoreError] is set if any try was sent and got no definite answer: a
+// refused connection, a throttled or a denied request leave no doubt. All of that
+// needs a client that answers fast and dials fast: make it with [NewClient].
+//
+// A delayed try of a write that has given up may still arrive. Its condition then
+// decides, as for every other write.
+package dynamostore

@@ -1,0 +1,303 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+func TestResultsOfAllSizes(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	for _, tc := range []struct {
+		name   string
+		result []byte
+		parts  int
+		enc    string
+	}{
+		{"nil", nil, 0, ""},
+		{"0 B", []byte{}, 0, ""},
+		{"1 KB", noise(1 << 10), 0, ""},
+		{"2 KB of text", text2(2 << 10), 0, ""},
+		{"2 KB of text and one", text2(2<<10 + 1), 0, encodingZstd},
+		{"4 KB", noise(4 << 10), 0, ""},
+		{"4 KB and one", noise(4<<10 + 1), 1, ""},
+		{"30 KB of text", text2(30 << 10), 0, encodingZstd},
+		{"390 KB", noise(390 << 10), 2, ""},
+		{"450 KB", noise(450 << 10), 2, ""},
+		{"512 KB", noise(512 << 10), 2, ""},
+		{"400 KB of JSON", jsonResult(400 << 10), 1, encodingZstd},
+		{"5.5 MB", noise(5632 << 10), 22, ""},
+		{"5.5 MB of JSON", jsonResult(5632 << 10), 5, encodingZstd},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := t.Name()
+			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			require.NoError(t, f.Finish(ctx, base, completion(id, "o1", tc.result)))
+			rec := isConflict(t, f.Acquire(ctx, base, claim(id, "o2")))
+			require.Equal(t, tc.parts, rec.Body.Parts)
+			require.Equal(t, tc.enc, rec.Body.Encoding)
+			require.Equal(t, len(tc.result), rec.Body.Size)
+			got, err := f.Result(ctx, rec)
+			require.NoError(t, err)
+			require.NotNil(t, got)
+			require.Equal(t, sha256.Sum256(tc.result), sha256.Sum256(got))
+
+			// A failed condition is billed by the record's size.
+			require.Less(t, itemSize(f.raw(t, id)), 5<<10)
+			for n := range tc.parts {
+				it := f.raw(t, partKeyPrefix(id, "o1")+strconv.Itoa(n))
+				require.Equal(t, num(strconv.FormatInt(base.Add(48*time.Hour).Unix(), 10)), it[schema.ExpiresAt],
+					"a part outlives its record by a day")
+			}
+		})
+	}
+}
+
+// itemSize is roughly what DynamoDB counts.
+func itemSize(it item) (n int) {
+	for name, v := range it {
+		n += len(name)
+		switch v := v.(type) {
+		case *types.AttributeValueMemberB:
+			n += len(v.Value)
+		case *types.AttributeValueMemberM:
+			n += itemSize(v.Value)
+		default:
+			n += len(showValue(v))
+		}
+	}
+	return n
+}
+
+// What is wrong with the parts is never a result, nor an absent one.
+func TestDamagedPartsFailClosed(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	large := noise(600 << 10)
+	cut := func(by int) func(item) {
+		return func(it item) {
+			b := it[schema.Data].(*types.AttributeValueMemberB)
+			b.Value = b.Value[:len(b.Value)-by]
+		}
+	}
+	part := func(id string, n int) string { return partKeyPrefix(id, "o1") + strconv.Itoa(n) }
+	for _, tc := range []struct {
+		name, says string
+		damage     func(id string)
+	}{
+		{"deleted", "part 2 of 3 of its result is missing", func(id string) { f.remove(t, part(id, 1)) }},
+		{"all deleted", "missing", func(id string) {
+			for n := range 3 {
+				f.remove(t, part(id, n))
+			}
+		}},
+		{"cut short", "bytes and should have", func(id string) { f.change(t, part(id, 2), cut(1)) }},
+		{"emptied", "bytes and should have", func(id string) { f.change(t, part(id, 0), cut(partSize)) }},
+		{"altered", "altered", func(id string) {
+			f.change(t, part(id, 1), func(it item) { it[schema.Data].(*types.AttributeValueMemberB).Value[7] ^= 1 })
+		}},
+		{"swapped", "bytes and should have", func(id string) {
+			two := f.raw(t, part(id, 2))[schema.Data]
+			f.change(t, part(id, 0), func(it item) { it[schema.Data] = two })
+		}},
+		{"not binary", "part 1 of 3 of its result is missing", func(id string) {
+			f.change(t, part(id, 0), func(it item) { it[schema.Data] = str("oops") })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := t.Name()
+			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			require.NoError(t, f.Finish(ctx, base, completion(id, "o1", large)))
+			tc.damage(id)
+			b, err := f.Result(ctx, f.get(t, id))
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.ErrorContains(t, err, tc.says)
+			require.Nil(t, b)
+		})
+	}
+}
+
+// A loser's late parts lie beside the winner's and change nothing.
+func TestPartsOfAnotherOwner(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	mine, theirs := noise(450<<10), noise(450<<10)
+	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	next := claim("k", "o2")
+	next.Seen = "o1.0"
+	require.NoError(t, f.Acquire(ctx, base, next))
+	require.NoError(t, f.Finish(ctx, base, completion("k", "o2", mine)))
+	rec := isConflict(t, f.Finish(ctx, base, completion("k", "o1", theirs)))
+	require.Equal(t, "o2", rec.Owner)
+	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "o1")+"0"), "the loser did write its parts")
+	got, err := f.Result(ctx, rec)
+	require.NoError(t, err)
+	require.Equal(t, sha256.Sum256(mine), sha256.Sum256(got))
+}
+
+// A resolution's parts are named by the owner that it brings.
+func TestResolutionWithALargeResult(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	require.NoError(t, f.Finish(ctx, base, idem.Finish{ID: "k", Owner: "o1", Write: "p", Ending: idem.Ending{State: idem.Unknown}}))
+	large := noise(300 << 10)
+	w := resolution("k", "p", "r", idem.Ending{State: idem.Completed, Result: large, ExpiresAt: base.Add(time.Hour)})
+	require.NoError(t, f.Settle(ctx, base, w))
+	rec := f.get(t, "k")
+	require.Equal(t, "r", rec.Owner)
+	got, err := f.Result(ctx, rec)
+	require.NoError(t, err)
+	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
+	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "r")+"1"))
+}
+
+// A record without an expiry keeps its parts without one.
+func TestPartsWithoutExpiry(t *testing.T) {
+	f := open(t, nil)
+	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	w := completion("k", "o1", noise(5000))
+	w.Ending.ExpiresAt = time.Time{}
+	require.NoError(t, f.Finish(t.Context(), base, w))
+	it := f.raw(t, partKeyPrefix("k", "o1")+"0")
+	require.NotEmpty(t, it)
+	require.NotContains(t, it, schema.ExpiresAt)
+}
+
+// A part that cannot be written leaves the record alone, and nobody in doubt.
+func TestFailedPartLeavesTheRecordAlone(t *testing.T) {
+	f := open(t, nil)
+	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	for name, fault := range map[string]func(*http.Request) (*http.Response, error){
+		"denied":     func(*http.Request) (*http.Response, error) { return answer(400, noAccess), nil },
+		"lost":       f.wire.loseRequest,
+		"reply lost": f.wire.loseReply,
+		"throttled":  func(*http.Request) (*http.Response, error) { return answer(400, throttled), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.wire.set(func(n int, op string, req *http.Request) (*http.Response, error) {
+				if op == "PutItem" && n > 0 {
+					return fault(req)
+				}
+				return nil, nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			failed := isStoreError(t, f.Finish(ctx, base, completion("k", "o1", noise(600<<10))), false)
+			require.ErrorContains(t, failed, "of 3 of the result")
+			require.NotContains(t, f.wire.calls(), "UpdateItem")
+			f.wire.set(nil)
+			require.Equal(t, idem.InProgress, f.get(t, "k").State)
+		})
+	}
+	large := noise(600 << 10)
+	require.NoError(t, f.Finish(t.Context(), base, completion("k", "o1", large)), "and can be repeated")
+	got, err := f.Result(t.Context(), f.get(t, "k"))
+	require.NoError(t, err)
+	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
+}
+
+// Keys that a throttled table leaves unprocessed are asked for again, and only they.
+func TestUnprocessedKeys(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	large := noise(1200 << 10)
+	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	require.NoError(t, f.Finish(ctx, base, completion("k", "o1", large)))
+	rec := f.get(t, "k")
+	require.Equal(t, 5, rec.Body.Parts)
+	var asked []int
+	f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+		return f.leaveUnprocessed(t, req, n, &asked)
+	})
+	got, err := f.Result(ctx, rec)
+	require.NoError(t, err)
+	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
+	require.Equal(t, []int{5, 3, 3, 1}, asked)
+
+	f.wire.set(func(int, string, *http.Request) (*http.Response, error) {
+		return answer(200, `{"Responses":{},"UnprocessedKeys":{"`+f.table+`":{"ConsistentRead":true,"Keys":[{"pk":{"S":"x"},"sk":{"S":"#"}}]}}}`), nil
+	})
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err = f.Result(short, rec)
+	isStoreError(t, err, false)
+	require.False(t, errors.Is(err, idem.ErrRecordUnreadable), "a throttled table is no damage")
+}
+
+// leaveUnprocessed answers a BatchGetItem with two of its keys, every second
+// time with none.
+func (f *fixture) leaveUnprocessed(t *testing.T, req *http.Request, n int, asked *[]int) (*http.Response, error) {
+	t.Helper()
+	var in struct {
+		RequestItems map[string]struct {
+			Keys           []map[string]map[string]string
+			ConsistentRead bool
+		}
+	}
+	require.NoError(t, json.NewDecoder(req.Body).Decode(&in))
+	r := in.RequestItems[f.table]
+	require.True(t, r.ConsistentRead)
+	*asked = append(*asked, len(r.Keys))
+	take := min(2, len(r.Keys))
+	if n == 1 {
+		take = 0
+	}
+	var items []map[string]map[string]any
+	for _, k := range r.Keys[:take] {
+		it := f.raw(t, k["pk"]["S"])
+		items = append(items, map[string]map[string]any{
+			"pk": {"S": k["pk"]["S"]}, "sk": {"S": "#"}, "data": {"B": it[schema.Data].(*types.AttributeValueMemberB).Value},
+		})
+	}
+	left := map[string]any{}
+	if len(r.Keys) > take {
+		left[f.table] = map[string]any{"Keys": r.Keys[take:], "ConsistentRead": true}
+	}
+	body, err := json.Marshal(map[string]any{"Responses": map[string]any{f.table: items}, "UnprocessedKeys": left})
+	require.NoError(t, err)
+	return answer(200, string(body)), nil
+}
+
+// The number of the parts that a record claims is checked before they are read.
+func TestAbsurdPartsAreNotRead(t *testing.T) {
+	s, n := scripted(t, nil, nil)
+	for _, b := range []idem.Body{
+		{Parts: maxParts + 1, Stored: (maxParts + 1) * partSize},
+		{Parts: 1, Stored: 5 * partSize},
+		{Parts: 5, Stored: 1},
+	} {
+		_, err := s.Result(t.Context(), &idem.Record{ID: "k", Owner: "o", State: idem.Completed, Body: b})
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	}
+	require.Zero(t, *n)
+}
+
+func TestResultOfOtherStates(t *testing.T) {
+	s, _ := scripted(t, nil, nil)
+	for _, rec := range []*idem.Record{nil, {}, {State: idem.Failed}, {State: idem.InProgress}} {
+		b, err := s.Result(t.Context(), rec)
+		require.NoError(t, err)
+		require.Nil(t, b)
+	}
+}
+
+// A part's key holds the record's id and owner, so that IAM's leading keys
+// confine it as they do the record.
+func TestPartKeys(t *testing.T) {
+	require.Equal(t, "t#op#digest#part#owner#", partKeyPrefix("t#op#digest", "owner"))
+	require.True(t, strings.HasPrefix(partKeyPrefix("t#op#digest", "owner"), "t#"))
+}
