@@ -117,33 +117,35 @@ func (e *stubEngine) attach(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+	// Before the answer, after which the client goes on to start.
 	e.mu.Lock()
 	e.attached = conn
 	e.mu.Unlock()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
 	_, _ = io.Copy(io.Discard, buffered)
 	e.end()
 }
 
 func (e *stubEngine) start(w http.ResponseWriter, _ *http.Request) {
+	// Runs last, when the lock is given back.
+	defer func() {
+		if e.dies != "" {
+			e.end()
+		}
+	}()
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.startError != "" {
 		w.WriteHeader(http.StatusInternalServerError)
 		_ = json.NewEncoder(w).Encode(map[string]string{"message": e.startError})
-		e.mu.Unlock()
 		return
 	}
 	e.running = httptest.NewServer(http.HandlerFunc(fakeDynamoDB))
-	dies := e.dies
-	if dies != "" {
-		frame := append([]byte{2, 0, 0, 0}, binary.BigEndian.AppendUint32(nil, uint32(len(dies)))...)
-		_, _ = e.attached.Write(append(frame, dies...))
+	if e.dies != "" {
+		frame := append([]byte{2, 0, 0, 0}, binary.BigEndian.AppendUint32(nil, uint32(len(e.dies)))...)
+		_, _ = e.attached.Write(append(frame, e.dies...))
 	}
 	w.WriteHeader(http.StatusNoContent)
-	e.mu.Unlock()
-	if dies != "" {
-		e.end()
-	}
 }
 
 func (e *stubEngine) inspect(w http.ResponseWriter, _ *http.Request) {

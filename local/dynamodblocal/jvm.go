@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -71,8 +72,8 @@ func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Serv
 func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
 	jar := filepath.Join(dir, jarName)
 	args := append([]string(nil), jvmFlags...)
+	args = append(args, nativeLibrary(filepath.Join(dir, libName))...)
 	args = append(args,
-		"-Djava.library.path="+filepath.Join(dir, libName),
 		"-cp", classDir+string(os.PathListSeparator)+jar,
 		wrapperClass, jar)
 	cmd := exec.Command(javaPath, append(args, serverArgs...)...)
@@ -80,6 +81,29 @@ func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
 	cmd.Dir = classDir
 	cmd.Env = append(os.Environ(), telemetryOff)
 	return cmd
+}
+
+// nativeLibrary names the SQLite library in lib. Told its exact place, DynamoDB
+// Local loads it from there; else it leaves a copy of 1 MB in the temporary
+// folder at every start. Where the file has another name, or Java runs for
+// another architecture, it falls back to the copy.
+func nativeLibrary(lib string) []string {
+	flags := []string{"-Djava.library.path=" + lib}
+	names := map[string]string{
+		"linux/amd64":   "libsqlite4java-linux-amd64.so",
+		"linux/arm64":   "libsqlite4java-linux-aarch64.so",
+		"darwin/amd64":  "libsqlite4java-osx-x86_64.dylib",
+		"darwin/arm64":  "libsqlite4java-osx-aarch64.dylib",
+		"windows/amd64": "sqlite4java-win32-x64.dll",
+	}
+	name, known := names[runtime.GOOS+"/"+runtime.GOARCH]
+	if !known {
+		return flags
+	}
+	if _, err := os.Stat(filepath.Join(lib, name)); err != nil {
+		return flags
+	}
+	return append(flags, "-Dorg.sqlite.lib.path="+lib, "-Dorg.sqlite.lib.name="+name)
 }
 
 // awaitEndpoint waits for the wrapper's line, then for an answer.

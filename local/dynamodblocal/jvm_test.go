@@ -14,6 +14,8 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	t.Setenv(EnvJarDir, dir)
 	cache := t.TempDir()
 	t.Setenv(EnvCacheDir, cache)
+	temporary := t.TempDir()
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir="+temporary)
 	srv, err := Start(t.Context(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = srv.Close() })
@@ -32,6 +34,9 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(cache, "*", "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1, "the class alone: telemetry was never set up")
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	require.Empty(t, left, "no copy of the SQLite library is left")
 }
 
 func TestFailingJVMShowsItsLastLines(t *testing.T) {
