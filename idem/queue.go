@@ -36,6 +36,7 @@ type queue struct {
 	obs     *Observer
 	now     func() time.Time
 	waiting []late
+	inHands int // of a round on its way
 	bytes   int
 	limit   int
 	running bool
@@ -77,35 +78,38 @@ func (p *plan) later(ctx context.Context, l late, err error) {
 }
 
 // take empties the queue into the caller's hands, so that nobody else writes the
-// same at once.
+// same at once. What is in hands still counts: for the bound, and as waiting.
 func (q *queue) take() []late {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ls := q.waiting
-	q.waiting, q.bytes = nil, 0
+	q.waiting, q.inHands = nil, q.inHands+len(ls)
 	return ls
 }
 
-func (q *queue) putBack(ls []late) {
+// settle ends a round: done is written or given up, and back waits again.
+func (q *queue) settle(done, back []late) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(ls, q.waiting...)
-	for _, l := range ls {
-		q.bytes += l.size
+	q.waiting = append(back, q.waiting...)
+	q.inHands -= len(done) + len(back)
+	for _, l := range done {
+		q.bytes -= l.size
 	}
 }
 
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) == 0
+	return len(q.waiting)+q.inHands == 0
 }
 
 // flush writes what waits, one after the other, until the store fails again. It
 // takes at most half of the time that the context has left: the call that
 // flushes has a claim of its own to write.
 func (q *queue) flush(ctx context.Context) error {
-	if q.empty() {
+	ls := q.take()
+	if len(ls) == 0 {
 		return nil
 	}
 	if end, ok := ctx.Deadline(); ok {
@@ -113,7 +117,6 @@ func (q *queue) flush(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
-	ls := q.take()
 	for i, l := range ls {
 		err := l.write(ctx)
 		switch {
@@ -124,10 +127,12 @@ func (q *queue) flush(ctx context.Context) error {
 		case q.now().Sub(l.since) > lateFor:
 			l.tell(q.obs.Dropped, err)
 		default:
-			q.putBack(ls[i:])
+			// The one that failed goes behind the others: the fault may be its own.
+			q.settle(ls[:i], append(ls[i+1:len(ls):len(ls)], l))
 			return err
 		}
 	}
+	q.settle(ls, nil)
 	return nil
 }
 
@@ -145,7 +150,7 @@ func (q *queue) drain() {
 			pause = min(2*pause, latePauseMax)
 		}
 		q.mu.Lock()
-		if len(q.waiting) == 0 {
+		if len(q.waiting)+q.inHands == 0 {
 			q.running = false
 			q.mu.Unlock()
 			return

@@ -1,0 +1,250 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// inLambda gives a call a kill time, and with it a process that is frozen between
+// calls: nothing is written in the background.
+func inLambda(ctx context.Context) context.Context {
+	return idem.WithKillTime(ctx, time.Now().Add(10*time.Second))
+}
+
+// An outcome that cannot be written is returned, keeps the claim, and lands with
+// the next call, exactly once.
+func TestOutcomeLandsAtTheNextCall(t *testing.T) {
+	for _, fault := range []struct {
+		name string
+		f    idemtest.Fault
+	}{{"reply lost", idemtest.LoseReply}, {"request lost", idemtest.LoseRequest}, {"refused", idemtest.Refuse}, {"black hole", idemtest.BlackHole}} {
+		for _, op := range both {
+			t.Run(fault.name+"/"+op.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					key, c := op.Key("t", "k"), new(counter)
+					r.faults.Next(idemtest.Finish, fault.f)
+					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+					require.NoError(t, err)
+					require.Equal(t, 1, res.Value)
+					require.True(t, res.Outcome.Queued)
+					require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
+					if fault.name != "reply lost" {
+						require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
+						_, err = idem.Do(inLambda(t.Context()), r.twin(t).engine, key, 1, c.run)
+						require.ErrorIs(t, err, idem.ErrInFlight)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+					require.Empty(t, r.events.take(), "nothing in the background of a frozen process")
+
+					again, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+					require.NoError(t, err)
+					require.True(t, again.Outcome.Replayed)
+					require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+					require.Equal(t, []string{"Landed", "Replayed"}, r.events.take())
+					require.Equal(t, 1, c.count())
+				})
+			})
+		}
+	}
+}
+
+func TestOutcomeLandsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key, c := unsafe.Key("t", "k"), new(counter)
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, idem.InProgress, r.state(t, key))
+		r.faults.Heal()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, idem.Completed, r.state(t, key))
+		require.Equal(t, []string{"Claimed", "Queued", "Landed"}, r.events.take())
+		// The bubble ends only if the goroutine that wrote it has.
+	})
+}
+
+func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"Claimed", "Queued", "Dropped"}, r.events.take())
+	})
+}
+
+// What somebody else has settled meanwhile is not overwritten by a late outcome.
+func TestQueuedOutcomeIsFenced(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		op        idem.Operation
+		meanwhile func(t *testing.T, r *rig, key idem.Key)
+	}{
+		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
+			v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+			require.NoError(t, err)
+			require.Equal(t, 77, v)
+		}},
+		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("77")}))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key, c := tc.op.Key("t", "k"), new(counter)
+				r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				r.clock.Advance(time.Minute)
+				tc.meanwhile(t, r, key)
+				r.events.take()
+				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, 77, v)
+				require.Equal(t, []string{"Dropped", "Replayed"}, r.events.take())
+				require.Equal(t, 1, c.count())
+			})
+		})
+	}
+}
+
+// Parked by a twin meanwhile, the queued outcome still settles its own question.
+func TestQueuedOutcomeSettlesItsParkedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key, c := unsafe.Key("t", "k"), new(counter)
+		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		r.clock.Advance(time.Minute)
+		_, err = idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{QueueBytes: 5 << 10})
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		kinds := map[string]int{}
+		for i := range 8 {
+			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, new(counter).run)
+			require.NoError(t, err, "the caller gets its result, queued or not")
+		}
+		for _, name := range r.events.take() {
+			kinds[name]++
+		}
+		require.Equal(t, map[string]int{"Claimed": 8, "Queued": 4, "Dropped": 4}, kinds)
+		// A round that fails gives nothing of the bound back.
+		require.Error(t, r.engine.Flush(expired(t)))
+		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "one more"), 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, []string{"Claimed", "Dropped"}, r.events.take())
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, []string{"Landed", "Landed", "Landed", "Landed"}, r.events.take())
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		_, err = idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "after"), 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, []string{"Claimed", "Queued"}, r.events.take(), "what landed makes room")
+	})
+}
+
+func expired(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		require.NoError(t, r.engine.Flush(t.Context()), "nothing waits")
+		key := unsafe.Key("t", "k")
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		err = r.engine.Flush(expired(t))
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		go func() {
+			time.Sleep(3 * time.Second)
+			r.faults.Heal()
+		}()
+		require.NoError(t, r.engine.Flush(t.Context()), "it waits until the store is back")
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
+// A call that flushes takes what waits into its hands. If it fails, the
+// background writer must still be there, and Flush must not have said that all
+// is written.
+func TestWhatACallFailedToFlushIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{ClaimBudget: time.Second})
+		key := unsafe.Key("t", "k")
+		// Refused at once: the background writer is about to try again in 50 ms.
+		r.faults.Next(idemtest.Finish, idemtest.Refuse, idemtest.BlackHole)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		// The next call has it in hands, in a black hole, while that one wakes up.
+		done := make(chan error)
+		go func() {
+			_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "other"), 1, new(counter).run)
+			done <- err
+		}()
+		synctest.Wait()
+		require.ErrorIs(t, r.engine.Flush(immediately(t)), context.DeadlineExceeded, "something still waits")
+		require.NoError(t, <-done)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
+func immediately(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// One write that the store never takes must not keep the others from landing.
+func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		bad := unsafe.Key("t", "bad")
+		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			if c.ID == bad.ID() {
+				return errors.New("a store's very own error")
+			}
+			return c.Do(ctx)
+		}, idemtest.Finish)
+		r.faults.Next(idemtest.Finish, idemtest.Refuse, idemtest.Refuse)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, bad, 1, new(counter).run)
+		require.NoError(t, err)
+		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "good"), 1, new(counter).run)
+		require.NoError(t, err)
+		require.Error(t, r.engine.Flush(expired(t)))
+		require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "good")))
+		require.Equal(t, idem.InProgress, r.state(t, bad))
+	})
+}
