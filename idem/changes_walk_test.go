@@ -1,0 +1,370 @@
+package idem_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// What follows walks through everything that can happen to one record, by the
+// engine's own rules: calls of a repeatable and of a not repeatable deployment,
+// lost replies, delayed and repeated writes, crashes, clocks, TTL, resolutions.
+
+const (
+	walkLease     = 30 * time.Second
+	walkRetention = time.Hour
+)
+
+// actor is one attempt whose handler may have run.
+type actor struct {
+	claim   idem.Claim
+	open    bool // without a claim, because the store was down
+	running bool
+	// dirty: its handler may have taken effect, and nothing recorded says how.
+	dirty bool
+	// strict: it was claimed, or met by a twin, as not repeatable.
+	strict bool
+}
+
+// sent is a write that is under way: it may land now, later, or several times.
+type sent struct {
+	what  string
+	actor int // whose end it is, -1 if nobody's
+	apply func(*idem.Record, time.Time) (*idem.Record, error)
+	ids   []string
+}
+
+type world struct {
+	rec    *idem.Record
+	now    time.Time
+	actors []actor
+	late   []sent
+	ids    int
+	trail  []string
+}
+
+func (w world) copy(move string) *world {
+	w.rec = w.rec.Clone()
+	w.actors, w.late = slices.Clone(w.actors), slices.Clone(w.late)
+	w.trail = append(slices.Clone(w.trail), move)
+	return &w
+}
+
+func (w *world) id(kind string) string {
+	w.ids++
+	return fmt.Sprintf("%s%d", kind, w.ids)
+}
+
+// land applies a write, and notes what it settles.
+func (w *world) land(t *testing.T, s sent) bool {
+	before := w.rec.Clone()
+	next, err := s.apply(w.rec, w.now)
+	require.Equal(t, before, w.rec, "Apply changes its argument: %v", w.trail)
+	if err != nil {
+		var conflict *idem.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Equal(t, before, conflict.Existing)
+		return false
+	}
+	again, err := s.apply(next.Clone(), w.now.Add(time.Second))
+	require.NoError(t, err, "a repeated write lands again: %v", w.trail)
+	require.Equal(t, next, again, "a repeated write changes nothing: %v", w.trail)
+	w.rec = next.Clone()
+	if before == nil || before.Expired(w.now) {
+		// What was repeatable is forgotten with its record, as it was declared to be.
+		for i, a := range w.actors {
+			w.actors[i].dirty = a.dirty && (a.strict || a.claim.Record.Owner == next.Owner)
+		}
+	}
+	switch next.State {
+	case idem.Completed, idem.Failed:
+		for i := range w.actors {
+			w.actors[i].dirty = false
+		}
+	case idem.Unknown:
+		for i, a := range w.actors {
+			if next.Repeat == idem.NotRepeatable && a.dirty && (!a.open || next.Owner == a.claim.Record.Owner) {
+				w.actors[i].strict = true
+			}
+		}
+	}
+	return true
+}
+
+// newClaim is the claim that the engine makes of a decision.
+func (w *world) newClaim(do idem.Action, repeat idem.Repeat) idem.Claim {
+	r := idem.Record{
+		ID: "t#op#x", State: idem.InProgress, Repeat: repeat, Fingerprint: thisInput, Owner: w.id("o"), Write: w.id("w"),
+		Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention, CreatedAt: w.now, UpdatedAt: w.now,
+	}
+	c := idem.Claim{Replace: do == idem.DoReplace}
+	if w.rec != nil {
+		c.Seen, r.Attempt = w.rec.Write, w.rec.Attempt+1
+	}
+	if do == idem.DoTakeOver {
+		if w.rec.Repeat == idem.NotRepeatable {
+			r.Repeat = idem.NotRepeatable
+		}
+		r.CreatedAt, r.Steps = w.rec.CreatedAt, w.rec.Clone().Steps
+		r.Uncertain = w.rec.Uncertain || w.rec.State == idem.InProgress
+	}
+	if r.Repeat == idem.Repeatable && len(r.Steps) == 0 {
+		r.ExpiresAt = r.LeaseUntil.Add(walkRetention)
+	}
+	c.Record = r
+	return c
+}
+
+func (w *world) withdrawal(c idem.Claim) sent {
+	wd := idem.Withdrawal{Claim: c, Owner: w.id("o"), Write: w.id("w"), Uncertain: c.Record.Uncertain}
+	if len(c.Record.Steps) == 0 {
+		wd.ExpiresAt = w.now.Add(walkRetention)
+	}
+	return sent{"withdrawal", -1, wd.Apply, []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}}
+}
+
+// call is a call of a deployment with this declaration.
+func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
+	name := "call " + repeat.String()
+	d := idem.Next(w.rec, idem.Event{Kind: idem.EventClaim, Fingerprint: thisInput, Repeat: repeat, Margin: skew}, w.now)
+	switch d.Do {
+	case idem.DoPark:
+		v := w.copy(name + " parks")
+		s := idem.Settlement{
+			ID: v.rec.ID, Kind: idem.EventLapse, Seen: v.rec.Write, Write: v.id("w"), Ending: idem.Ending{
+				State: idem.Unknown, Uncertain: true,
+				Stricter: repeat == idem.NotRepeatable || v.rec.Repeat == idem.NotRepeatable,
+			},
+		}
+		late := sent{"park by a twin", -1, s.Apply, []string{s.Write, s.Seen}}
+		u := v.copy("later")
+		u.late = append(u.late, late)
+		require.True(t, v.land(t, late))
+		return []*world{v, u}
+	case idem.DoCreate, idem.DoReplace, idem.DoTakeOver:
+	default:
+		return nil
+	}
+	// The claim lands and the handler runs.
+	v := w.copy(name + " claims")
+	for _, a := range v.actors {
+		// An attempt without a claim is unknown to the record until it ends.
+		met := d.Do == idem.DoTakeOver && repeat == idem.NotRepeatable && !a.open
+		require.False(t, a.dirty && (a.strict || met), "runs again after an uncertain attempt: %v", v.trail)
+	}
+	require.False(t, d.Do == idem.DoTakeOver && w.rec.Steps["charge"].Begun, "an open step runs again: %v", v.trail)
+	c := v.newClaim(d.Do, repeat)
+	claim := sent{"claim", -1, c.Apply, []string{c.Record.Owner, c.Record.Write, c.Seen}}
+	unknown := v.copy("reply lost") // neither landed nor withdrawn yet
+	unknown.late = append(unknown.late, claim, unknown.withdrawal(c))
+	withdrawn := v.copy("reply lost, withdrawn") // the claim is still under way
+	require.True(t, withdrawn.land(t, withdrawn.withdrawal(c)))
+	withdrawn.late = append(withdrawn.late, claim)
+	if repeat == idem.Repeatable {
+		open := v.copy("fails open")
+		fresh := c
+		fresh.Seen, fresh.Replace, fresh.Record.Steps = "", false, nil
+		open.late = append(open.late, sent{"claim", -1, fresh.Apply, []string{c.Record.Owner, c.Record.Write}})
+		open.actors = append(open.actors, actor{claim: fresh, open: true, running: true, dirty: true})
+		next = append(next, open)
+	}
+	require.True(t, v.land(t, claim))
+	v.actors = append(v.actors, actor{claim: c, running: true, dirty: true, strict: c.Record.Repeat == idem.NotRepeatable})
+	return append(next, v, unknown, withdrawn)
+}
+
+// endings are how an attempt can end, by the engine's rules.
+func (w *world) endings(a actor) map[string]idem.Ending {
+	r := a.claim.Record
+	steps := len(r.Steps) > 0
+	if w.rec != nil && w.rec.Owner == r.Owner {
+		steps = len(w.rec.Steps) > 0
+	}
+	expires := w.now.Add(walkRetention)
+	release := idem.Ending{State: idem.Retryable, Uncertain: r.Uncertain, ExpiresAt: expires}
+	uncertain := idem.Ending{State: idem.Unknown, Uncertain: true}
+	if r.Repeat == idem.Repeatable {
+		uncertain = idem.Ending{State: idem.Retryable, Uncertain: true, ExpiresAt: expires}
+	}
+	if steps {
+		release.ExpiresAt, uncertain.ExpiresAt = time.Time{}, time.Time{}
+	}
+	return map[string]idem.Ending{
+		"completes": {State: idem.Completed, ExpiresAt: expires}, "not executed": release, "uncertain": uncertain,
+		"parks": {State: idem.Unknown, Uncertain: true},
+	}
+}
+
+// act is all that a running handler can do.
+func (w world) act(t *testing.T, i int) (next []*world) {
+	a := w.actors[i]
+	r := a.claim.Record
+	died := w.copy(r.Owner + " dies")
+	died.actors[i].running = false
+	next = append(next, died)
+	for name, en := range w.endings(a) {
+		v := w.copy(r.Owner + " " + name)
+		v.actors[i].running = name == "parks" // the guard parks from the side
+		if name == "not executed" {
+			v.actors[i].dirty = false
+		}
+		f := idem.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: en}
+		if a.open {
+			f.Absent = &r
+		}
+		end := sent{name, i, f.Apply, []string{f.Owner, f.Write}}
+		queued := v.copy("later")
+		queued.late = append(queued.late, end)
+		v.land(t, end)
+		next = append(next, v, queued)
+	}
+	if a.open {
+		return next
+	}
+	for name, s := range map[string]idem.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true}} {
+		v := w.copy(r.Owner + " " + name)
+		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
+		if v.land(t, sent{name, i, s.Apply, nil}) {
+			next = append(next, v)
+		}
+	}
+	v := w.copy(r.Owner + " extends")
+	e := idem.Extension{ID: r.ID, Owner: r.Owner, Write: v.id("w"), LeaseUntil: v.now.Add(walkLease)}
+	if !r.ExpiresAt.IsZero() {
+		e.ExpiresAt = e.LeaseUntil.Add(walkRetention)
+	}
+	v.late = append(v.late, sent{"extension", i, e.Apply, []string{e.Owner, e.Write}})
+	return append(next, v)
+}
+
+// outside is what happens without any call: time, TTL, people, late deliveries.
+func (w world) outside(t *testing.T) (next []*world) {
+	for name, d := range map[string]time.Duration{"lease over": walkLease + skew + 1, "retention over": 3 * walkRetention} {
+		v := w.copy(name)
+		v.now = v.now.Add(d)
+		next = append(next, v)
+	}
+	if w.rec != nil && !w.rec.ExpiresAt.IsZero() && !w.now.Before(w.rec.ExpiresAt) {
+		v := w.copy("TTL deletes")
+		v.rec = nil
+		next = append(next, v)
+	}
+	for _, s := range w.late {
+		v := w.copy("delivers " + s.what)
+		if v.land(t, s) {
+			next = append(next, v)
+		}
+	}
+	if w.rec == nil {
+		return next
+	}
+	ev := idem.Event{Kind: idem.EventResolve, Seen: w.rec.Write, To: idem.Retryable, Margin: skew}
+	if idem.Next(w.rec, ev, w.now).Do == idem.DoApply {
+		v := w.copy("resolved")
+		s := idem.Settlement{
+			ID: v.rec.ID, Kind: idem.EventResolve, Seen: v.rec.Write, Owner: v.id("o"), Write: v.id("w"),
+			Ending: idem.Ending{State: idem.Retryable}, ClearSteps: []string{"charge"},
+		}
+		if _, kept := v.rec.Steps["ship"]; !kept {
+			s.Ending.ExpiresAt = v.now.Add(walkRetention)
+		}
+		require.True(t, v.land(t, sent{"resolution", -1, s.Apply, nil}))
+		for i := range v.actors {
+			v.actors[i].dirty = false
+		}
+		next = append(next, v)
+	}
+	return next
+}
+
+// check is what holds in every world.
+func (w *world) check(t *testing.T) {
+	if w.rec != nil {
+		settled := w.rec.State == idem.Completed || w.rec.State == idem.Failed
+		carriesNone := w.rec.Open() || w.rec.State == idem.InProgress &&
+			(w.rec.Repeat == idem.NotRepeatable || len(w.rec.Steps) > 0)
+		require.False(t, carriesNone && !w.rec.ExpiresAt.IsZero(), "an open question expires: %v: %+v", w.trail, w.rec)
+		require.False(t, settled && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
+	}
+	for _, a := range w.actors {
+		if a.dirty && a.strict {
+			require.NotNil(t, w.rec, "an open question is forgotten: %v", w.trail)
+			require.Contains(t, []idem.State{idem.InProgress, idem.Unknown}, w.rec.State,
+				"an uncertain attempt is taken for settled: %v", w.trail)
+		}
+	}
+}
+
+// key names a world up to the names of its ids and the absolute time, so that
+// equal worlds are walked once.
+func (w *world) key() string {
+	names := map[string]int{"": 0}
+	id := func(s string) int {
+		if _, ok := names[s]; !ok {
+			names[s] = len(names)
+		}
+		return names[s]
+	}
+	at := func(at time.Time) time.Duration {
+		if at.IsZero() {
+			return -1
+		}
+		return max(at.Sub(w.now), 0)
+	}
+	var b strings.Builder
+	record := func(r *idem.Record) {
+		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
+			r.Uncertain, len(r.Steps), r.Steps["charge"].Begun, ";")
+	}
+	if w.rec != nil {
+		record(w.rec)
+	}
+	for _, a := range w.actors {
+		fmt.Fprint(&b, "|", a.open, a.running, a.dirty, a.strict, ":")
+		record(&a.claim.Record)
+	}
+	for _, s := range w.late {
+		fmt.Fprint(&b, "|", s.what)
+		for _, x := range s.ids {
+			fmt.Fprint(&b, " ", id(x))
+		}
+	}
+	return b.String()
+}
+
+func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
+	depth := 5 // 34,000 worlds; 6 has 300,000 and takes ten times as long
+	if os.Getenv("IDEM_LONG") == "1" {
+		depth = 6
+	}
+	worlds := []*world{{now: instant}}
+	seen := map[string]bool{}
+	for d := range depth {
+		var next []*world
+		for _, w := range worlds {
+			moves := append(w.call(t, idem.NotRepeatable), w.call(t, idem.Repeatable)...)
+			for i, a := range w.actors {
+				if a.running {
+					moves = append(moves, w.act(t, i)...)
+				}
+			}
+			for _, v := range append(moves, w.outside(t)...) {
+				if k := v.key(); !seen[k] {
+					seen[k] = true
+					v.check(t)
+					next = append(next, v)
+				}
+			}
+		}
+		worlds = next
+		t.Logf("%d moves: %d worlds", d+1, len(worlds))
+	}
+	require.Greater(t, len(seen), 10_000)
+}
