@@ -59,7 +59,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	finish := func(e idem.Ending) func(*idem.Record, time.Time) (*idem.Record, error) {
 		return idem.Finish{ID: "t#op#x", Owner: "own", Write: "w", Ending: e}.Apply
 	}
-	settle := func(kind idem.EventKind, owner string, e idem.Ending, clear ...string) func(*idem.Record, time.Time) (*idem.Record, error) {
+	settle := func(kind idem.EventKind, owner string, e idem.Ending, clear ...string,
+	) func(*idem.Record, time.Time) (*idem.Record, error) {
 		return idem.Settlement{
 			ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e, ClearSteps: clear,
 		}.Apply
@@ -177,7 +178,8 @@ func heldRecord() *idem.Record {
 		ID: "t#op#x", Value: "x", State: idem.InProgress, Repeat: idem.Repeatable, Fingerprint: thisInput,
 		Owner: "own", Attempt: 7, Write: "seen", LeaseUntil: instant, ExpiresAt: instant.Add(time.Minute),
 		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
-		Body: idem.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &idem.Failure{Message: "before"}, Ref: "old", Probes: 2, ResponseVersion: 1, Unavailable: true,
+		Body: idem.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &idem.Failure{Message: "before"},
+		Ref: "old", Probes: 2, ResponseVersion: 1, Unavailable: true,
 		Steps: map[string]idem.Step{"done": {Write: "w-done", Result: []byte("1")}, "open": {Begun: true, Write: "w-open"}},
 	}
 }
