@@ -34,10 +34,10 @@ func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, h
 	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 		res, err := contract.Serve(withKillTime(ctx), requestOfV2(&event), func(ctx context.Context) (*idemhttp.Response, error) {
 			res, err := handler(ctx, event)
-			if err != nil {
+			if err != nil && res.StatusCode == 0 {
 				return nil, recordable(err)
 			}
-			return fromV2(res), nil
+			return fromV2(res), recordable(err)
 		})
 		if err != nil {
 			return events.APIGatewayV2HTTPResponse{}, fromHandler(err)

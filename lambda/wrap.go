@@ -59,7 +59,8 @@ func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn f
 				ran = true
 				v, err := fn(ctx, in)
 				ans := idem.Answer{Value: v, Err: recordable(err)}
-				if err == nil {
+				// A result beside an error counts only by the operation's own rule.
+				if err == nil || op.Classify != nil {
 					ans.Body, unencodable = encode(v)
 					ans.Unencodable = unencodable
 				}
@@ -72,8 +73,11 @@ func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn f
 			return nil, fromHandler(err)
 		case err != nil:
 			return nil, toRuntime(err)
-		case own && out.Unencoded:
-			return nil, toRuntime(unkept(out, unencodable))
+		case own && unencodable != nil && out.Unencoded:
+			// What every later caller gets.
+			return nil, toRuntime(&idem.OutcomeUnavailableError{Reason: unencodable.Error()})
+		case own && unencodable != nil:
+			return nil, unencodable
 		}
 		return out.Body, nil
 	}
@@ -96,8 +100,14 @@ func checkWrap(engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bo
 	return idem.CheckResultType(result)
 }
 
-// encode gives the bytes that aws-lambda-go would send.
-func encode(v any) ([]byte, error) {
+// encode gives the bytes that aws-lambda-go would send. A type's own encoder that
+// panics fails to encode: the handler has succeeded, and that must be recorded.
+func encode(v any) (body []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			body, err = nil, fmt.Errorf("idemlambda: encoding %T panicked: %v", v, r)
+		}
+	}()
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -105,15 +115,6 @@ func encode(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
-}
-
-// unkept is what the caller gets of a result that could not be encoded: what every
-// later caller will get, or the plain fault if nothing was recorded.
-func unkept(out idem.Outcome, err error) error {
-	if out.State == idem.Retryable || out.State == idem.Unknown {
-		return err
-	}
-	return &idem.OutcomeUnavailableError{Reason: err.Error()}
 }
 
 // withKillTime tells the engine when Lambda kills the function: the context's

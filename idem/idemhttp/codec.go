@@ -24,7 +24,7 @@ type head struct {
 // encode gives the stored form of a response, without what is never stored. Equal
 // responses give equal bytes.
 func encode(r *Response) ([]byte, error) {
-	if r.Status < 200 || r.Status > 599 {
+	if !r.final() {
 		return nil, fmt.Errorf("idemhttp: the handler's status %d is not a final HTTP status (200 to 599)", r.Status)
 	}
 	h := head{Version: codecVersion, Status: r.Status, Base64: r.Base64}
@@ -95,10 +95,10 @@ func decode(stored []byte) (*Response, error) {
 	if err != nil || !bytes.Equal(again, stored[:len(line)+1]) {
 		return bad("has a damaged head")
 	}
-	if h.Status < 200 || h.Status > 599 {
+	r := &Response{Status: h.Status, Headers: h.Headers, MultiHeaders: h.Multi, Body: body, Base64: h.Base64}
+	if !r.final() {
 		return bad("has no HTTP status")
 	}
-	r := &Response{Status: h.Status, Headers: h.Headers, MultiHeaders: h.Multi, Body: body, Base64: h.Base64}
 	if !isASCII(string(line)) && !r.fromLatin1() {
 		return bad("has a damaged head")
 	}

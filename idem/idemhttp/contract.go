@@ -49,11 +49,11 @@ func New(engine *idem.Engine, routes Routes, o *Options) (*Contract, error) {
 // most once and returns only when next has returned.
 //
 // An error is next's own as next gave it, or a recorded failure as a
-// [*idem.RecordedError], or a fault that no client can act on. Either the
-// response or the error is nil.
+// [*idem.RecordedError], or a fault that no client can act on. Under a key, either
+// the response or the error is nil.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if !c.enforces(r.Method) {
-		return pass(ctx, next)
+		return next(ctx)
 	}
 	call, no, err := c.call(ctx, r)
 	if err != nil {
@@ -64,15 +64,22 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	}
 	var given *Response
 	ran := false
-	call.Run = func(ctx context.Context) idem.Answer {
+	call.Run = func(ctx context.Context) (ans idem.Answer) {
 		ran = true
-		var err error
-		if given, err = pass(ctx, next); err != nil {
-			return idem.Answer{Err: err}
+		given, ans.Err = next(ctx)
+		if given == nil {
+			if ans.Err == nil {
+				ans.Err = errNoResponse
+			}
+			return ans
 		}
-		ans := idem.Answer{Value: given, Class: classOf(given.Status)}
-		if ans.Body, ans.Unencodable = encode(given); ans.Unencodable == nil {
-			ans.Kept = kept(given.Status)
+		ans.Value, ans.Kept = given, kept(given.Status)
+		body, err := encode(given)
+		if ans.Err == nil {
+			ans.Class, ans.Unencodable = classOf(given.Status), err
+		}
+		if err == nil {
+			ans.Body = body
 		}
 		return ans
 	}
@@ -88,7 +95,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 			return no.response(), nil
 		}
 		return nil, err
-	case own && out.Unencoded:
+	case own && out.Body == nil:
 		// Not a final HTTP response: the front has its own answer to that.
 		return given, nil
 	}
@@ -164,15 +171,3 @@ func (c *Contract) operation(r *Request) (idem.Operation, bool) {
 }
 
 var errNoResponse = errors.New("idemhttp: the handler returned neither a response nor an error")
-
-// pass calls the handler and keeps apart what it returned.
-func pass(ctx context.Context, next Next) (*Response, error) {
-	res, err := next(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case res == nil:
-		return nil, errNoResponse
-	}
-	return res, nil
-}

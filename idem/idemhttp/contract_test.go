@@ -135,8 +135,8 @@ func TestNeitherResponseNorErrorIsAnError(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// A response that the operation's rule calls failed is still the response; an
-// error that it calls completed is still an error, now and later.
+// A response that the operation's rule calls failed is still the response. Beside
+// an error it is the outcome if the rule says completed; without one, the error is.
 func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 	op := charge
 	op.Classify = func(_ context.Context, result any, err error) idem.Class {
@@ -151,28 +151,50 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 		}
 		return idem.ClassDefault
 	}
-	c, err := New(newEngine(t, memory()), AnyRoute(op), &Options{Tenant: NoTenant})
-	require.NoError(t, err)
-	key := func(k string) *Request {
-		return payment(func(r *Request) { r.Header["idempotency-key"] = []string{"key-of-the-test:" + k} })
-	}
-	n := 0
-	for range 2 {
-		require.Equal(t, 422, serve(t, c, key("failed"), counting(&n, &Response{Status: 422})).Status)
-	}
-	require.Equal(t, 1, n)
-	for range 2 {
-		require.Equal(t, 409, serve(t, c, key("again"), counting(&n, &Response{Status: 409})).Status)
-	}
-	require.Equal(t, 3, n)
-	for range 2 {
-		_, err := c.Serve(t.Context(), key("error"), func(context.Context) (*Response, error) {
-			n++
-			return nil, errors.New("gone")
+	gone := errors.New("gone")
+	for name, row := range map[string]struct {
+		res    *Response
+		err    error
+		status int // 0: the error is the outcome
+		runs   int
+	}{
+		"failed":                         {&Response{Status: 422}, nil, 422, 1},
+		"not executed":                   {&Response{Status: 409}, nil, 409, 2},
+		"default":                        {&Response{Status: 201}, nil, 201, 1},
+		"error":                          {nil, gone, 0, 1},
+		"error beside a response":        {&Response{Status: 201}, gone, 201, 1},
+		"error beside none to speak of":  {&Response{}, gone, 0, 1},
+		"error beside one that is early": {&Response{Status: 103}, gone, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := New(newEngine(t, memory()), AnyRoute(op), &Options{Tenant: NoTenant})
+			require.NoError(t, err)
+			n := 0
+			for range 2 {
+				res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { n++; return row.res, row.err })
+				if row.status == 0 {
+					require.EqualError(t, err, "gone")
+					require.Nil(t, res)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, row.status, res.Status)
+			}
+			require.Equal(t, row.runs, n)
 		})
-		require.EqualError(t, err, "gone")
 	}
-	require.Equal(t, 4, n)
+}
+
+// Without a rule of its own a response beside an error does not count.
+func TestResponseBesideAnErrorIsNotAnswered(t *testing.T) {
+	c := newContract(t, memory())
+	gone := errors.New("gone")
+	res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return created(), gone })
+	require.Nil(t, res)
+	require.True(t, err == gone)
+	n := 0
+	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
+	require.Zero(t, n)
 }
 
 func TestOtherMethodsPassUntouched(t *testing.T) {

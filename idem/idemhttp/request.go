@@ -82,5 +82,6 @@ func (r *Request) location() string {
 	return r.Path
 }
 
-// Next is the handler behind the contract.
+// Next is the handler behind the contract. A response beside an error counts only
+// if [idem.Operation.Classify] calls the attempt completed.
 type Next func(ctx context.Context) (*Response, error)

@@ -23,6 +23,9 @@ type Response struct {
 	Base64 bool
 }
 
+// final reports whether the status is one that ends an exchange (RFC 9110 15).
+func (r *Response) final() bool { return r.Status >= 200 && r.Status <= 599 }
+
 // neverStored names, in lower case, the headers that belong to one exchange:
 // cookies, what RFC 9110 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11,
 // RFC 7615, RFC 8053), and the contract's own marks.

@@ -20,23 +20,21 @@ func classOf(status int) idem.Class {
 	return idem.ClassUncertain
 }
 
-// outcomeOf makes the operation's own rule fit HTTP: a response is an outcome
-// also if the rule calls it failed, and would otherwise be lost on replay; an
-// error has no response that could be replayed as completed.
+// outcomeOf makes the operation's own rule fit HTTP: where there is no response
+// that could be replayed as completed, the error is the outcome.
 func outcomeOf(op idem.Operation) idem.Operation {
 	own := op.Classify
 	if own == nil {
 		return op
 	}
 	op.Classify = func(ctx context.Context, result any, err error) idem.Class {
-		switch c := own(ctx, result, err); {
-		case c == idem.ClassFailed && err == nil:
-			return idem.ClassCompleted
-		case c == idem.ClassCompleted && err != nil:
-			return idem.ClassFailed
-		default:
-			return c
+		c := own(ctx, result, err)
+		if c == idem.ClassCompleted && err != nil {
+			if r, ok := result.(*Response); !ok || !r.final() {
+				return idem.ClassFailed
+			}
 		}
+		return c
 	}
 	return op
 }

@@ -1,0 +1,140 @@
+package idemlambda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda/messages"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// typeName is the errorType that aws-lambda-go reports.
+func typeName(err error) string {
+	if e, ok := err.(messages.InvokeResponse_Error); ok {
+		return e.Type
+	}
+	if t := reflect.TypeOf(err); t.Kind() == reflect.Pointer {
+		return t.Elem().Name()
+	} else {
+		return t.Name()
+	}
+}
+
+func message(err error) string {
+	if e, ok := err.(messages.InvokeResponse_Error); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// DeclinedError is a service's own error type.
+type DeclinedError struct{ Reason string }
+
+func (e *DeclinedError) Error() string     { return "declined: " + e.Reason }
+func (e *DeclinedError) ErrorCode() string { return "insufficient_funds" }
+
+// failures are what handlers return, by name; all are recorded.
+func failures() map[string]error {
+	own := messages.InvokeResponse_Error{Message: "no cover", Type: "CardDeclined", StackTrace: []*messages.InvokeResponse_Error_StackFrame{{Path: "a.go"}}}
+	return map[string]error{
+		"plain":         errors.New("plain"),
+		"own type":      &DeclinedError{"no cover"},
+		"wrapped":       fmt.Errorf("charging: %w", &DeclinedError{"no cover"}),
+		"lambda":        own,
+		"lambda inside": fmt.Errorf("charging: %w", own),
+		"recorded":      &idem.RecordedError{Failure: idem.Failure{Message: "inner", Type: "InnerError", Code: "c"}},
+	}
+}
+
+func TestRecordedFailureReplaysMessageAndType(t *testing.T) {
+	for name, given := range failures() {
+		for _, mark := range []func(error) error{idem.Permanent, func(err error) error { return idem.NotExecuted(idem.Permanent(idem.Permanent(err))) }} {
+			t.Run(name, func(t *testing.T) {
+				n := 0
+				op := charge
+				op.Classify = func(_ context.Context, _ any, err error) idem.Class {
+					var own messages.InvokeResponse_Error
+					require.Equal(t, name == "lambda" || name == "lambda inside", errors.As(err, &own), "the rule sees the handler's error")
+					return idem.ClassFailed
+				}
+				h := Wrap(newEngine(t, memory()), op, byPaymentID, func(context.Context, payment) (receipt, error) { n++; return receipt{}, mark(given) })
+				_, live := invoke(t, h, event)
+				require.Error(t, live)
+				if name == "recorded" {
+					require.Equal(t, messages.InvokeResponse_Error{Message: "inner", Type: "InnerError"}, live)
+				} else {
+					require.Equal(t, given, live, "the handler's own error")
+				}
+				_, again := invoke(t, h, event)
+				require.Equal(t, 1, n)
+				require.Equal(t, typeName(live), typeName(again))
+				require.Equal(t, message(live), message(again))
+			})
+		}
+	}
+}
+
+// Marks decide, also around and under an error of aws-lambda-go's own type.
+func TestMarksCountAroundLambdaErrors(t *testing.T) {
+	own := messages.InvokeResponse_Error{Message: "m", Type: "T"}
+	for _, c := range []struct {
+		given error
+		state idem.State
+	}{
+		{own, idem.Unknown},
+		{idem.Permanent(own), idem.Failed},
+		{idem.NotExecuted(own), idem.Retryable},
+		{idem.NotExecuted(idem.Permanent(own)), idem.Retryable},
+	} {
+		store := memory()
+		h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
+		_, err := invoke(t, h, event)
+		require.Equal(t, own, err)
+		rec, err := store.Get(t.Context(), charge.Key(idem.NoTenant, "pay_1").ID())
+		require.NoError(t, err)
+		require.Equal(t, c.state, rec.State)
+		require.Equal(t, "m", rec.Failure.Message)
+	}
+}
+
+// The engine's answers have stable error types and are still found by errors.Is.
+func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
+	running := idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute), Attempt: 1}
+	for kind, c := range map[string]struct {
+		store idem.Store
+		is    error
+	}{
+		"InFlightError":         {occupied{memory(), running}, idem.ErrInFlight},
+		"AcceptedError":         {occupied{memory(), idem.Record{State: idem.Pending}}, idem.ErrAccepted},
+		"OutcomeUnknownError":   {occupied{memory(), idem.Record{State: idem.Unknown}}, idem.ErrOutcomeUnknown},
+		"StoreUnavailableError": {unreachable{memory()}, idem.ErrStoreUnavailable},
+		"RecordUnreadableError": {damaged{memory()}, idem.ErrRecordUnreadable},
+	} {
+		h := Wrap(newEngine(t, c.store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {
+			t.Fatal("the handler ran")
+			return receipt{}, nil
+		})
+		_, err := invoke(t, h, event)
+		require.Equal(t, kind, typeName(err))
+		require.ErrorIs(t, err, c.is)
+	}
+	var flight *idem.InFlightError
+	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)
+	require.Equal(t, 3, flight.Attempt)
+	own := errors.New("own")
+	require.True(t, toRuntime(own) == own)
+}
+
+// A handler's error that looks like the engine's is the handler's.
+func TestHandlersErrorIsUntouched(t *testing.T) {
+	for _, given := range []error{idem.ErrInFlight, idem.ErrKeyReused, &idem.InFlightError{}, &DeclinedError{}} {
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, given })
+		_, err := invoke(t, h, event)
+		require.True(t, err == given)
+	}
+}

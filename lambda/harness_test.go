@@ -1,0 +1,91 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+var (
+	charge   = idem.Operation{Name: "charge", KeepValue: true}
+	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
+)
+
+func newEngine(t testing.TB, store idem.Store) *idem.Engine {
+	t.Helper()
+	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return noon }})
+	require.NoError(t, err)
+	return e
+}
+
+func memory() *memstore.Store { return memstore.New() }
+
+// unreachable is a store that is down.
+type unreachable struct{ idem.Store }
+
+func (unreachable) Acquire(context.Context, time.Time, idem.Claim) error {
+	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
+}
+
+func (unreachable) Withdraw(context.Context, time.Time, idem.Withdrawal) error { return nil }
+
+// occupied is a store in which a record stands in every claim's way.
+type occupied struct {
+	idem.Store
+	record idem.Record
+}
+
+func (s occupied) Acquire(_ context.Context, _ time.Time, c idem.Claim) error {
+	rec := s.record
+	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
+	return &idem.ConflictError{Existing: &rec}
+}
+
+// damaged is a store whose records cannot be read.
+type damaged struct{ idem.Store }
+
+func (damaged) Acquire(context.Context, time.Time, idem.Claim) error { return idem.ErrRecordUnreadable }
+
+func (damaged) Get(context.Context, string) (*idem.Record, error) {
+	return nil, idem.ErrRecordUnreadable
+}
+
+// golden compares with a file of testdata, or writes it with -update.
+func golden(t *testing.T, name string, v any) {
+	t.Helper()
+	got, err := json.MarshalIndent(v, "", "  ")
+	require.NoError(t, err)
+	got = append(got, '\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// watcher notes the callers' values that are claimed.
+type watcher struct {
+	idem.Store
+	values []string
+}
+
+func (w *watcher) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	w.values = append(w.values, c.Record.Value)
+	return w.Store.Acquire(ctx, now, c)
+}

@@ -1,0 +1,289 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/stretchr/testify/require"
+)
+
+func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	raw, err := samples.Get(name)
+	require.NoError(t, err)
+	var e events.APIGatewayV2HTTPRequest
+	require.NoError(t, json.Unmarshal(raw, &e))
+	return e
+}
+
+// receiptOf is a handler with everything in its response that 2.0 knows.
+func receiptOf(n *int) HTTPAPIHandler {
+	return func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+		*n++
+		return events.APIGatewayV2HTTPResponse{
+			StatusCode:        201,
+			Headers:           map[string]string{"content-type": "application/json", "X-Charge": "ch_1", "Set-Cookie": "a=b"},
+			MultiValueHeaders: map[string][]string{"Vary": {"Accept", "Origin"}},
+			Cookies:           []string{"session=1; HttpOnly"},
+			Body:              base64.StdEncoding.EncodeToString([]byte(`{"id":"ch_1"}`)),
+			IsBase64Encoded:   true,
+		}, nil
+	}
+}
+
+// Each sample of payload 2.0, through aws-lambda-go: what the function answers the
+// first time, the second time, and to another input.
+func TestHTTPAPISamples(t *testing.T) {
+	for name, tenant := range map[string]idemhttp.TenantFunc{
+		"apigw-v2-none":             idemhttp.NoTenant,
+		"apigw-v2-jwt":              idemhttp.Claim("custom:tenant_id"),
+		"apigw-v2-iam":              idemhttp.IAMAccount,
+		"apigw-v2-lambda-simple":    idemhttp.AuthorizerValue("maxAmount"),
+		"apigw-v2-lambda-policy":    idemhttp.AuthorizerValue("tenantId"),
+		"apigw-v2-base64":           idemhttp.NoTenant,
+		"apigw-v2-cookies":          idemhttp.NoTenant,
+		"apigw-v2-repeated-headers": idemhttp.NoTenant,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			h := lambda.NewHandler(HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: tenant}, receiptOf(&n)))
+			invoke := func(payload []byte) json.RawMessage {
+				out, err := h.Invoke(t.Context(), payload)
+				require.NoError(t, err)
+				return slices.Clone(out) // aws-lambda-go uses its buffer again
+			}
+			raw, err := samples.Get(name)
+			require.NoError(t, err)
+			var story struct{ First, Second, Reused json.RawMessage }
+			story.First, story.Second = invoke(raw), invoke(raw)
+			other := sample(t, name)
+			other.Body, other.IsBase64Encoded = `{"amount":1}`, false
+			changed, err := json.Marshal(other)
+			require.NoError(t, err)
+			story.Reused = invoke(changed)
+			require.Equal(t, 1, n)
+			golden(t, "httpapi/"+name+".json", story)
+		})
+	}
+}
+
+// The same body is the same request, as text or as Base64 of the API's own.
+func TestBase64BodyIsTheClientsBody(t *testing.T) {
+	n := 0
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+	e := sample(t, "apigw-v2-none")
+	_, err := h(t.Context(), e)
+	require.NoError(t, err)
+	e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(e.Body)), true
+	res, err := h(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, "true", res.Headers[idemhttp.HeaderReplayed])
+	require.Equal(t, 1, n)
+}
+
+func TestTenantsOfTheSamples(t *testing.T) {
+	for _, c := range []struct {
+		sample string
+		tenant idemhttp.TenantFunc
+		want   string
+	}{
+		{"apigw-v2-jwt", idemhttp.Claim("custom:tenant_id"), "tenant-blue"},
+		{"apigw-v2-jwt", idemhttp.Claim("sub"), "2f4c8d1a-6a3e-4e8e-9b57-6d0f1c2e3a4b"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("tenantId"), "tenant-blue"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("maxAmount"), "100000"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("sandbox"), ""},
+		{"apigw-v2-lambda-policy", idemhttp.AuthorizerValue("tenantId"), "tenant-green"},
+		{"apigw-v2-iam", idemhttp.IAMAccount, "444455556666"},
+		{"apigw-v2-iam", idemhttp.IAMUser, "AROAEXAMPLEEXAMPLE01"},
+		{"apigw-v2-none", idemhttp.Claim("sub"), ""},
+		{"apigw-v2-none", idemhttp.IAMAccount, ""},
+		{"apigw-v2-none", idemhttp.AuthorizerValue("tenantId"), ""},
+		{"apigw-v2-jwt", idemhttp.IAMAccount, ""},
+	} {
+		e := sample(t, c.sample)
+		got, err := c.tenant(t.Context(), requestOfV2(&e))
+		if c.want == "" {
+			require.ErrorIs(t, err, idemhttp.ErrNoTenant, c.sample)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+}
+
+// A tenant function of one's own reads the event.
+func TestSourceIsTheEvent(t *testing.T) {
+	n := 0
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{
+		Tenant: func(_ context.Context, r *idemhttp.Request) (string, error) {
+			return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+		},
+	}, receiptOf(&n))
+	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
+	require.NoError(t, err)
+	require.Equal(t, 201, res.StatusCode)
+}
+
+func TestRequestOfAnEvent(t *testing.T) {
+	e := sample(t, "apigw-v2-repeated-headers")
+	r := requestOfV2(&e)
+	require.Equal(t, "POST", r.Method)
+	require.Equal(t, "/payments", r.Route)
+	require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
+	require.Equal(t, []string{"web,checkout,eu"}, r.Header["x-tag"])
+	require.Len(t, r.Header, len(e.Headers))
+	for name, value := range e.Headers {
+		require.Equal(t, []string{value}, r.Header[name])
+	}
+
+	// What hand-made events leave out.
+	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}", QueryStringParameters: map[string]string{"a": "1,2"}})
+	require.Equal(t, "PATCH", bare.Method)
+	require.Equal(t, "/a/{id}", bare.Route)
+	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
+	require.Empty(t, requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "ANY /a"}).Method)
+	require.Equal(t, map[string][]string{"": {"a=%zz"}}, requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).Query)
+	require.Equal(t, "no base64", string(requestOfV2(&events.APIGatewayV2HTTPRequest{Body: "no base64", IsBase64Encoded: true}).Body))
+}
+
+func TestRoutes(t *testing.T) {
+	for _, c := range []struct {
+		name, routeKey, path, stage, domain string
+		ok                                  bool
+	}{
+		{"template", "POST /payments", "/payments", "$default", "", true},
+		{"any method", "ANY /payments", "/payments", "$default", "", true},
+		{"default", "$default", "/payments", "$default", "", true},
+		{"default in a stage", "$default", "/prod/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", true},
+		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", true},
+		{"custom domain's path looks like a stage", "$default", "/prod/payments", "prod", "api.example.com", false},
+		{"stage is only a prefix", "$default", "/production/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
+		{"stage alone", "$default", "/prod", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
+		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", true},
+		{"other path", "$default", "/refunds", "$default", "", false},
+		{"slash at the end", "$default", "/payments/", "$default", "", false},
+		{"other template", "POST /refunds", "/refunds", "$default", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := 0
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+			e := sample(t, "apigw-v2-none")
+			e.RouteKey, e.RawPath = c.routeKey, c.path
+			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
+			res, err := h(t.Context(), e)
+			require.NoError(t, err)
+			require.Equal(t, c.ok, n == 1)
+			if !c.ok {
+				require.Equal(t, 500, res.StatusCode)
+				require.Contains(t, res.Body, idemhttp.CodeUndeclared)
+			}
+		})
+	}
+}
+
+// Another value of a path parameter, or another query, is another request.
+func TestPathParametersAndQueryCount(t *testing.T) {
+	n := 0
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}": charge}, &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+	e := sample(t, "apigw-v2-none")
+	e.RouteKey, e.RawPath, e.PathParameters = "POST /payments/{id}", "/payments/1", map[string]string{"id": "1"}
+	_, err := h(t.Context(), e)
+	require.NoError(t, err)
+	other := e
+	other.RawPath, other.PathParameters = "/payments/2", map[string]string{"id": "2"}
+	res, err := h(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, 422, res.StatusCode)
+	other = e
+	other.RawQueryString = "notify=false"
+	res, err = h(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, 422, res.StatusCode)
+	require.Equal(t, 1, n)
+}
+
+// A handler that changes its event does not change what a retry is compared with.
+func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
+	n := 0
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant},
+		func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+			n++
+			e.Body = ""
+			e.Headers["idempotency-key"] = "another-key-of-the-handler"
+			e.RequestContext.HTTP.Method = "GET"
+			return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
+		})
+	for range 2 {
+		_, err := h(t.Context(), sample(t, "apigw-v2-none"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, n)
+}
+
+// A recorded failure reports to the runtime what the first one did.
+func TestHTTPAPIFailureReplays(t *testing.T) {
+	for name, given := range failures() {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant},
+				func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+					n++
+					return events.APIGatewayV2HTTPResponse{}, idem.Permanent(given)
+				})
+			_, live := h(t.Context(), sample(t, "apigw-v2-none"))
+			_, again := h(t.Context(), sample(t, "apigw-v2-none"))
+			require.Equal(t, 1, n)
+			require.Equal(t, typeName(live), typeName(again))
+			require.Equal(t, message(live), message(again))
+		})
+	}
+}
+
+func TestSetUpMistakesPanicInHTTPAPI(t *testing.T) {
+	engine, n := newEngine(t, memory()), 0
+	o := &idemhttp.Options{Tenant: idemhttp.NoTenant}
+	requireConfigPanic(t, func() { HTTPAPI(nil, idemhttp.AnyRoute(charge), o, receiptOf(&n)) }, "engine is nil")
+	requireConfigPanic(t, func() { HTTPAPI(engine, nil, o, receiptOf(&n)) }, "no routes")
+	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(idem.Operation{}), o, receiptOf(&n)) }, "Name is empty")
+	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), nil, receiptOf(&n)) }, "NoTenant")
+	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), o, nil) }, "handler is nil")
+}
+
+// FuzzHTTPAPI: no event panics, and whatever reaches the store matches the key's
+// grammar.
+func FuzzHTTPAPI(f *testing.F) {
+	for _, name := range samples.Names() {
+		if strings.HasPrefix(name, "apigw-v") || strings.HasPrefix(name, "furl") {
+			raw, err := samples.Get(name)
+			require.NoError(f, err)
+			f.Add(raw)
+		}
+	}
+	f.Add([]byte(`{"requestContext":{"http":{"method":"POST"},"authorizer":{}}}`))
+	grammar := regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var e events.APIGatewayV2HTTPRequest
+		if json.Unmarshal(raw, &e) != nil {
+			return
+		}
+		watched := &watcher{Store: memory()}
+		n := 0
+		h := HTTPAPI(newEngine(t, watched), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+		res, err := h(t.Context(), e)
+		require.NoError(t, err)
+		require.NotZero(t, res.StatusCode)
+		for _, value := range watched.values {
+			require.Regexp(t, grammar, value)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPointer(t *testing.T) {
+	const event = `{"id":"a","n":42,"big":123456789012345678901234567890,"neg":-7,"zero":0,"nested":{"id":"b","list":["c",{"id":"d"}]},
+		"a/b":"slash","m~n":"tilde","":"empty name"," ":"blank","text42":"42","esc":"\u0061\n"}`
+	for pointer, want := range map[string]string{
+		"/id": "a", "/n": "42", "/big": "123456789012345678901234567890", "/neg": "-7", "/zero": "0",
+		"/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d",
+		"/a~1b": "slash", "/m~0n": "tilde", "/": "empty name", "/ ": "blank", "/text42": "42", "/esc": "a\n",
+	} {
+		tenant, value, err := Pointer(idem.NoTenant, pointer)(t.Context(), json.RawMessage(event))
+		require.NoError(t, err, pointer)
+		require.Equal(t, want, value, pointer)
+		require.Equal(t, idem.NoTenant, tenant)
+	}
+	tenant, value, err := Pointer("/nested/id", "/id")(t.Context(), json.RawMessage(event))
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "a"}, []string{tenant, value})
+}
+
+// What is not there must not become everybody's key.
+func TestPointerRefusesWhatIsNoValue(t *testing.T) {
+	for name, event := range map[string]string{
+		"absent": `{}`, "null": `{"id":null}`, "empty": `{"id":""}`, "true": `{"id":true}`, "false": `{"id":false}`,
+		"empty list": `{"id":[]}`, "list of null": `{"id":[null]}`, "list": `{"id":["a"]}`,
+		"object": `{"id":{}}`, "object with id": `{"id":{"id":"a"}}`,
+		"fraction": `{"id":1.5}`, "whole fraction": `{"id":1.0}`, "exponent": `{"id":1e3}`, "capital exponent": `{"id":1E3}`,
+		"other case": `{"ID":"a"}`, "text event": `"id"`, "null event": `null`, "list event": `[{"id":"a"}]`, "number event": `1`,
+		"empty event": ``, "no JSON": `{"id":`,
+	} {
+		for _, keys := range []KeyFunc{Pointer(idem.NoTenant, "/id"), Pointer("/id", "/id"), Pointer(idem.NoTenant, "/id", "/id")} {
+			_, value, err := keys(t.Context(), json.RawMessage(event))
+			require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
+			require.ErrorContains(t, err, `"/id"`, name)
+			require.Empty(t, value)
+		}
+	}
+}
+
+func TestPointerIntoLists(t *testing.T) {
+	event := json.RawMessage(`{"l":["a","b"]}`)
+	for pointer, ok := range map[string]bool{
+		"/l/0": true, "/l/1": true,
+		"/l/2": false, "/l/-": false, "/l/-1": false, "/l/01": false, "/l/+1": false, "/l/": false, "/l/1/0": false,
+		"/l/99999999999999999999": false,
+	} {
+		_, _, err := Pointer(idem.NoTenant, pointer)(t.Context(), event)
+		require.Equal(t, ok, err == nil, pointer)
+	}
+}
+
+// Several values never run together.
+func TestPointerJoinsSeveralValues(t *testing.T) {
+	seen := map[string]string{}
+	for _, event := range []string{`{"a":"x","b":"yz"}`, `{"a":"xy","b":"z"}`, `{"a":"x/y","b":"z"}`, `{"a":"x","b":"y/z"}`} {
+		_, value, err := Pointer(idem.NoTenant, "/a", "/b")(t.Context(), json.RawMessage(event))
+		require.NoError(t, err)
+		require.NotContains(t, seen, value, "%s and %s", seen[value], event)
+		seen[value] = event
+	}
+}
+
+// A tenant in the event cannot say that there is none.
+func TestTenantOfTheEventCannotOptOut(t *testing.T) {
+	_, _, err := Pointer("/tenant", "/id")(t.Context(), json.RawMessage(`{"tenant":"\u0000","id":"a"}`))
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+}
+
+func TestBadPointersPanic(t *testing.T) {
+	for _, f := range []func(){
+		func() { Pointer(idem.NoTenant) },
+		func() { Pointer("", "/id") },
+		func() { Pointer("tenant", "/id") },
+		func() { Pointer(idem.NoTenant, "") },
+		func() { Pointer(idem.NoTenant, "id") },
+		func() { Pointer(idem.NoTenant, "$.id") },
+		func() { Pointer(idem.NoTenant, "/a~2") },
+		func() { Pointer(idem.NoTenant, "/a~") },
+		func() { By[payment](nil) },
+	} {
+		requireConfigPanic(t, f)
+	}
+}
+
+func requireConfigPanic(t *testing.T, f func(), text ...string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		err, ok := recover().(error)
+		require.True(t, ok, "no panic with an error")
+		var config *idem.ConfigError
+		require.ErrorAs(t, err, &config)
+		for _, s := range text {
+			require.ErrorContains(t, err, s)
+		}
+	}()
+	f()
+}
+
+func TestBy(t *testing.T) {
+	key := By(func(p payment) (string, string) { return p.Merchant, p.ID })
+	tenant, value, err := key(context.Background(), json.RawMessage(`{"merchant":"m1","paymentId":"p1"}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"m1", "p1"}, []string{tenant, value})
+	_, _, err = key(context.Background(), json.RawMessage(`{"merchant":1}`))
+	require.Error(t, err)
+}
+
+// FuzzPointer: no event panics, and a value is never empty.
+func FuzzPointer(f *testing.F) {
+	for _, s := range []string{`{"a":{"b":"c"}}`, `{"a":{"b":1}}`, `{"a":["b"]}`, `{"a":null}`, `{`, ``, `{"a":{"b":"\ud800"}}`, ` [ ] `} {
+		f.Add([]byte(s))
+	}
+	key := Pointer("/a/b", "/a/b", "/a")
+	f.Fuzz(func(t *testing.T, event []byte) {
+		for _, k := range []KeyFunc{key, Pointer(idem.NoTenant, "/a/b"), Pointer(idem.NoTenant, "/a/0")} {
+			tenant, value, err := k(t.Context(), event)
+			if err != nil {
+				require.ErrorIs(t, err, idem.ErrKeyInvalid)
+				continue
+			}
+			require.NotEmpty(t, tenant)
+			require.NotEmpty(t, value)
+		}
+	})
+}

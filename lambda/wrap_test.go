@@ -1,0 +1,341 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/stretchr/testify/require"
+)
+
+type payment struct {
+	Merchant string         `json:"merchant"`
+	ID       string         `json:"paymentId"`
+	Amount   int            `json:"amount"`
+	Tags     []string       `json:"tags,omitempty"`
+	Extra    map[string]any `json:"extra,omitempty"`
+}
+
+type receipt struct {
+	ID   string `json:"id"`
+	Note string `json:"note"`
+}
+
+var byPaymentID = Pointer(idem.NoTenant, "/paymentId")
+
+const event = `{"merchant":"m1","paymentId":"pay_1","amount":4999,"tags":["a","b"],"extra":{"k":"v"}}`
+
+// invoke goes through aws-lambda-go, as the runtime does.
+func invoke(t *testing.T, h Handler, payload string) (string, error) {
+	t.Helper()
+	out, err := lambda.NewHandler(h).Invoke(t.Context(), []byte(payload))
+	return string(out), err
+}
+
+func TestWrapRunsOnceAndReplaysTheSameBytes(t *testing.T) {
+	n := 0
+	fn := func(_ context.Context, p payment) (receipt, error) {
+		n++
+		return receipt{ID: fmt.Sprintf("ch_%d", n), Note: "<a> & \u2028 ☃"}, nil
+	}
+	h := Wrap(newEngine(t, memory()), charge, byPaymentID, fn)
+	first, err := invoke(t, h, event)
+	require.NoError(t, err)
+
+	n = 0
+	plain, err := lambda.NewHandler(fn).Invoke(t.Context(), []byte(event))
+	require.NoError(t, err)
+	require.Equal(t, string(plain), first, "the same bytes as without Wrap")
+
+	n = 1
+	for _, again := range []string{
+		event,
+		`{ "amount": 4999, "paymentId": "pay_\u0031", "merchant": "m1", "extra": {"k":"v"}, "tags": ["a","b"] }`,
+	} {
+		out, err := invoke(t, h, again)
+		require.NoError(t, err)
+		require.Equal(t, first, out)
+	}
+	require.Equal(t, 1, n)
+
+	_, err = invoke(t, h, `{"merchant":"m1","paymentId":"pay_1","amount":5000}`)
+	require.ErrorIs(t, err, idem.ErrKeyReused)
+	require.Equal(t, 1, n)
+}
+
+// The event's raw JSON counts, not the Go type: a new field changes nothing, and
+// a field that the type does not know makes another input.
+func TestWrapFingerprintsTheRawEvent(t *testing.T) {
+	engine := newEngine(t, memory())
+	type grown struct {
+		payment
+		Currency string `json:"currency"`
+	}
+	n := 0
+	before := Wrap(engine, charge, byPaymentID, func(context.Context, payment) (receipt, error) { n++; return receipt{}, nil })
+	after := Wrap(engine, charge, byPaymentID, func(context.Context, grown) (receipt, error) { n++; return receipt{}, nil })
+	_, err := invoke(t, before, event)
+	require.NoError(t, err)
+	_, err = invoke(t, after, event)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	_, err = invoke(t, before, event[:len(event)-1]+`,"unknown":1}`)
+	require.ErrorIs(t, err, idem.ErrKeyReused)
+}
+
+// A handler that changes its event neither completes another key nor changes what
+// a retry is compared with.
+func TestHandlerMayChangeItsEvent(t *testing.T) {
+	t.Run("typed", func(t *testing.T) {
+		n := 0
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(_ context.Context, p payment) (receipt, error) {
+			n++
+			p.ID, p.Amount, p.Tags[0], p.Extra["k"] = "pay_2", 1, "z", "changed"
+			return receipt{ID: p.ID}, nil
+		})
+		payload := []byte(event)
+		for range 2 {
+			out, err := h.Invoke(t.Context(), payload)
+			require.NoError(t, err)
+			require.JSONEq(t, `{"id":"pay_2","note":""}`, string(out))
+		}
+		require.Equal(t, event, string(payload))
+		require.Equal(t, 1, n)
+	})
+	t.Run("raw", func(t *testing.T) {
+		n := 0
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
+			n++
+			for i := range raw {
+				raw[i] = ' '
+			}
+			return json.RawMessage(`{}`), nil
+		})
+		payload := []byte(event)
+		for range 2 {
+			_, err := h.Invoke(t.Context(), payload)
+			require.NoError(t, err)
+		}
+		require.Equal(t, event, string(payload))
+		require.Equal(t, 1, n)
+	})
+}
+
+func TestTwoTenantsNeverMeet(t *testing.T) {
+	n := 0
+	h := Wrap(newEngine(t, memory()), charge, Pointer("/merchant", "/paymentId"), func(_ context.Context, p payment) (string, error) {
+		n++
+		return p.Merchant, nil
+	})
+	for _, m := range []string{"m1", "m2"} {
+		out, err := invoke(t, h, `{"merchant":"`+m+`","paymentId":"pay_1"}`)
+		require.NoError(t, err)
+		require.Equal(t, `"`+m+`"`, out)
+	}
+	require.Equal(t, 2, n)
+}
+
+// The tenant does not hide in the fingerprint: with the same body two tenants run
+// twice as well.
+func TestTwoTenantsWithTheSameBody(t *testing.T) {
+	type tenantKey struct{}
+	n := 0
+	h := Wrap(newEngine(t, memory()), charge, func(ctx context.Context, _ json.RawMessage) (string, string, error) {
+		return ctx.Value(tenantKey{}).(string), "pay_1", nil
+	}, func(context.Context, payment) (int, error) { n++; return n, nil })
+	for i, m := range []string{"m1", "m2"} {
+		out, err := h.Invoke(context.WithValue(t.Context(), tenantKey{}, m), []byte(event))
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(i+1), string(out))
+	}
+}
+
+func TestBadEventsClaimNothing(t *testing.T) {
+	store := memory()
+	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {
+		t.Fatal("the handler ran")
+		return receipt{}, nil
+	})
+	for _, c := range []struct {
+		payload string
+		is      error
+		kind    string
+	}{
+		{``, idem.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1"} x`, idem.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1","paymentId":"pay_2"}`, idem.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1","amount":1e400}`, idem.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1","amount":"text"}`, nil, "UnmarshalTypeError"},
+		{`{"paymentId":null}`, idem.ErrKeyInvalid, "KeyInvalidError"},
+		{`{}`, idem.ErrKeyInvalid, "KeyInvalidError"},
+		{`null`, idem.ErrKeyInvalid, "KeyInvalidError"},
+		{`{"paymentId":""}`, idem.ErrKeyInvalid, "KeyInvalidError"},
+	} {
+		_, err := invoke(t, h, c.payload)
+		require.Error(t, err, c.payload)
+		require.Equal(t, c.kind, typeName(err), c.payload)
+		if c.is != nil {
+			require.ErrorIs(t, err, c.is, c.payload)
+		}
+	}
+	rec, err := store.Get(t.Context(), charge.Key(idem.NoTenant, "pay_1").ID())
+	require.NoError(t, err)
+	require.Nil(t, rec)
+}
+
+// A key function's own error reaches the caller; empty parts are refused.
+func TestKeyFunctionsFaults(t *testing.T) {
+	own := errors.New("no such customer")
+	for _, c := range []struct {
+		key KeyFunc
+		is  error
+	}{
+		{func(context.Context, json.RawMessage) (string, string, error) { return "", "", own }, own},
+		{func(context.Context, json.RawMessage) (string, string, error) { return "", "v", nil }, idem.ErrKeyInvalid},
+		{func(context.Context, json.RawMessage) (string, string, error) { return idem.NoTenant, "", nil }, idem.ErrKeyInvalid},
+		{By(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
+	} {
+		h := Wrap(newEngine(t, memory()), charge, c.key, func(context.Context, payment) (receipt, error) {
+			t.Fatal("the handler ran")
+			return receipt{}, nil
+		})
+		_, err := invoke(t, h, event)
+		require.ErrorIs(t, err, c.is)
+	}
+}
+
+// A result that cannot be encoded is completed without it, and both callers hear
+// the same.
+func TestUnencodableResult(t *testing.T) {
+	n := 0
+	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) {
+		n++
+		return math.NaN(), nil
+	})
+	for range 3 {
+		_, err := invoke(t, h, event)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+		require.Equal(t, "OutcomeUnavailableError", typeName(err))
+	}
+	require.Equal(t, 1, n)
+}
+
+// If nothing was recorded the caller hears of the fault itself.
+func TestUnencodableResultThatIsNotRecorded(t *testing.T) {
+	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(ctx context.Context, _ payment) (any, error) {
+		idem.SetNotExecuted(ctx)
+		return math.NaN(), nil
+	})
+	_, err := invoke(t, h, event)
+	var fault *json.UnsupportedValueError
+	require.ErrorAs(t, err, &fault)
+	require.NotErrorIs(t, err, idem.ErrOutcomeUnavailable)
+}
+
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("half built") }
+
+// An encoder that panics comes after the effect: the fact is recorded.
+func TestPanickingEncoder(t *testing.T) {
+	n := 0
+	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return panicking{}, nil })
+	for range 2 {
+		_, err := invoke(t, h, event)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+	}
+	require.Equal(t, 1, n)
+}
+
+// A result too large to be kept is the first caller's alone.
+func TestTooLargeResultIsLiveOnly(t *testing.T) {
+	n := 0
+	h := Wrap(newEngine(t, memstore.Options{MaxResult: 10}.New()), charge, byPaymentID, func(context.Context, payment) (string, error) {
+		n++
+		return "more than ten bytes", nil
+	})
+	out, err := invoke(t, h, event)
+	require.NoError(t, err)
+	require.Equal(t, `"more than ten bytes"`, out)
+	_, err = invoke(t, h, event)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+	require.Equal(t, 1, n)
+}
+
+// By the operation's own rule a result beside an error is the outcome.
+func TestResultBesideAnErrorByTheOperationsRule(t *testing.T) {
+	op := charge
+	op.Classify = func(_ context.Context, result any, err error) idem.Class {
+		if err != nil && result.(receipt).ID != "" {
+			return idem.ClassCompleted
+		}
+		return idem.ClassDefault
+	}
+	n := 0
+	h := Wrap(newEngine(t, memory()), op, byPaymentID, func(context.Context, payment) (receipt, error) {
+		n++
+		return receipt{ID: "ch_1"}, errors.New("mail not sent")
+	})
+	for range 2 {
+		out, err := invoke(t, h, event)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"id":"ch_1","note":""}`, out)
+	}
+	require.Equal(t, 1, n)
+}
+
+func TestPanicPassesThrough(t *testing.T) {
+	store := memory()
+	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { panic("boom") })
+	require.PanicsWithValue(t, "boom", func() { _, _ = h(t.Context(), []byte(event)) })
+	_, err := invoke(t, h, event)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+}
+
+// The deadline is the kill time: the lease ends with it, and the handler's
+// context ends before.
+func TestDeadlineIsTheKillTime(t *testing.T) {
+	store := memory()
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
+	kill := time.Now().Add(time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), kill)
+	defer cancel()
+	h := Wrap(engine, charge, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+		info, ok := idem.InfoOf(ctx)
+		require.True(t, ok)
+		require.WithinDuration(t, kill, info.LeaseUntil, 2*time.Millisecond)
+		end, ok := ctx.Deadline()
+		require.True(t, ok)
+		require.WithinDuration(t, kill.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
+		return receipt{}, nil
+	})
+	_, err = h.Invoke(ctx, []byte(event))
+	require.NoError(t, err)
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = h.Invoke(short, []byte(`{"paymentId":"pay_2"}`))
+	require.ErrorIs(t, err, idem.ErrOutOfTime)
+}
+
+func TestSetUpMistakesPanicInWrap(t *testing.T) {
+	engine := newEngine(t, memory())
+	fn := func(context.Context, payment) (receipt, error) { return receipt{}, nil }
+	unnamed := charge
+	unnamed.Name = ""
+	requireConfigPanic(t, func() { Wrap(nil, charge, byPaymentID, fn) }, "engine is nil")
+	requireConfigPanic(t, func() { Wrap(engine, unnamed, byPaymentID, fn) }, "Name is empty")
+	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
+	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
+	requireConfigPanic(t, func() {
+		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
+	}, "chan int", "cannot be encoded")
+}
