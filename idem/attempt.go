@@ -20,6 +20,7 @@ type attempt struct {
 	// notExecuted is set by the handler beside its response.
 	notExecuted atomic.Bool
 	kept        []byte // what to record of a result that is too large
+	dropped     bool   // the outcome is recorded without its result
 }
 
 type attemptKey struct{}

@@ -66,14 +66,17 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			if wait == nil {
 				wait = p.waiting(ctx)
 			}
-			next, ok := wait.poll(ctx, seen.ID)
-			if !ok {
+			var over bool
+			if seen, over = wait.poll(ctx, seen); !over {
 				return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+			}
+			if !p.enough(ctx, seen) {
+				p.notify(ctx, e.obs.OutOfTime, Notice{Err: ErrOutOfTime})
+				return nil, Outcome{}, ErrOutOfTime
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
 			cancel()
 			part, cancel = p.claiming(ctx)
-			seen = next
 		default:
 			return nil, Outcome{}, p.answer(ctx, seen, d.Do)
 		}
@@ -262,7 +265,7 @@ func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
 		}
 		return out, &RecordedError{*f}
 	}
-	ctx, cancel := p.finishing(ctx, rec.Body.Stored)
+	ctx, cancel := p.bounded(ctx, rec.Body.Stored)
 	defer cancel()
 	body, err := p.engine.store.Result(ctx, rec)
 	if errors.Is(err, ErrRecordUnreadable) {
@@ -301,33 +304,55 @@ func (p *plan) waiting(ctx context.Context) *waiter {
 	if wait > 0 {
 		w.until = time.Now().Add(wait)
 		// A waiter leaves enough time to say that it waited in vain.
+		reserve := -2*p.guard - p.budget
 		if end, ok := ctx.Deadline(); ok {
-			w.until = earlier(w.until, end.Add(-2*p.guard-p.budget))
+			w.until = earlier(w.until, end.Add(reserve))
+		}
+		if !p.kill.IsZero() {
+			w.until = earlier(w.until, time.Now().Add(p.kill.Sub(p.engine.now())+reserve))
 		}
 	}
 	return w
 }
 
-// poll waits a little and reads the record again. It returns false when the
-// waiting is over; waiting never changes the record.
-func (w *waiter) poll(ctx context.Context, id string) (*Record, bool) {
+// enough reports whether there is still time for what the record asks for: a
+// claim needs as much as at the call's begin, every answer comes for free.
+func (p *plan) enough(ctx context.Context, seen *Record) bool {
+	if seen != nil {
+		d := Next(seen, p.claimEvent(), p.engine.now()).Do
+		if d != DoReplace && d != DoTakeOver {
+			return true
+		}
+	}
+	return p.schedule(ctx) == nil
+}
+
+// poll waits and reads the record until it is not in flight any more, and returns
+// it as last read. It returns false when the waiting is over; waiting never
+// changes the record.
+func (w *waiter) poll(ctx context.Context, seen *Record) (*Record, bool) {
+	id := seen.ID
 	for {
 		pause := w.pause/2 + rand.N(w.pause)
 		if time.Now().Add(pause).After(w.until) {
-			return nil, false
+			return seen, false
 		}
 		select {
 		case <-ctx.Done():
-			return nil, false
+			return seen, false
 		case <-time.After(pause):
 		}
 		w.pause = min(w.pause*3/2, 500*time.Millisecond)
 		call, cancel := context.WithDeadline(ctx, w.until)
 		next, err := w.engine.store.Get(call, id)
 		cancel()
-		if err == nil && (next == nil || next.State != InProgress || next.Lapsed(w.engine.now(), w.engine.opts.Margin)) {
+		if err != nil {
+			continue
+		}
+		if next == nil || next.State != InProgress || next.Lapsed(w.engine.now(), w.engine.opts.Margin) {
 			return next, true
 		}
+		seen = next
 	}
 }
 

@@ -12,9 +12,11 @@ type Class uint8
 const (
 	// ClassDefault leaves the decision to the default rules.
 	ClassDefault Class = iota
-	// ClassCompleted: the result is the outcome; it is recorded and replayed.
+	// ClassCompleted: the result is the outcome; it is recorded and replayed. An
+	// error beside it is not: this caller does not get it either.
 	ClassCompleted
-	// ClassFailed: the error is the outcome; it is recorded and replayed.
+	// ClassFailed: the error is the outcome; it is recorded and replayed. Without an
+	// error the result is, as with ClassCompleted.
 	ClassFailed
 	// ClassNotExecuted: surely nothing took effect; the next call gets the claim,
 	// whatever the declaration.

@@ -147,7 +147,12 @@ func unencodable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
 		return t
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Map:
+		if k := t.Key(); !isName(k.Kind()) && !k.Implements(textMarshaler) {
+			return t
+		}
+		return unencodable(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return unencodable(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
@@ -161,4 +166,9 @@ func unencodable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 		}
 	}
 	return nil
+}
+
+// isName reports whether encoding/json makes member names of the kind by itself.
+func isName(k reflect.Kind) bool {
+	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr
 }

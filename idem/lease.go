@@ -13,6 +13,8 @@ const (
 	leastFinish = 50 * time.Millisecond
 	// beats is how many renewals fit into a lease: two may fail before it is over.
 	beats = 3
+	// maxKept bounds what is kept of a result that is not: see [Answer.Kept].
+	maxKept = 1 << 10
 )
 
 // sizeAllowance is the extra time for writing a large result, a second per MiB.

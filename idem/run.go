@@ -31,12 +31,20 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}()
 	ans := p.call.Run(l.ctx)
 	class := p.classify(l.ctx, a, ans)
+	if class == ClassCompleted {
+		// The result is the outcome, live as on replay, whatever stood beside it.
+		ans.Err = nil
+	}
+	if len(ans.Kept) > maxKept {
+		ans.Kept = nil
+	}
 	a.kept = ans.Kept
+	end := p.ending(a, class, ans, failureOf(ans.Err))
 	ended = true
 	l.stop()
 
-	end := p.ending(a, class, ans, failureOf(ans.Err))
-	if ans.Unencodable != nil {
+	if end.Unavailable {
+		a.dropped = true
 		p.notify(ctx, p.engine.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
 	}
 	state, queued, err := p.finish(ctx, a, end)
@@ -46,13 +54,23 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	return Outcome{
 		Body: ans.Body, State: state, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
 		RecordedAt: p.recorded, ExpiresAt: end.ExpiresAt, Queued: queued,
-		Unencoded: ans.Unencodable != nil, ResponseVersion: ans.ResponseVersion,
+		Unencoded: a.dropped, ResponseVersion: ans.ResponseVersion,
 	}, unmark(ans.Err)
 }
 
-// classify says what the attempt's end means: the operation's own rule first,
-// then what the handler said, then the wrapper's rule, then the error.
+// classify says what the attempt's end means. A failure without an error has only
+// its result to replay.
 func (p *plan) classify(ctx context.Context, a *attempt, ans Answer) Class {
+	c := p.rule(ctx, a, ans)
+	if c == ClassFailed && ans.Err == nil {
+		return ClassCompleted
+	}
+	return c
+}
+
+// rule is whose word counts: the operation's own rule first, then what the
+// handler said, then the wrapper's rule, then the error.
+func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	if f := p.call.Key.op.Classify; f != nil {
 		if c := f(ctx, ans.Value, ans.Err); c != ClassDefault && c <= ClassUncertain {
 			return c
@@ -79,9 +97,6 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
 		}
 		return en
 	case ClassFailed:
-		if f == nil {
-			f = &Failure{Message: "the operation failed"}
-		}
 		return Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}
 	en := Ending{State: Unknown, Failure: f, Uncertain: true}
@@ -124,12 +139,13 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	var large *TooLargeError
 	if errors.As(err, &large) {
 		// The fact is never lost for the sake of the body.
+		a.dropped = true
 		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
 		f.Ending.Result, f.Ending.Unavailable = a.kept, true
 		f.Write = a.writeID()
 		err = e.store.Finish(ctx, p.recorded, f)
 	}
-	if errors.Is(err, ErrRecordUnreadable) {
+	if blind(err) {
 		err = p.reread(ctx, f, err)
 	}
 	n := Notice{Attempt: a.rec.Attempt, State: en.State}
@@ -142,7 +158,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		p.notify(ctx, e.ended(en.State), n)
 		return en.State, false, nil
 	case errors.As(err, &conflict):
-		if old := conflict.Existing; old != nil && old.holds(a.rec.Owner) {
+		if old := conflict.Existing; old != nil && old.State == Unknown && old.holds(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
 			n.State = old.State
 			p.notify(ctx, e.ended(old.State), n)
@@ -159,14 +175,30 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	return InProgress, true, nil
 }
 
-// reread looks once more at a record that stood in the way and could not be read.
+// blind reports whether the answer leaves open which record stood in the way.
+func blind(err error) bool {
+	var conflict *ConflictError
+	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
+}
+
+// reread looks once more at what stood in the way and was not shown. A record
+// that the attempt still holds gets the write once more.
 func (p *plan) reread(ctx context.Context, f Finish, err error) error {
 	rec, gErr := p.engine.store.Get(ctx, f.ID)
 	switch {
+	case gErr != nil && isAnswer(gErr):
+		return gErr
 	case gErr != nil:
-		return errors.Join(gErr, err)
+		// Not to be told now: the write is repeated later, and is fenced then too.
+		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
 	case rec != nil && rec.Write == f.Write:
 		return nil
+	case Next(rec, f.event(), p.recorded).Do == DoApply:
+		err = p.engine.store.Finish(ctx, p.recorded, f)
+		if blind(err) {
+			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
+		}
+		return err
 	}
 	return &ConflictError{Existing: rec}
 }
@@ -183,16 +215,21 @@ func (e *Engine) ended(s State) func(context.Context, Notice) {
 	return e.obs.Parked
 }
 
-// finishing bounds the writes after the handler: the caller's cancellation does
-// not count any more, the kill time does.
+// finishing bounds the calls after the handler: the caller's cancellation does not
+// count any more, the kill time does.
 func (p *plan) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	return p.bounded(context.WithoutCancel(ctx), size)
+}
+
+// bounded bounds calls that carry a result of the size.
+func (p *plan) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
 	e := p.engine
 	budget := e.opts.FinishBudget + sizeAllowance(size)
 	if !p.kill.IsZero() {
 		left := p.kill.Sub(e.now())
 		budget = min(budget, left-left/10)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), max(budget, leastFinish))
+	return context.WithTimeout(ctx, max(budget, leastFinish))
 }
 
 // lost answers the caller of an attempt that lost its claim: with the recorded
@@ -215,7 +252,14 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 	}
 	switch Next(rec, p.claimEvent(), e.now()).Do {
 	case DoReplay:
-		return p.replay(ctx, rec)
+		ctx, cancel := p.finishing(ctx, rec.Body.Stored)
+		defer cancel()
+		out, err := p.replay(ctx, rec)
+		if errors.Is(err, ErrStoreUnavailable) {
+			// Something was executed: the caller must not read that nothing was.
+			break
+		}
+		return out, err
 	case DoUnknown:
 		return Outcome{}, ErrOutcomeUnknown
 	}

@@ -1,0 +1,246 @@
+package idem_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+type order struct {
+	ID    string
+	Items []string
+}
+
+type receipt struct {
+	Number  int
+	secret  string // does not survive the codec
+	Skipped string `json:"-"`
+}
+
+// The live result goes through the codec, so that it is what a replay gives.
+func TestLiveResultIsTheReplayedOne(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	issue := func(context.Context, order) (receipt, error) {
+		return receipt{Number: 7, secret: "s", Skipped: "x"}, nil
+	}
+	live, err := idem.Run(t.Context(), r.engine, key, order{ID: "o"}, issue)
+	require.NoError(t, err)
+	replay, err := idem.Run(t.Context(), r.engine, key, order{ID: "o"}, issue)
+	require.NoError(t, err)
+	require.Equal(t, receipt{Number: 7}, live.Value)
+	require.Equal(t, live.Value, replay.Value)
+	require.Equal(t, `{"Number":7}`, string(live.Outcome.Body))
+	require.Equal(t, live.Outcome.Body, replay.Outcome.Body)
+
+	require.False(t, live.Outcome.Replayed)
+	require.True(t, replay.Outcome.Replayed)
+	live.Outcome.Replayed = true
+	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
+}
+
+func TestRawBytesReplayAsTheyWere(t *testing.T) {
+	r := newRig(t, nil)
+	want := json.RawMessage(`{"b":1,"a":[1,2,3]}`)
+	for range 2 {
+		got, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), json.RawMessage(`{"x":1}`),
+			func(context.Context, json.RawMessage) (json.RawMessage, error) { return want, nil })
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
+	// The same JSON in another form is the same input; of a string every byte counts.
+	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), json.RawMessage(` {"x" : 1.0} `), never[json.RawMessage])
+	require.NoError(t, err)
+	_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), ` {"x" : 1} `, never[string])
+	require.ErrorIs(t, err, idem.ErrKeyReused)
+}
+
+func never[In any](context.Context, In) (json.RawMessage, error) { panic("must not run") }
+
+func TestHandlerThatChangesItsInput(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	spoil := func(_ context.Context, o *order) (int, error) {
+		o.ID, o.Items[0] = "changed", "changed"
+		return 1, nil
+	}
+	for range 2 {
+		_, err := idem.Do(t.Context(), r.engine, key, &order{ID: "o", Items: []string{"a"}}, spoil)
+		require.NoError(t, err)
+	}
+	_, err := idem.Do(t.Context(), r.engine, key, &order{ID: "changed", Items: []string{"changed"}}, spoil)
+	require.ErrorIs(t, err, idem.ErrKeyReused)
+}
+
+// awkward cannot be encoded, or not decoded, or its encoder panics.
+type awkward struct{ mode string }
+
+func (a awkward) MarshalJSON() ([]byte, error) {
+	switch a.mode {
+	case "error":
+		return nil, errors.New("no form")
+	case "panic":
+		panic("encoder bug")
+	}
+	return []byte(`"` + a.mode + `"`), nil
+}
+
+func (a *awkward) UnmarshalJSON(raw []byte) error {
+	if string(raw) == `"one way"` {
+		return errors.New("no way back")
+	}
+	return json.Unmarshal(raw, &a.mode)
+}
+
+// The fact is never lost for the sake of the body.
+func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
+	for _, mode := range []string{"error", "panic", "one way"} {
+		for _, op := range both {
+			t.Run(mode+"/"+op.Name, func(t *testing.T) {
+				r := newRig(t, nil)
+				key, runs := op.Key("t", "k"), 0
+				f := func(context.Context, int) (awkward, error) {
+					runs++
+					return awkward{mode}, nil
+				}
+				live, err := idem.Run(t.Context(), r.engine, key, 1, f)
+				require.NoError(t, err)
+				require.Equal(t, awkward{mode}, live.Value, "the caller gets what the handler gave")
+				require.True(t, live.Outcome.Unencoded)
+				require.Equal(t, []string{"Claimed", "ResultDropped", "Completed"}, r.events.take())
+				_, err = idem.Do(t.Context(), r.engine, key, 1, f)
+				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+				require.Equal(t, 1, runs)
+			})
+		}
+	}
+}
+
+func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
+	r := newRigOver(t, memstore.Options{MaxResult: 2048}.New(), nil)
+	key, big := unsafe.Key("t", "k"), strings.Repeat("x", 5000)
+	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return big, nil })
+	require.NoError(t, err)
+	require.Equal(t, big, live.Value)
+	require.True(t, live.Outcome.Unencoded)
+	require.Equal(t, idem.Completed, live.Outcome.State)
+	replay, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { panic("must not run") })
+	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+	require.True(t, replay.Outcome.Replayed)
+	require.Equal(t, live.Outcome.RecordedAt, replay.Outcome.RecordedAt)
+}
+
+func TestKeptIsWhatReplaysGet(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		ans  idem.Answer
+		kept string
+	}{
+		{"unencodable", idem.Answer{Unencodable: errors.New("no form"), Kept: []byte("status 201")}, "status 201"},
+		{"too large", idem.Answer{Body: make([]byte, 5000), Kept: []byte("status 201")}, "status 201"},
+		{"nothing kept", idem.Answer{Body: make([]byte, 5000)}, ""},
+		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Kept: make([]byte, 1025)}, ""},
+		{"too large to keep, unencodable", idem.Answer{Unencodable: errors.New("no form"), Kept: make([]byte, 3000)}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
+			call := idem.Call{
+				Key: unsafe.Key("t", "k"), Fingerprint: idem.FingerprintBytes([]byte("in")),
+				Run: func(context.Context) idem.Answer { return tc.ans },
+			}
+			out, err := r.engine.Execute(t.Context(), call)
+			require.NoError(t, err)
+			require.True(t, out.Unencoded)
+			require.False(t, out.Queued)
+			_, err = r.engine.Execute(t.Context(), call)
+			var gone *idem.OutcomeUnavailableError
+			require.ErrorAs(t, err, &gone)
+			require.Equal(t, tc.kept, string(gone.Kept))
+		})
+	}
+}
+
+func TestResultTypesThatCannotBeEncoded(t *testing.T) {
+	require.ErrorContains(t, do[func()](t), "func()")
+	require.ErrorContains(t, do[complex128](t), "complex128")
+	require.ErrorContains(t, do[map[string]chan int](t), "chan int")
+	require.ErrorContains(t, do[struct{ Deep []*struct{ C chan int } }](t), "chan int")
+	require.ErrorContains(t, do[map[float64]string](t), "float64")
+	require.NoError(t, do[struct {
+		C chan int `json:"-"`
+		c chan int
+	}](t))
+	require.NoError(t, do[*order](t))
+	require.NoError(t, do[any](t))
+	require.NoError(t, do[awkward](t), "a type with an encoder of its own is taken at its word")
+	require.NoError(t, do[map[int]string](t))
+	type node struct{ Next *node }
+	require.NoError(t, do[node](t))
+}
+
+func do[Out any](t *testing.T) error {
+	t.Helper()
+	r := newRig(t, nil)
+	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (out Out, err error) { return out, nil })
+	if err != nil {
+		require.Empty(t, r.faults.Calls(), "found before anything ran")
+	}
+	return err
+}
+
+// A recorded result that does not fit the type any more fails closed.
+func TestRecordedResultOfAnotherType(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "text", nil })
+	require.NoError(t, err)
+	_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorContains(t, err, "does not fit int")
+}
+
+// The loser of a claim gets the recorded value, not its own: decoded afresh, with
+// nothing of its own left in it.
+func TestLoserGetsNothingOfItsOwnResult(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	type out struct{ A, B *int }
+	n := 5
+	got, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, in int) (out, error) {
+		r.clock.Advance(fmtLease)
+		_, err := idem.Do(ctx, r.twin(t).engine, key, in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
+		return out{B: &n}, err
+	})
+	require.NoError(t, err)
+	require.True(t, got.Outcome.Replayed)
+	require.Equal(t, `{"A":5,"B":null}`, string(got.Outcome.Body))
+	require.Equal(t, out{A: &n}, got.Value)
+}
+
+const fmtLease = 10 * idem.DefaultLease
+
+// A replay's own reading ends with its caller's patience, not later.
+func TestReplayHonoursItsCallersDeadline(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.faults.Next(idemtest.Result, func(ctx context.Context, c *idemtest.Call) error {
+		cancel()
+		return idemtest.BlackHole(ctx, c)
+	})
+	_, err = idem.Do(ctx, r.engine, key, 1, new(counter).run)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, "StoreUnavailable", fmt.Sprint(r.events.take()[2]))
+}
