@@ -12,7 +12,8 @@ type Resolution struct {
 	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
 	// in Failure) or Retryable (it surely did not take effect). Required.
 	To State
-	// Result of To Completed, encoded as the operation's own results are.
+	// Result of To Completed, encoded as the operation's own results are. Nil means
+	// that it is not known: replays say [ErrOutcomeUnavailable].
 	Result []byte
 	// Failure of To Failed. Required there.
 	Failure *Failure
@@ -54,7 +55,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		}
 		now := e.now()
 		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.interrupted()) {
-			err := e.store.Settle(ctx, now, Settlement{
+			err := e.settle(ctx, now, Settlement{
 				ID: id, Kind: EventLapse, Seen: rec.Write, Write: newID(),
 				Ending: Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},
 			})
@@ -70,7 +71,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		case DoRefuse:
 			return ErrNotUnknown
 		}
-		err = e.store.Settle(ctx, now, e.settlement(rec, r))
+		err = e.settle(ctx, now, e.settlement(rec, r))
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) {
 			return err
@@ -80,12 +81,27 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 	return ErrNotUnknown
 }
 
+// settle writes the resolution, and the same again if its reply was lost: a
+// resolver that asks anew would meet its own answer as somebody else's.
+func (e *Engine) settle(ctx context.Context, now time.Time, s Settlement) error {
+	err := e.store.Settle(ctx, now, s)
+	for range 2 {
+		var sErr *StoreError
+		if !errors.As(err, &sErr) || !sErr.Maybe || ctx.Err() != nil {
+			break
+		}
+		err = e.store.Settle(ctx, now, s)
+	}
+	return err
+}
+
 func (e *Engine) settlement(rec *Record, r Resolution) Settlement {
 	s := Settlement{ID: rec.ID, Kind: EventResolve, Seen: rec.Write, Owner: newID(), Ending: Ending{
 		State: r.To, Result: r.Result, Failure: r.Failure, Ref: r.Ref, ResponseVersion: r.ResponseVersion,
 		ExpiresAt: ceil(e.now().Add(rec.Retention), time.Second),
 	}}
 	s.Write = s.Owner + ".0"
+	s.Ending.Unavailable = r.To == Completed && r.Result == nil
 	kept := 0
 	for name, step := range rec.Steps {
 		if step.Begun {

@@ -1,0 +1,206 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// parked leaves the key unknown.
+func parked(t *testing.T, r *rig, key idem.Key) {
+	t.Helper()
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+	require.Same(t, errPlain, err)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+	r.events.take()
+	r.faults.Reset()
+}
+
+func TestResolve(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		to   idem.Resolution
+		then func(t *testing.T, v int, err error)
+		runs int
+	}{
+		{"completed", idem.Resolution{To: idem.Completed, Result: []byte("42"), Ref: "pay_1"}, func(t *testing.T, v int, err error) {
+			require.NoError(t, err)
+			require.Equal(t, 42, v)
+		}, 0},
+		{"completed, result not known", idem.Resolution{To: idem.Completed, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
+			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+		}, 0},
+		{"failed", idem.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined", Code: "card"}, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
+			var recorded *idem.RecordedError
+			require.ErrorAs(t, err, &recorded)
+			require.Equal(t, "card", recorded.Code)
+		}, 0},
+		{"retryable", idem.Resolution{To: idem.Retryable, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
+		}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := unsafe.Key("t", "k")
+			parked(t, r, key)
+			owner := r.record(t, key).Owner
+			r.clock.Advance(time.Hour)
+			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), tc.to))
+			rec := r.record(t, key)
+			require.Equal(t, tc.to.To, rec.State)
+			require.NotEqual(t, owner, rec.Owner)
+			require.Equal(t, "pay_1", rec.Ref)
+			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 2*time.Second)
+			require.Equal(t, []idemtest.Method{"Get", "Settle"}, r.faults.Calls())
+
+			require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), tc.to), idem.ErrNotUnknown, "once")
+			v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+			tc.then(t, v, err)
+			require.Equal(t, tc.runs, c.count())
+		})
+	}
+}
+
+func TestResolveToRetryableWaitsForTheLease(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	parked(t, r, key)
+	retry := idem.Resolution{To: idem.Retryable}
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly)
+	r.clock.Advance(idem.DefaultLease)
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly, "the margin counts")
+	r.clock.Advance(idem.DefaultMargin + time.Millisecond)
+	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), retry))
+}
+
+func TestResolveRefuses(t *testing.T) {
+	r := newRig(t, nil)
+	done := unsafe.Key("t", "done")
+	_, err := idem.Do(t.Context(), r.engine, done, 1, new(counter).run)
+	require.NoError(t, err)
+	var config *idem.ConfigError
+	yes := idem.Resolution{To: idem.Completed, Result: []byte("1")}
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), "nobody", yes), idem.ErrNotFound)
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrNotUnknown)
+	r.faults.Reset()
+	for _, bad := range []idem.Resolution{
+		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
+		{To: idem.Failed, Failure: &idem.Failure{}, Result: []byte("1")}, {To: idem.Retryable, Result: []byte("1")},
+	} {
+		require.ErrorAs(t, r.engine.Resolve(t.Context(), done.ID(), bad), &config)
+	}
+	require.Empty(t, r.faults.Calls())
+	r.faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrRecordUnreadable)
+	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrStoreUnavailable)
+}
+
+// A claim that a killed process left behind counts as unknown once it lapsed.
+func TestResolveAbandonedClaim(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := op.Key("t", "k")
+			r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+			require.NoError(t, err)
+			yes := idem.Resolution{To: idem.Completed, Result: []byte("9")}
+			require.ErrorIs(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), yes), idem.ErrNotUnknown, "it may still run")
+			r.clock.Advance(time.Hour)
+			err = r.twin(t).engine.Resolve(t.Context(), key.ID(), yes)
+			if op.Repeat == idem.Repeatable {
+				require.ErrorIs(t, err, idem.ErrNotUnknown, "the next call takes it over")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, idem.Completed, r.state(t, key))
+		})
+	}
+}
+
+// Both writes of a resolution with reply or request lost: what is reported is
+// what is recorded.
+func TestResolveWithLostReplies(t *testing.T) {
+	yes := idem.Resolution{To: idem.Completed, Result: []byte("9")}
+	for name, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
+		t.Run(name+" lost once", func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			parked(t, r, key)
+			r.faults.Next(idemtest.Settle, fault)
+			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), yes))
+			require.Equal(t, idem.Completed, r.state(t, key))
+		})
+		t.Run(name+" lost for good", func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			parked(t, r, key)
+			r.faults.Always(fault, idemtest.Settle)
+			require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), yes), idem.ErrStoreUnavailable)
+			require.Equal(t, []idemtest.Method{"Get", "Settle", "Settle", "Settle"}, r.faults.Calls())
+		})
+		t.Run(name+" of the park lost", func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+			require.NoError(t, err)
+			r.clock.Advance(time.Hour)
+			r.faults.Next(idemtest.Settle, fault)
+			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), yes))
+			require.Equal(t, idem.Completed, r.state(t, key))
+		})
+	}
+}
+
+// Two resolvers, and a resolver against the late outcome: one of them settles it,
+// the other is told.
+func TestResolveRaces(t *testing.T) {
+	for name, rival := range map[string]func(t *testing.T, r *rig, key idem.Key){
+		"resolver": func(t *testing.T, r *rig, key idem.Key) {
+			require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+		},
+		"late outcome": func(t *testing.T, r *rig, key idem.Key) {
+			rec := r.record(t, key)
+			require.NoError(t, r.mem.Finish(t.Context(), r.clock.Now(), idem.Finish{
+				ID: rec.ID, Owner: rec.Owner, Write: "late", Ending: idem.Ending{State: idem.Completed, Result: []byte("7"), ExpiresAt: r.clock.Now().Add(time.Hour)},
+			}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			parked(t, r, key)
+			r.faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+				rival(t, r, key)
+				return c.Do(ctx)
+			})
+			err := r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("8")})
+			require.ErrorIs(t, err, idem.ErrNotUnknown)
+			v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+			require.NoError(t, err)
+			require.Equal(t, 7, v)
+		})
+	}
+}
+
+// Resolved first, the parked attempt's own outcome changes nothing any more, and
+// its caller gets what was recorded.
+func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		r.clock.Advance(time.Hour)
+		require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+		return 8, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 7, v)
+	require.Contains(t, r.events.take(), "LeaseLost")
+}
