@@ -1,0 +1,363 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+type codedError struct{ code string }
+
+func (e *codedError) Error() string     { return "coded " + e.code }
+func (e *codedError) ErrorCode() string { return e.code }
+
+// Every way in which an attempt can end, under both declarations: the record's
+// state, and what the same call gets afterwards.
+func TestEveryEndUnderEveryDeclaration(t *testing.T) {
+	coded := &codedError{"declined"}
+	says := func(c idem.Class) func(context.Context, any, error) idem.Class {
+		return func(context.Context, any, error) idem.Class { return c }
+	}
+	returns := func(v int, err error) func(context.Context, int) (int, error) {
+		return func(context.Context, int) (int, error) { return v, err }
+	}
+	for _, tc := range []struct {
+		name     string
+		handler  func(context.Context, int) (int, error)
+		classify func(context.Context, any, error) idem.Class
+		safe     idem.State // the repeatable operation's record
+		unsafe   idem.State
+	}{
+		{"result", returns(7, nil), nil, idem.Completed, idem.Completed},
+		{"plain error", returns(0, errPlain), nil, idem.Retryable, idem.Unknown},
+		{"cancelled", returns(0, context.Canceled), nil, idem.Retryable, idem.Unknown},
+		{"not executed", returns(0, idem.NotExecuted(errPlain)), nil, idem.Retryable, idem.Retryable},
+		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil, idem.Retryable, idem.Retryable},
+		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
+		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
+			idem.SetNotExecuted(ctx)
+			return 7, nil
+		}, nil, idem.Retryable, idem.Retryable},
+		{"not executed beside an error", func(ctx context.Context, _ int) (int, error) {
+			idem.SetNotExecuted(ctx)
+			return 7, errPlain
+		}, nil, idem.Retryable, idem.Retryable},
+
+		{"hook: default", returns(0, errPlain), says(idem.ClassDefault), idem.Retryable, idem.Unknown},
+		{"hook: nonsense", returns(7, nil), says(99), idem.Completed, idem.Completed},
+		{"hook: completed", returns(7, nil), says(idem.ClassCompleted), idem.Completed, idem.Completed},
+		{"hook: completed although an error", returns(7, errPlain), says(idem.ClassCompleted), idem.Completed, idem.Completed},
+		{"hook: failed", returns(0, coded), says(idem.ClassFailed), idem.Failed, idem.Failed},
+		{"hook: failed without an error", returns(7, nil), says(idem.ClassFailed), idem.Completed, idem.Completed},
+		{"hook: not executed", returns(7, nil), says(idem.ClassNotExecuted), idem.Retryable, idem.Retryable},
+		{"hook: uncertain", returns(7, nil), says(idem.ClassUncertain), idem.Retryable, idem.Unknown},
+		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted), idem.Retryable, idem.Retryable},
+	} {
+		for _, op := range both {
+			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
+				r := newRig(t, nil)
+				op.Classify = tc.classify
+				key, want := op.Key("t", "k"), tc.unsafe
+				if op.Repeat == idem.Repeatable {
+					want = tc.safe
+				}
+				runs := 0
+				handler := func(ctx context.Context, n int) (int, error) {
+					runs++
+					return tc.handler(ctx, n)
+				}
+				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, handler)
+				require.Equal(t, want, live.Outcome.State)
+				rec := r.record(t, key)
+				require.Equal(t, want, rec.State)
+				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question is kept for good")
+
+				next, err := idem.Run(t.Context(), r.engine, key, 1, handler)
+				switch want {
+				case idem.Completed:
+					require.NoError(t, liveErr)
+					require.NoError(t, err)
+					require.Equal(t, 7, live.Value)
+					require.Equal(t, 7, next.Value)
+					require.True(t, next.Outcome.Replayed)
+					require.Equal(t, 1, runs)
+				case idem.Failed:
+					require.ErrorIs(t, liveErr, coded, "the handler's own error")
+					var recorded *idem.RecordedError
+					require.ErrorAs(t, err, &recorded)
+					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
+					require.Equal(t, 1, runs)
+				case idem.Retryable:
+					require.Equal(t, 2, runs)
+					require.Equal(t, 2, r.record(t, key).Attempt)
+				case idem.Unknown:
+					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+					require.Equal(t, 1, runs)
+				}
+			})
+		}
+	}
+}
+
+// The handler's error reaches the caller as it was, without the mark around it.
+func TestMarksAreTakenOff(t *testing.T) {
+	for i, mark := range []func(error) error{idem.NotExecuted, idem.Permanent, func(err error) error { return idem.Permanent(idem.NotExecuted(err)) }} {
+		r := newRig(t, nil)
+		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", fmt.Sprint(i)), 1, fails(mark(errPlain)))
+		require.Same(t, errPlain, err)
+		require.NoError(t, mark(nil))
+	}
+	wrapped := fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))
+	r := newRig(t, nil)
+	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(wrapped))
+	require.Same(t, wrapped, err)
+	require.ErrorIs(t, err, errPlain)
+}
+
+func TestPanicGoesOnAndIsRecorded(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := op.Key("t", "k")
+			value := &struct{ int }{7}
+			var ctx context.Context
+			require.PanicsWithValue(t, value, func() {
+				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(c context.Context, _ int) (int, error) {
+					ctx = c
+					panic(value)
+				})
+			})
+			require.Error(t, ctx.Err())
+			rec := r.record(t, key)
+			require.Equal(t, uncertain(op), rec.State)
+			require.Equal(t, "panic", rec.Failure.Type)
+			require.True(t, rec.Uncertain)
+		})
+	}
+}
+
+// uncertain is the state that an uncertain attempt leaves behind.
+func uncertain(op idem.Operation) idem.State {
+	if op.Repeat == idem.Repeatable {
+		return idem.Retryable
+	}
+	return idem.Unknown
+}
+
+func TestGoexitIsRecorded(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := op.Key("t", "k")
+				go func() {
+					_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+						runtime.Goexit()
+						return 0, nil
+					})
+				}()
+				synctest.Wait()
+				require.Equal(t, uncertain(op), r.state(t, key))
+			})
+		})
+	}
+}
+
+// nilError is an error that panics when it is asked for its text.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// What panics after the handler, in its error or in the hook, is an attempt whose
+// end nobody knows, not one that is forgotten.
+func TestPanicsAfterTheHandlerAreRecorded(t *testing.T) {
+	var typed *nilError
+	hook := unsafe
+	hook.Classify = func(context.Context, any, error) idem.Class { panic("hook") }
+	for name, f := range map[string]func(e *idem.Engine) idem.Key{
+		"typed nil error": func(e *idem.Engine) idem.Key {
+			key := unsafe.Key("t", "k")
+			_, _ = idem.Do(t.Context(), e, key, 1, fails(typed))
+			return key
+		},
+		"hook": func(e *idem.Engine) idem.Key {
+			_, _ = idem.Do(t.Context(), e, hook.Key("t", "k"), 1, new(counter).run)
+			return hook.Key("t", "k")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			require.Panics(t, func() { f(r.engine) })
+			require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
+		})
+	}
+}
+
+// A client that goes away changes nothing about the attempt.
+func TestClientDisconnects(t *testing.T) {
+	gone := errors.New("client gone")
+	t.Run("before the claim", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, gone)
+		require.Empty(t, r.faults.Calls())
+		require.Zero(t, c.count())
+	})
+	t.Run("while the claim is sent", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		ctx, cancel := context.WithCancel(t.Context())
+		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+			err := call.Do(ctx)
+			cancel()
+			require.NoError(t, err)
+			return call.Lost()
+		})
+		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, idem.Retryable, r.state(t, unsafe.Key("t", "k")), "taken back")
+		require.Zero(t, c.count())
+	})
+	t.Run("when the claim has come", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+			defer cancel(gone)
+			return call.Do(ctx)
+		})
+		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, gone)
+		require.Equal(t, idem.Retryable, r.state(t, unsafe.Key("t", "k")), "given back")
+		require.False(t, r.record(t, unsafe.Key("t", "k")).Uncertain)
+		require.Zero(t, c.count())
+	})
+	t.Run("while the handler runs", func(t *testing.T) {
+		r := newRig(t, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		v, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+			cancel(gone)
+			require.ErrorIs(t, context.Cause(ctx), gone, "the handler may know")
+			return n, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+		require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
+	})
+}
+
+// A handler without time gets no claim; a claim that came too late is given back.
+func TestTimeLeft(t *testing.T) {
+	op := safe
+	op.MinTime = 2 * time.Second
+	for _, tc := range []struct {
+		name string
+		left time.Duration
+		ok   bool
+	}{
+		{"past", -time.Second, false}, {"zero", 0, false}, {"no more than the guard", time.Second, false},
+		{"too little", 2600 * time.Millisecond, false}, {"enough", 2700 * time.Millisecond, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, op.Key("t", "k"), 1, c.run)
+				if tc.ok {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, idem.ErrOutOfTime)
+				require.Empty(t, r.faults.Calls())
+				require.Equal(t, []string{"OutOfTime"}, r.events.take())
+			})
+		})
+	}
+	t.Run("a kill time of zero is no kill time to ignore", func(t *testing.T) {
+		r := newRig(t, nil)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, op.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutOfTime)
+	})
+	t.Run("the claim took too long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, c := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond}), new(counter)
+			r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+				time.Sleep(3100 * time.Millisecond) // a store that does not heed its context
+				return call.Do(context.WithoutCancel(ctx))
+			})
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, c.run)
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+			require.Zero(t, c.count())
+			require.Equal(t, idem.Retryable, r.state(t, op.Key("t", "k")))
+		})
+	})
+}
+
+// A finish that is answered without the record that stood in the way looks for
+// itself, once.
+func TestFinishLooksAgain(t *testing.T) {
+	held := func(f idemtest.Fault) func(ctx context.Context, c *idemtest.Call) error {
+		return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); return f(ctx, c) }
+	}
+	for name, fault := range map[string]idemtest.Fault{"conflict without the record": idemtest.BareConflict, "unreadable": idemtest.Unreadable} {
+		t.Run(name+", landed", func(t *testing.T) {
+			r := newRig(t, nil)
+			r.faults.Next(idemtest.Finish, held(fault))
+			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+			require.NoError(t, err)
+			require.Equal(t, idem.Completed, res.Outcome.State)
+			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
+		})
+		t.Run(name+", not landed", func(t *testing.T) {
+			r := newRig(t, nil)
+			r.faults.Next(idemtest.Finish, fault)
+			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+			require.NoError(t, err)
+			require.Equal(t, idem.Completed, res.Outcome.State)
+			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
+		})
+		t.Run(name+", never told", func(t *testing.T) {
+			r := newRig(t, nil)
+			r.faults.Always(fault, idemtest.Finish)
+			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+			require.NoError(t, err)
+			require.True(t, res.Outcome.Queued)
+		})
+		t.Run(name+", nor read", func(t *testing.T) {
+			r := newRig(t, nil)
+			r.faults.Next(idemtest.Finish, fault)
+			r.faults.Next(idemtest.Get, idemtest.LoseReply)
+			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+			require.NoError(t, err)
+			require.True(t, res.Outcome.Queued)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
+		})
+		t.Run(name+", gone", func(t *testing.T) {
+			r := newRig(t, nil)
+			r.faults.Next(idemtest.Finish, fault)
+			key := unsafe.Key("t", "k")
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				r.mem.Delete(key.ID())
+				return 1, nil
+			})
+			require.ErrorIs(t, err, idem.ErrLeaseLost)
+			require.ErrorIs(t, err, idem.ErrInFlight)
+		})
+	}
+	t.Run("unreadable for good fails closed", func(t *testing.T) {
+		r := newRig(t, nil)
+		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
+		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.ErrorIs(t, err, idem.ErrLeaseLost)
+	})
+}
