@@ -87,12 +87,13 @@ func (c *call) pause(n int) bool {
 	if n < 6 {
 		longest = min(longest, firstBackoff<<n)
 	}
-	d := rand.N(longest)
 	deadline, _ := c.ctx.Deadline()
-	if time.Until(deadline) < d+leastAttempt {
+	left := time.Until(deadline) - leastAttempt
+	if left <= 0 {
 		return false
 	}
-	t := time.NewTimer(d)
+	// A pause never costs the last try: what is over may be over just now.
+	t := time.NewTimer(min(rand.N(longest), left))
 	defer t.Stop()
 	select {
 	case <-t.C:
