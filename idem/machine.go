@@ -191,7 +191,7 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 }
 
 func nextOwner(rec *Record, ev Event) Decision {
-	if rec == nil || rec.Owner != ev.Owner {
+	if rec == nil || ev.Owner == "" || rec.Owner != ev.Owner {
 		return refuse(rec)
 	}
 	running := rec.State == InProgress
