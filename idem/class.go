@@ -86,17 +86,17 @@ func failureOf(err error) *Failure {
 		f := rec.Failure
 		return &f
 	}
-	f := Failure{Message: spell(err, err.Error), Type: typeName(err)}
+	f := Failure{Message: textOf(err, err.Error), Type: typeName(err)}
 	var coded interface{ ErrorCode() string }
 	if errors.As(err, &coded) {
-		f.Code = spell(err, coded.ErrorCode)
+		f.Code = textOf(err, coded.ErrorCode)
 	}
 	return &f
 }
 
-// spell asks an error for a text. An error that panics over it, such as a nil
+// textOf asks an error for a text. An error that panics over it, such as a nil
 // pointer in an interface, must not cost the record of the attempt.
-func spell(err error, ask func() string) (s string) {
+func textOf(err error, ask func() string) (s string) {
 	defer func() {
 		if recover() != nil {
 			s = "an error of type " + typeName(err) + " that cannot say what it is"
