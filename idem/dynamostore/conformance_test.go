@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 				rec, err := f.Get(ctx, id)
 				require.NoError(t, err)
 				require.NotZero(t, rec.Body.Parts)
-				pk := partKeyPrefix(id, rec.Owner) + "0"
+				pk := partKeyPrefix(id, rec.Owner, rec.Body.Digest) + "0"
 				damage(pk, f.raw(t, pk))
 				return nil
 			}})

@@ -32,7 +32,7 @@
 // A failed condition is billed by the size of the item that it meets, so the
 // record stays small. A result above 2 KB is compressed (zstd, its fastest level);
 // what is then above 4 KB goes into parts of 256 KB under keys of their own, which
-// are named by the attempt's owner, written before the record is completed, and
+// are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
 // SHA-256; a part that is missing, cut short or altered makes the result
 // unreadable ([idem.ErrRecordUnreadable]). Steps lie in the record.

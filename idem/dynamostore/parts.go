@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,6 +29,8 @@ const (
 	partsAtOnce = 8
 	// partTime is a part's share of time in attempts: it is sent, not just asked.
 	partTime = 5
+	// partDigest bytes of the digest tell one owner's results apart: a handful.
+	partDigest = 9
 	// partsOutlive keeps the parts of a record until nobody can read it any more.
 	partsOutlive = 24 * time.Hour
 )
@@ -37,13 +40,17 @@ var errUnprocessed = errors.New("DynamoDB left keys unprocessed, the table is th
 func partCount(stored int) int { return (stored + partSize - 1) / partSize }
 
 // partKeyPrefix is the partition key of a part without its number. Parts carry
-// their writer's owner, so that no attempt can touch another one's.
-func partKeyPrefix(id, owner string) string { return id + schema.PartPK + owner + "#" }
+// their writer's owner, so that no attempt can touch another one's, and the start
+// of their digest, so that a write that is going to be refused cannot touch those
+// of an earlier one of the same owner.
+func partKeyPrefix(id, owner string, digest []byte) string {
+	return id + schema.PartPK + owner + "#" + base64.RawURLEncoding.EncodeToString(digest[:partDigest]) + "#"
+}
 
 // putParts stores a result beside the record that is going to name it. It fails
 // as a call that has not touched the record.
 func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Time) error {
-	prefix := partKeyPrefix(id, owner)
+	prefix := partKeyPrefix(id, owner, b.Digest)
 	g, ctx := errgroup.WithContext(k.ctx)
 	g.SetLimit(partsAtOnce)
 	for n := range b.Parts {
@@ -77,10 +84,10 @@ func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Ti
 // it is what the record says.
 func (s *Store) getParts(k *call, rec *idem.Record) ([]byte, error) {
 	b := rec.Body
-	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) {
+	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {
 		return nil, unreadable(rec.ID, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
 	}
-	prefix := partKeyPrefix(rec.ID, rec.Owner)
+	prefix := partKeyPrefix(rec.ID, rec.Owner, b.Digest)
 	want := make(map[string]int, b.Parts)
 	keys := make([]map[string]types.AttributeValue, b.Parts)
 	for n := range b.Parts {

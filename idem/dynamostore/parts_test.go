@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +57,7 @@ func TestResultsOfAllSizes(t *testing.T) {
 			// A failed condition is billed by the record's size.
 			require.Less(t, itemSize(f.raw(t, id)), 5<<10)
 			for n := range tc.parts {
-				it := f.raw(t, partKeyPrefix(id, "o1")+strconv.Itoa(n))
+				it := f.raw(t, partKeyPrefix(id, "o1", rec.Body.Digest)+strconv.Itoa(n))
 				require.Equal(t, num(strconv.FormatInt(base.Add(48*time.Hour).Unix(), 10)), it[schema.ExpiresAt],
 					"a part outlives its record by a day")
 			}
@@ -93,7 +92,8 @@ func TestDamagedPartsFailClosed(t *testing.T) {
 			b.Value = b.Value[:len(b.Value)-by]
 		}
 	}
-	part := func(id string, n int) string { return partKeyPrefix(id, "o1") + strconv.Itoa(n) }
+	digest := sha256.Sum256(large)
+	part := func(id string, n int) string { return partKeyPrefix(id, "o1", digest[:]) + strconv.Itoa(n) }
 	for _, tc := range []struct {
 		name, says string
 		damage     func(id string)
@@ -142,10 +142,31 @@ func TestPartsOfAnotherOwner(t *testing.T) {
 	require.NoError(t, f.Finish(ctx, base, completion("k", "o2", mine)))
 	rec := isConflict(t, f.Finish(ctx, base, completion("k", "o1", theirs)))
 	require.Equal(t, "o2", rec.Owner)
-	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "o1")+"0"), "the loser did write its parts")
+	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "o1", digestOf(theirs))+"0"), "the loser did write its parts")
 	got, err := f.Result(ctx, rec)
 	require.NoError(t, err)
 	require.Equal(t, sha256.Sum256(mine), sha256.Sum256(got))
+}
+
+func digestOf(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// A second, other result of the same attempt is refused, and its parts do not
+// overwrite those of the recorded one.
+func TestPartsOfARefusedWrite(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	recorded := noise(450 << 10)
+	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	require.NoError(t, f.Finish(ctx, base, completion("k", "o1", recorded)))
+	other := completion("k", "o1", noise(450<<10))
+	other.Write = "o1.other"
+	rec := isConflict(t, f.Finish(ctx, base, other))
+	got, err := f.Result(ctx, rec)
+	require.NoError(t, err)
+	require.Equal(t, digestOf(recorded), digestOf(got))
 }
 
 // A resolution's parts are named by the owner that it brings.
@@ -162,17 +183,18 @@ func TestResolutionWithALargeResult(t *testing.T) {
 	got, err := f.Result(ctx, rec)
 	require.NoError(t, err)
 	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
-	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "r")+"1"))
+	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "r", digestOf(large))+"1"))
 }
 
 // A record without an expiry keeps its parts without one.
 func TestPartsWithoutExpiry(t *testing.T) {
 	f := open(t, nil)
 	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
-	w := completion("k", "o1", noise(5000))
+	result := noise(5000)
+	w := completion("k", "o1", result)
 	w.Ending.ExpiresAt = time.Time{}
 	require.NoError(t, f.Finish(t.Context(), base, w))
-	it := f.raw(t, partKeyPrefix("k", "o1")+"0")
+	it := f.raw(t, partKeyPrefix("k", "o1", digestOf(result))+"0")
 	require.NotEmpty(t, it)
 	require.NotContains(t, it, schema.ExpiresAt)
 }
@@ -275,10 +297,12 @@ func (f *fixture) leaveUnprocessed(t *testing.T, req *http.Request, n int, asked
 // The number of the parts that a record claims is checked before they are read.
 func TestAbsurdPartsAreNotRead(t *testing.T) {
 	s, n := scripted(t, nil, nil)
+	digest := digestOf(nil)
 	for _, b := range []idem.Body{
-		{Parts: maxParts + 1, Stored: (maxParts + 1) * partSize},
-		{Parts: 1, Stored: 5 * partSize},
-		{Parts: 5, Stored: 1},
+		{Parts: maxParts + 1, Stored: (maxParts + 1) * partSize, Digest: digest},
+		{Parts: 1, Stored: 5 * partSize, Digest: digest},
+		{Parts: 5, Stored: 1, Digest: digest},
+		{Parts: 1, Stored: 5000},
 	} {
 		_, err := s.Result(t.Context(), &idem.Record{ID: "k", Owner: "o", State: idem.Completed, Body: b})
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -298,6 +322,6 @@ func TestResultOfOtherStates(t *testing.T) {
 // A part's key holds the record's id and owner, so that IAM's leading keys
 // confine it as they do the record.
 func TestPartKeys(t *testing.T) {
-	require.Equal(t, "t#op#digest#part#owner#", partKeyPrefix("t#op#digest", "owner"))
-	require.True(t, strings.HasPrefix(partKeyPrefix("t#op#digest", "owner"), "t#"))
+	require.Equal(t, "t#op#digest#part#owner#AQIDBAUGBwgJ#",
+		partKeyPrefix("t#op#digest", "owner", []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}))
 }

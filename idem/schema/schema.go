@@ -16,8 +16,8 @@ const (
 	StepSK = "step#"
 	// AuditSK starts the sort key of a person's change: audit#<time>#<random>.
 	AuditSK = "audit#"
-	// PartPK separates a record's id from owner and number of a part in the part's
-	// partition key: <id>#part#<owner>#<n>.
+	// PartPK separates a record's id from owner, digest and number of a part in the
+	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>.
 	PartPK = "#part#"
 )
 
