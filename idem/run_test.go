@@ -177,29 +177,25 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// What panics after the handler, in its error or in the hook, is an attempt whose
-// end nobody knows, not one that is forgotten.
-func TestPanicsAfterTheHandlerAreRecorded(t *testing.T) {
-	var typed *nilError
-	hook := unsafe
-	hook.Classify = func(context.Context, any, error) idem.Class { panic("hook") }
-	for name, f := range map[string]func(e *idem.Engine) idem.Key{
-		"typed nil error": func(e *idem.Engine) idem.Key {
-			key := unsafe.Key("t", "k")
-			_, _ = idem.Do(t.Context(), e, key, 1, fails(typed))
-			return key
-		},
-		"hook": func(e *idem.Engine) idem.Key {
-			_, _ = idem.Do(t.Context(), e, hook.Key("t", "k"), 1, new(counter).run)
-			return hook.Key("t", "k")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			require.Panics(t, func() { f(r.engine) })
-			require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
+// What goes wrong after the handler, in its error or in the hook, leaves an
+// attempt whose end nobody knows, not one that is forgotten.
+func TestFaultsAfterTheHandlerAreRecorded(t *testing.T) {
+	t.Run("typed nil error", func(t *testing.T) {
+		r := newRig(t, nil)
+		var typed *nilError
+		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(typed))
+		require.True(t, err == error(typed), "the handler's own error")
+		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
+	})
+	t.Run("hook", func(t *testing.T) {
+		r := newRig(t, nil)
+		op := unsafe
+		op.Classify = func(context.Context, any, error) idem.Class { panic("hook") }
+		require.PanicsWithValue(t, "hook", func() {
+			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
 		})
-	}
+		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
+	})
 }
 
 // A client that goes away changes nothing about the attempt.

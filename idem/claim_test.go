@@ -1,0 +1,282 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// m names the store calls of a path.
+func m(ms ...idemtest.Method) []idemtest.Method { return ms }
+
+// What each path costs in store calls. Result reads the old item's own body: it
+// is a call to the database only where the result lies in parts.
+func TestCallsOfEveryPath(t *testing.T) {
+	hour := func(t *testing.T, r *rig, key idem.Key) { r.clock.Advance(48 * time.Hour) }
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		before func(t *testing.T, r *rig, key idem.Key)
+		input  int
+		err    error
+		calls  []idemtest.Method
+		events []string
+	}{
+		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"Claimed", "Completed"}},
+		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"Replayed"}},
+		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Acquire"), []string{"Replayed"}},
+		{"in flight", unsafe, abandoned, 1, idem.ErrInFlight, m("Acquire"), []string{"InFlight"}},
+		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"reused in flight", unsafe, abandoned, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"reused, retryable", unsafe, released, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"Unknown"}},
+		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"Accepted"}},
+		{"lapsed, parked", unsafe, both2(abandoned, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"Parked", "Unknown"}},
+		{"lapsed, taken over", safe, both2(abandoned, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"lapsed, reused", safe, both2(abandoned, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"retryable", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"retryable, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"Unknown"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := tc.op.Key("t", "k")
+			if tc.before != nil {
+				tc.before(t, r, key)
+			}
+			r.events.take()
+			r.faults.Reset()
+			_, err := idem.Do(t.Context(), r.engine, key, tc.input, c.run)
+			if recorded, ok := tc.err.(*idem.RecordedError); ok {
+				require.Equal(t, recorded, err)
+			} else {
+				require.ErrorIs(t, err, tc.err)
+			}
+			require.Equal(t, tc.calls, r.faults.Calls())
+			require.Equal(t, tc.events, r.events.take())
+			ran := tc.calls[len(tc.calls)-1] == idemtest.Finish
+			require.Equal(t, ran, c.count() == 1)
+		})
+	}
+}
+
+func both2(fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig, idem.Key) {
+	return func(t *testing.T, r *rig, key idem.Key) {
+		for _, f := range fs {
+			f(t, r, key)
+		}
+	}
+}
+
+func finished(t *testing.T, r *rig, key idem.Key) {
+	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+}
+
+func failed(t *testing.T, r *rig, key idem.Key) {
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.Permanent(errPlain)))
+	require.Same(t, errPlain, err)
+}
+
+func released(t *testing.T, r *rig, key idem.Key) {
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
+	require.Same(t, errPlain, err)
+}
+
+func uncertainly(t *testing.T, r *rig, key idem.Key) {
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+	require.Same(t, errPlain, err)
+}
+
+// abandoned leaves a claim whose process is gone.
+func abandoned(t *testing.T, r *rig, key idem.Key) {
+	h := r.twin(t)
+	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+}
+
+func accepted(t *testing.T, r *rig, key idem.Key) {
+	finished(t, r, key)
+	rec := r.record(t, key)
+	r.mem.Delete(key.ID())
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), idem.Claim{Record: idem.Record{
+		ID: rec.ID, State: idem.Pending, Fingerprint: rec.Fingerprint, Owner: "o", Write: "w", Attempt: 1,
+	}}))
+}
+
+func TestInFlightSaysWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		abandoned(t, r, key) // its process is killed in 10 s
+		var flight *idem.InFlightError
+		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
+			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+			require.ErrorAs(t, err, &flight)
+			require.Equal(t, idem.InFlightError{LeaseLeft: left, Attempt: 1}, *flight)
+			r.clock.Advance(map[bool]time.Duration{true: 9 * time.Second, false: 3 * time.Second}[left > 3*time.Second])
+			if left == 0 {
+				r.clock.Advance(time.Millisecond)
+			}
+		}
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err, "a millisecond past lease and margin it is taken over")
+	})
+}
+
+// An outcome is replayed until its expiry to the second, and not at it.
+func TestExpiryBoundary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := unsafe
+		op.Retention = 10 * time.Second
+		r, c := newRig(t, nil), new(counter)
+		r.clock.Advance(300 * time.Millisecond) // not on a second
+		key := op.Key("t", "k")
+		first, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		end := first.Outcome.ExpiresAt
+		require.Zero(t, end.Nanosecond())
+		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
+
+		r.clock.Advance(end.Sub(r.clock.Now()) - time.Millisecond)
+		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+		r.clock.Advance(time.Millisecond)
+		again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		require.Equal(t, 2, again.Value)
+		require.Equal(t, 2, again.Outcome.Attempt)
+	})
+}
+
+// Retention counts from when the outcome is recorded, whatever the record said
+// before; and what the operation keeps of the caller's value is its own choice.
+func TestRecordOfAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, op := range both {
+			for _, keep := range []bool{false, true} {
+				r := newRig(t, nil)
+				op.Retention, op.KeepValue = time.Hour, keep
+				key := op.Key("t", "the value")
+				start := r.clock.Now().UTC()
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					rec := r.record(t, key)
+					require.Equal(t, idem.InProgress, rec.State)
+					require.Equal(t, op.Repeat, rec.Repeat)
+					require.WithinDuration(t, start.Add(idem.DefaultLease), rec.LeaseUntil, time.Millisecond)
+					require.Equal(t, map[bool]string{true: "the value"}[keep], rec.Value)
+					if op.Repeat == idem.Repeatable {
+						require.Equal(t, start.Add(idem.DefaultLease+time.Hour), rec.ExpiresAt)
+					} else {
+						require.Zero(t, rec.ExpiresAt, "an open question carries no expiry")
+					}
+					time.Sleep(5 * time.Second)
+					return 1, nil
+				})
+				require.NoError(t, err)
+				rec := r.record(t, key)
+				require.Equal(t, start.Add(time.Hour+5*time.Second), rec.ExpiresAt)
+				require.Equal(t, start, rec.CreatedAt)
+				require.Equal(t, start.Add(5*time.Second), rec.UpdatedAt)
+				require.Equal(t, map[bool]string{true: "the value"}[keep], rec.Value)
+			}
+		}
+	})
+}
+
+// A record that cannot be read is read once more, and then fails closed.
+func TestUnreadableRecordFailsClosed(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault func(f *idemtest.Faults)
+		calls []idemtest.Method
+		ok    bool
+	}{
+		{"in the old item", func(f *idemtest.Faults) {
+			f.Next(idemtest.Acquire, idemtest.Unreadable)
+		}, m("Acquire", "Get", "Result"), true},
+		{"for good", func(f *idemtest.Faults) {
+			f.Always(idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
+		}, m("Acquire", "Get"), false},
+		{"its result", func(f *idemtest.Faults) {
+			f.Next(idemtest.Result, idemtest.Unreadable)
+		}, m("Acquire", "Result", "Get", "Result"), true},
+		{"its result, for good", func(f *idemtest.Faults) {
+			f.Always(idemtest.Unreadable, idemtest.Result)
+		}, m("Acquire", "Result", "Get", "Result"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			finished(t, r, key)
+			r.faults.Reset()
+			r.events.take()
+			tc.fault(r.faults)
+			v, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+			require.Equal(t, tc.calls, r.faults.Calls())
+			if tc.ok {
+				require.NoError(t, err)
+				require.Equal(t, 1, v)
+				return
+			}
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.Equal(t, []string{"Unreadable"}, r.events.take())
+		})
+	}
+}
+
+// No item with the failed condition: one consistent read, then on as usual.
+func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	finished(t, r, key)
+	r.faults.Reset()
+	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
+	v, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+	require.NoError(t, err)
+	require.Equal(t, 1, v)
+	require.Equal(t, m("Acquire", "Get", "Result"), r.faults.Calls())
+}
+
+// A fingerprint of a newer version is not a mismatch: it fails closed.
+func TestNewerFingerprintIsNoMismatch(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), idem.Claim{Record: idem.Record{
+		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
+		LeaseUntil: r.clock.Now().Add(time.Hour),
+	}}))
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.NotErrorIs(t, err, idem.ErrKeyReused)
+}
+
+// A record that changes at every look is followed for a while, not for ever.
+func TestRecordThatNeverStandsStill(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	abandoned(t, r, key)
+	r.clock.Advance(time.Hour)
+	n := 0
+	r.faults.Always(func(context.Context, *idemtest.Call) error {
+		n++
+		rec := r.record(t, key)
+		rec.Write = string(rune('a' + n))
+		return &idem.ConflictError{Existing: rec}
+	}, idemtest.Acquire)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+	require.ErrorIs(t, err, idem.ErrInFlight)
+	require.Equal(t, 8, n)
+}
