@@ -32,7 +32,12 @@ func newRig(t *testing.T, o *idem.Options) *rig {
 
 func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
 	t.Helper()
-	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: new(idemtest.Clock), events: new(events)}
+	return newRigAt(t, mem, new(idemtest.Clock), o)
+}
+
+func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.Options) *rig {
+	t.Helper()
+	r := &rig{mem: mem, faults: idemtest.NewFaults(mem), clock: clock, events: new(events)}
 	var opts idem.Options
 	if o != nil {
 		opts = *o
@@ -41,18 +46,19 @@ func newRigOver(t *testing.T, mem *memstore.Store, o *idem.Options) *rig {
 	var err error
 	r.engine, err = idem.New(r.faults, &opts)
 	require.NoError(t, err)
+	t.Cleanup(func() { // nothing of the engine goes on after its test
+		r.faults.Heal()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, r.engine.Flush(ctx))
+	})
 	return r
 }
 
 // twin is another process on the same records: its own engine, without faults.
 func (r *rig) twin(t *testing.T) *rig {
 	t.Helper()
-	other := newRigOver(t, r.mem, nil)
-	other.clock = r.clock
-	var err error
-	other.engine, err = idem.New(other.faults, &idem.Options{Now: r.clock.Now, Observer: other.events.observer()})
-	require.NoError(t, err)
-	return other
+	return newRigAt(t, r.mem, r.clock, nil)
 }
 
 func (r *rig) record(t *testing.T, key idem.Key) *idem.Record {

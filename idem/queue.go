@@ -40,6 +40,7 @@ type queue struct {
 	bytes   int
 	limit   int
 	running bool
+	idle    chan struct{} // wakes the background writer when nothing waits any more
 }
 
 // later queues a write that the store has not confirmed.
@@ -96,6 +97,12 @@ func (q *queue) settle(done, back []late) {
 	for _, l := range done {
 		q.bytes -= l.size
 	}
+	if len(q.waiting)+q.inHands == 0 {
+		select {
+		case q.idle <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (q *queue) empty() bool {
@@ -140,7 +147,10 @@ func (q *queue) flush(ctx context.Context) error {
 func (q *queue) drain() {
 	pause := latePauseMin
 	for {
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-q.idle:
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*latePauseMax)
 		err := q.flush(ctx)
 		cancel()
@@ -160,7 +170,8 @@ func (q *queue) drain() {
 }
 
 // Flush writes the outcomes that could not be written yet. Call it before a
-// process outside Lambda ends. It returns the store's error if some still wait;
+// process outside Lambda ends: when it returns nil, nothing goes on in the
+// background. It returns the store's error if some still wait;
 // inside Lambda the next call does it by itself.
 func (e *Engine) Flush(ctx context.Context) error {
 	pause := latePauseMin

@@ -49,7 +49,7 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 	h.opts.Observer = observed(h.opts.Observer)
 	h.start()
 	if tb != nil {
-		tb.Cleanup(func() { h.process().crash() })
+		tb.Cleanup(h.end)
 	}
 	return h
 }
@@ -95,10 +95,17 @@ func (h *Harness) CrashAfter(n int, landed bool) {
 	h.process().crashAfter(n, landed)
 }
 
+// end kills the process and what its engine still had in mind: a dead process
+// leaves no goroutine behind.
+func (h *Harness) end() {
+	h.process().crash()
+	_ = h.Engine.Flush(context.Background()) // every write meets the crash, and is dropped
+}
+
 // Restart ends the process, if it still runs, and starts the next one over the
 // same records, with an engine that remembers nothing. It returns that engine.
 func (h *Harness) Restart() *idem.Engine {
-	h.process().crash()
+	h.end()
 	h.start()
 	return h.Engine
 }

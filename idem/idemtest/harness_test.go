@@ -120,6 +120,18 @@ func TestRestartForgetsWhatWaited(t *testing.T) {
 	})
 }
 
+// Neither a crash nor the test's end leaves a goroutine: this bubble would not end.
+func TestNothingGoesOnAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := idemtest.New(t, nil)
+		h.Faults.Always(idemtest.LoseRequest, idemtest.Finish)
+		require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
+		h.Restart()
+		h.Faults.Always(idemtest.LoseRequest)
+		require.Error(t, idemtest.Deliver(h, 1, request(double))[0].Err)
+	})
+}
+
 func TestMistakes(t *testing.T) {
 	require.Panics(t, func() { idemtest.New(nil, &idem.Options{Now: time.Now}) })
 	require.Panics(t, func() { idemtest.New(nil, &idem.Options{Lease: -1}) })

@@ -1,0 +1,291 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// slow answers after the delay, as a throttled store does, unless the context
+// ends first.
+func slow(d time.Duration, then idemtest.Fault) idemtest.Fault {
+	return func(ctx context.Context, c *idemtest.Call) error {
+		select {
+		case <-ctx.Done():
+			return idemtest.BlackHole(ctx, c)
+		case <-time.After(d):
+			return then(ctx, c)
+		}
+	}
+}
+
+// A store that is down, silent or slow before the claim: the call fails closed
+// within its budget and the handler does not run.
+func TestStoreDownBeforeTheClaim(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		fault  idemtest.Fault
+		ctx    func(t *testing.T) context.Context
+		within time.Duration
+		events []string
+	}{
+		{"refused", idemtest.Refuse, (*testing.T).Context, 0, []string{"StoreUnavailable"}},
+		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second, []string{"Queued", "StoreUnavailable"}},
+		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond, []string{"StoreUnavailable"}},
+		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second, []string{"Queued", "StoreUnavailable"}},
+		{"replies lost", idemtest.LoseRequest, (*testing.T).Context, 0, []string{"Queued", "StoreUnavailable"}},
+		{"little time left", idemtest.BlackHole, func(t *testing.T) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}, 100 * time.Millisecond, []string{"Queued", "StoreUnavailable"}},
+		{"a short function", idemtest.BlackHole, func(t *testing.T) context.Context {
+			return idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+		}, 500 * time.Millisecond, []string{"Queued", "StoreUnavailable"}},
+	} {
+		for _, op := range both {
+			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, c := newRig(t, nil), new(counter)
+					r.faults.Always(tc.fault)
+					start := time.Now()
+					_, err := idem.Do(tc.ctx(t), r.engine, op.Key("t", "k"), 1, c.run)
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.LessOrEqual(t, time.Since(start), tc.within)
+					require.Equal(t, tc.events, r.events.take())
+					require.Zero(t, c.count())
+
+					// What waits from before must not eat the next call's budget.
+					start = time.Now()
+					_, err = idem.Do(tc.ctx(t), r.engine, op.Key("t", "other"), 1, c.run)
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.LessOrEqual(t, time.Since(start), time.Second)
+					require.Zero(t, c.count())
+
+					// Back again: nothing blocks the retry.
+					r.faults.Heal()
+					_, err = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+					require.NoError(t, err)
+					require.Equal(t, 1, c.count())
+					require.NoError(t, r.engine.Flush(t.Context()))
+				})
+			})
+		}
+	}
+}
+
+// held is a network: it keeps what it is given and delivers it when told.
+type held struct{ calls []*idemtest.Call }
+
+func (h *held) hold(apply bool) idemtest.Fault {
+	return func(ctx context.Context, c *idemtest.Call) error {
+		h.calls = append(h.calls, c)
+		if apply {
+			_ = c.Do(ctx)
+		}
+		return c.Lost()
+	}
+}
+
+// All replies of a claim lost: the call fails, the retry is not blocked, and the
+// claim delivered after the withdrawal changes nothing. The same for the claims
+// that take over and that replace.
+func TestClaimWithAllRepliesLost(t *testing.T) {
+	day := 48 * time.Hour
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		before func(*testing.T, *rig, idem.Key)
+		nth    int // the claim that is lost, counted from 1
+	}{
+		{"create", unsafe, nil, 1},
+		{"create, repeatable", safe, nil, 1},
+		{"take over", safe, both2(abandoned, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+		{"claim a retryable", unsafe, released, 2},
+		{"replace an expired", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+	} {
+		for _, applied := range []bool{false, true} {
+			name := tc.name + map[bool]string{true: ", applied", false: ", not applied"}[applied]
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, c := newRig(t, nil), new(counter)
+					key := tc.op.Key("t", "k")
+					if tc.before != nil {
+						tc.before(t, r, key)
+					}
+					r.events.take()
+					var net held
+					for range tc.nth - 1 {
+						r.faults.Next(idemtest.Acquire, idemtest.Pass)
+					}
+					r.faults.Next(idemtest.Acquire, net.hold(applied))
+					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.Equal(t, []string{"Withdrawn", "StoreUnavailable"}, r.events.take())
+					require.Zero(t, c.count())
+					withdrawn := r.record(t, key)
+					require.Equal(t, idem.Retryable, withdrawn.State)
+
+					require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
+					require.Equal(t, withdrawn, r.record(t, key))
+
+					v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+					require.NoError(t, err)
+					require.Equal(t, 1, v)
+					require.Error(t, net.calls[0].Do(t.Context()))
+					require.Equal(t, idem.Completed, r.state(t, key))
+					require.Equal(t, 1, c.count())
+				})
+			})
+			t.Run(name+", and the withdrawal", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, c := newRig(t, nil), new(counter)
+					key := tc.op.Key("t", "k")
+					if tc.before != nil {
+						tc.before(t, r, key)
+					}
+					r.events.take()
+					var net held
+					for range tc.nth - 1 {
+						r.faults.Next(idemtest.Acquire, idemtest.Pass)
+					}
+					r.faults.Next(idemtest.Acquire, net.hold(applied))
+					r.faults.Next(idemtest.Withdraw, net.hold(false))
+					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.Equal(t, []string{"Queued", "StoreUnavailable"}, r.events.take())
+
+					// The next call of the process takes it back first.
+					v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+					require.NoError(t, err)
+					require.Equal(t, 1, v)
+					require.Equal(t, []string{"Landed", "TookOver", "Completed"}, r.events.take())
+					done := r.record(t, key)
+					for _, call := range net.calls {
+						require.Error(t, call.Do(t.Context()))
+					}
+					require.Equal(t, done, r.record(t, key))
+					require.Equal(t, 1, c.count())
+				})
+			})
+		}
+	}
+}
+
+// A takeover that was taken back leaves what it found: the attempt before it is
+// still uncertain, and a stricter deployment parks it.
+func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
+	r := newRig(t, nil)
+	key, strict := safe.Key("t", "k"), safe
+	abandoned(t, r, key)
+	r.clock.Advance(time.Hour)
+	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+	strict.Repeat = idem.NotRepeatable
+	_, err = idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+}
+
+func openOp(strict bool) idem.Operation {
+	if strict {
+		return idem.Operation{Name: "open", OnStoreFailure: idem.FailOpenAlthoughNotRepeatable}
+	}
+	return idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
+}
+
+func TestFailOpen(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		strict bool
+	}{{"repeatable", false}, {"waiver", true}} {
+		for name, fault := range map[string]idemtest.Fault{
+			"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
+		} {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					key := openOp(tc.strict).Key("t", "k")
+					r.faults.Next(idemtest.Acquire, fault)
+					runs := 0
+					res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+						runs++
+						info, ok := idem.InfoOf(ctx)
+						require.True(t, ok && info.WithoutClaim)
+						require.Equal(t, info.Token, idem.Token(ctx))
+						return 7, nil
+					})
+					require.NoError(t, err)
+					require.Equal(t, 7, res.Value)
+					require.Equal(t, []string{"FailedOpen", "Completed"}, r.events.take())
+					require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "the release is cancelled")
+					v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+					require.NoError(t, err)
+					require.Equal(t, 7, v)
+					require.Equal(t, 1, runs)
+				})
+			})
+		}
+	}
+}
+
+// An open attempt meets what a claimed one has recorded meanwhile: that stands.
+func TestFailOpenLosesToARecordedOutcome(t *testing.T) {
+	r := newRig(t, nil)
+	key := openOp(false).Key("t", "k")
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		_, err := idem.Do(ctx, r.twin(t).engine, key, n, func(context.Context, int) (int, error) { return 77, nil })
+		return 1, err
+	})
+	require.NoError(t, err)
+	require.Equal(t, 77, v)
+}
+
+// Without the store at all: the caller gets the result, and it is recorded later.
+func TestFailOpenThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := openOp(true).Key("t", "k")
+		r.faults.Always(idemtest.Refuse)
+		v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 7, nil })
+		require.NoError(t, err)
+		require.Equal(t, 7, v)
+		time.Sleep(time.Minute)
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
+// An open attempt that ended with nobody knowing is parked, or may be repeated,
+// like any other.
+func TestFailOpenEndsByTheDeclaration(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		r := newRig(t, nil)
+		op := openOp(strict)
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, fails(errPlain))
+		require.Same(t, errPlain, err)
+		require.Equal(t, uncertain(op), r.state(t, op.Key("t", "k")))
+	}
+}
+
+// Only a first claim fails open: what is known of an earlier attempt counts.
+func TestTakeoverDoesNotFailOpen(t *testing.T) {
+	r, c := newRig(t, nil), new(counter)
+	key := openOp(false).Key("t", "k")
+	abandoned(t, r, key)
+	r.clock.Advance(time.Hour)
+	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Zero(t, c.count())
+}
