@@ -111,7 +111,11 @@ func (l *lease) beat() {
 	}
 	p, e := l.plan, l.plan.engine
 	whole := e.opts.Lease
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), whole/(2*beats))
+	// The holder stops early, as far ahead as the guard of a kill time, even if the
+	// store has not answered by then.
+	reserve := min(e.opts.Guard, whole/4)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(l.ctx),
+		earlier(time.Now().Add(whole/(2*beats)), l.until.Add(-reserve)))
 	defer cancel()
 	l.beating = cancel
 	l.mu.Unlock()
@@ -141,8 +145,7 @@ func (l *lease) beat() {
 	default:
 		next = whole / (4 * beats)
 	}
-	// The holder stops early, as far ahead as the guard of a kill time.
-	left := time.Until(l.until) - min(e.opts.Guard, whole/4)
+	left := time.Until(l.until) - reserve
 	if left <= 0 {
 		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)

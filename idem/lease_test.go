@@ -1,0 +1,279 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// count returns how often the method was called.
+func (r *rig) count(method idemtest.Method) int {
+	n := 0
+	for _, c := range r.faults.Calls() {
+		if c == method {
+			n++
+		}
+	}
+	return n
+}
+
+func TestHeartbeatKeepsTheClaim(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := op.Key("t", "k")
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					for range 20 { // ten leases
+						time.Sleep(idem.DefaultLease/2 - time.Millisecond)
+						require.NoError(t, ctx.Err())
+						_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+						require.ErrorIs(t, err, idem.ErrInFlight)
+						rec := r.record(t, key)
+						if op.Repeat == idem.Repeatable {
+							require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
+						} else {
+							require.Zero(t, rec.ExpiresAt)
+						}
+					}
+					return 1, nil
+				})
+				require.NoError(t, err)
+				require.Equal(t, 29, r.count(idemtest.Extend), "three to a lease")
+				time.Sleep(time.Hour)
+				require.Equal(t, 29, r.count(idemtest.Extend), "none after the handler")
+				require.Equal(t, idem.Completed, r.state(t, key))
+			})
+		})
+	}
+}
+
+// A renewal on its way when the handler ends is called off, and changes nothing
+// if it comes late.
+func TestHandlerEndsDuringARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		var late *idemtest.Call
+		r.faults.Next(idemtest.Extend, func(ctx context.Context, c *idemtest.Call) error {
+			late = c
+			return idemtest.BlackHole(ctx, c)
+		})
+		start := time.Now()
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(11 * time.Second)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, 11*time.Second, time.Since(start))
+		synctest.Wait()
+		done := r.record(t, key)
+		require.Error(t, late.Do(t.Context()))
+		require.Equal(t, done, r.record(t, key))
+	})
+}
+
+func TestFailingHeartbeat(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault idemtest.Fault
+		heal  time.Duration // after the start; zero for never
+		lost  bool
+	}{
+		{"two fail", idemtest.Refuse, 14 * time.Second, false},
+		{"lost replies are renewals too, but not known to be", idemtest.LoseReply, 14 * time.Second, false},
+		{"refused for good", idemtest.Refuse, 0, true},
+		{"black hole", idemtest.BlackHole, 0, true},
+		{"replies lost for good", idemtest.LoseReply, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := safe.Key("t", "k")
+				r.faults.Always(tc.fault, idemtest.Extend)
+				start := time.Now()
+				if tc.heal > 0 {
+					time.AfterFunc(tc.heal, r.faults.Heal)
+				}
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					select {
+					case <-ctx.Done():
+						require.True(t, tc.lost)
+						require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+						held := time.Since(start)
+						require.Less(t, held, idem.DefaultLease, "the holder stops before others may start")
+						require.GreaterOrEqual(t, held, idem.DefaultLease-2*idem.DefaultGuard, "and not for nothing")
+					case <-time.After(3 * idem.DefaultLease):
+						require.False(t, tc.lost)
+					}
+					return 1, nil
+				})
+				require.NoError(t, err, "nobody else came: its outcome counts")
+				require.Equal(t, idem.Completed, r.state(t, key))
+				require.Equal(t, tc.lost, len(r.events.take()) == 3, "Claimed, LeaseLost, Completed")
+			})
+		})
+	}
+}
+
+// The heartbeat finds that somebody else has the claim.
+func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			r.clock.Advance(time.Hour)
+			_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+			require.NoError(t, err)
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, 77, v)
+		require.Equal(t, []string{"Claimed", "LeaseLost", "LeaseLost"}, r.events.take())
+		require.Equal(t, 1, r.count(idemtest.Extend))
+	})
+}
+
+// With a kill time the lease ends there and needs no renewal; the handler's
+// context ends at the guard, with its deadline to read.
+func TestGuardBeforeTheKillTime(t *testing.T) {
+	for _, tc := range []struct{ kill, guard time.Duration }{
+		{time.Minute, time.Second}, {2 * time.Second, 500 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			key, kill := safe.Key("t", "k"), time.Now().Add(tc.kill)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				end, ok := ctx.Deadline()
+				require.True(t, ok)
+				require.WithinDuration(t, kill.Add(-tc.guard), end, time.Millisecond)
+				require.True(t, r.record(t, key).LeaseUntil.Equal(kill))
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
+				require.WithinDuration(t, kill.Add(-tc.guard), time.Now(), time.Millisecond)
+				return 0, ctx.Err()
+			})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Zero(t, r.count(idemtest.Extend))
+		})
+	}
+}
+
+// A handler that ignores its context past the guard: if it is not repeatable the
+// question is opened while the process can still write, and its own late outcome
+// settles it; if it is repeatable, it is left to its lease.
+func TestHandlerThatIgnoresItsContext(t *testing.T) {
+	for _, op := range both {
+		for _, end := range []struct {
+			name  string
+			after time.Duration // of a kill time in 10 s
+			err   error
+			state map[idem.Repeat]idem.State
+		}{
+			{"in time", 9800 * time.Millisecond, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+			{"after the kill time", 11 * time.Second, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Retryable}},
+			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
+			{"uncertain", 9800 * time.Millisecond, errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Unknown}},
+		} {
+			t.Run(op.Name+"/"+end.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					key := op.Key("t", "k")
+					ended := false
+					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+						time.Sleep(9400 * time.Millisecond)
+						require.Error(t, ctx.Err())
+						require.Equal(t, idem.InProgress, r.state(t, key), "half of the guard is the handler's, to end well")
+						time.Sleep(200 * time.Millisecond)
+						if op.Repeat == idem.NotRepeatable {
+							require.Equal(t, idem.Unknown, r.state(t, key))
+							require.Equal(t, "timeout", r.record(t, key).Failure.Type)
+						} else {
+							require.Equal(t, idem.InProgress, r.state(t, key))
+						}
+						time.Sleep(end.after - 9600*time.Millisecond)
+						ended = true
+						return 1, end.err
+					})
+					require.True(t, ended, "the wrapper returns only when the handler has")
+					if end.err == nil {
+						require.NoError(t, err)
+					} else {
+						require.Same(t, errPlain, err)
+					}
+					require.Equal(t, end.state[op.Repeat], r.state(t, key))
+				})
+			})
+		}
+	}
+}
+
+// The park from the side may come after the outcome, or not at all: the outcome
+// stands.
+func TestParkFromTheSideComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		var net held
+		r.faults.Next(idemtest.Finish, net.hold(false))
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(9700 * time.Millisecond)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.Len(t, net.calls, 1)
+		done := r.record(t, key)
+		require.Equal(t, idem.Completed, done.State)
+		require.Error(t, net.calls[0].Do(t.Context()))
+		require.Equal(t, done, r.record(t, key))
+	})
+}
+
+// A store in a black hole after the handler: the result is there within the time
+// that is left, before the kill.
+func TestFinishKeepsWithinTheKillTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
+		start := time.Now()
+		res, err := idem.Run(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+			time.Sleep(9200 * time.Millisecond)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.True(t, res.Outcome.Queued)
+		require.Less(t, time.Since(start), 10*time.Second)
+	})
+}
+
+// A process that is stopped past its lease, and taken over, changes nothing when
+// it goes on.
+func TestZombieChangesNothing(t *testing.T) {
+	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "releases": idem.NotExecuted(errPlain), "parks": errPlain} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			var done *idem.Record
+			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				r.clock.Advance(time.Hour)
+				_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+				require.NoError(t, err)
+				done = r.record(t, key)
+				return 1, end
+			})
+			require.NoError(t, err)
+			require.Equal(t, 77, v)
+			require.Equal(t, done, r.record(t, key))
+		})
+	}
+}
