@@ -132,7 +132,7 @@ func (p *plan) schedule(ctx context.Context) error {
 	if known {
 		p.kill = kill
 		if e.opts.Now != nil {
-			p.kill = kill.Add(e.opts.Now().Sub(time.Now()))
+			p.kill = kill.Add(time.Until(e.opts.Now()))
 		}
 		whole := time.Until(kill)
 		p.guard = min(e.opts.Guard, whole/4)

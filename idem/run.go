@@ -146,7 +146,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		err = e.store.Finish(ctx, p.recorded, f)
 	}
 	if blind(err) {
-		err = p.reread(ctx, f, err)
+		err = p.reread(ctx, f)
 	}
 	n := Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
@@ -183,7 +183,7 @@ func blind(err error) bool {
 
 // reread looks once more at what stood in the way and was not shown. A record
 // that the attempt still holds gets the write once more.
-func (p *plan) reread(ctx context.Context, f Finish, err error) error {
+func (p *plan) reread(ctx context.Context, f Finish) error {
 	rec, gErr := p.engine.store.Get(ctx, f.ID)
 	switch {
 	case gErr != nil && isAnswer(gErr):
@@ -194,7 +194,7 @@ func (p *plan) reread(ctx context.Context, f Finish, err error) error {
 	case rec != nil && rec.Write == f.Write:
 		return nil
 	case Next(rec, f.event(), p.recorded).Do == DoApply:
-		err = p.engine.store.Finish(ctx, p.recorded, f)
+		err := p.engine.store.Finish(ctx, p.recorded, f)
 		if blind(err) {
 			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
 		}
