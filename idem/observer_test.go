@@ -1,0 +1,159 @@
+package idem_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// observed runs one scenario for each of an observer's functions.
+var observed = map[string]func(t *testing.T, r *rig){
+	"Claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
+	"Completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
+	"TookOver": func(t *testing.T, r *rig) {
+		uncertainly(t, r, safe.Key("t", "k"))
+		finished(t, r, safe.Key("t", "k"))
+	},
+	"Replayed": func(t *testing.T, r *rig) {
+		finished(t, r, safe.Key("t", "k"))
+		finished(t, r, safe.Key("t", "k"))
+	},
+	"InFlight": func(t *testing.T, r *rig) {
+		abandoned(t, r, safe.Key("t", "k"))
+		try(t, r, safe.Key("t", "k"))
+	},
+	"Accepted": func(t *testing.T, r *rig) {
+		accepted(t, r, safe.Key("t", "k"))
+		try(t, r, safe.Key("t", "k"))
+	},
+	"Unknown": func(t *testing.T, r *rig) {
+		uncertainly(t, r, unsafe.Key("t", "k"))
+		try(t, r, unsafe.Key("t", "k"))
+	},
+	"Reused": func(t *testing.T, r *rig) {
+		finished(t, r, safe.Key("t", "k"))
+		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 2, new(counter).run)
+	},
+	"Failed":   func(t *testing.T, r *rig) { failed(t, r, safe.Key("t", "k")) },
+	"Released": func(t *testing.T, r *rig) { released(t, r, safe.Key("t", "k")) },
+	"Parked":   func(t *testing.T, r *rig) { uncertainly(t, r, unsafe.Key("t", "k")) },
+	"ResultDropped": func(t *testing.T, r *rig) {
+		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
+	},
+	"LeaseLost": func(t *testing.T, r *rig) {
+		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+			r.clock.Advance(time.Hour)
+			finished(t, r.twin(t), safe.Key("t", "k"))
+			return 1, nil
+		})
+	},
+	"OutOfTime": func(t *testing.T, r *rig) {
+		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now()), r.engine, safe.Key("t", "k"), 1, new(counter).run)
+	},
+	"StoreUnavailable": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		try(t, r, safe.Key("t", "k"))
+	},
+	"FailedOpen": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		try(t, r, openOp(false).Key("t", "k"))
+	},
+	"Unreadable": func(t *testing.T, r *rig) {
+		r.faults.Always(idemtest.Unreadable)
+		try(t, r, safe.Key("t", "k"))
+	},
+	"Withdrawn": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
+		try(t, r, safe.Key("t", "k"))
+	},
+	"Queued": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		try(t, r, safe.Key("t", "k"))
+	},
+	"Landed": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		try(t, r, safe.Key("t", "k"))
+		require.NoError(t, r.engine.Flush(t.Context()))
+	},
+	"Dropped": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		try(t, r, safe.Key("t", "k"))
+		r.clock.Advance(time.Hour)
+		finished(t, r.twin(t), safe.Key("t", "k"))
+		require.NoError(t, r.engine.Flush(t.Context()))
+	},
+}
+
+func try(t *testing.T, r *rig, key idem.Key) {
+	_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+}
+
+// Every function of the observer is called when its name says so, and the notice
+// says whom it is about.
+func TestEveryObserverFunctionIsCalled(t *testing.T) {
+	observer := reflect.TypeFor[idem.Observer]()
+	require.Equal(t, observer.NumField(), len(observed), "one scenario each")
+	for i := range observer.NumField() {
+		name := observer.Field(i).Name
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				require.Contains(t, observed, name)
+				observed[name](t, r)
+				r.events.mu.Lock()
+				defer r.events.mu.Unlock()
+				require.Contains(t, r.events.names, name)
+				for _, n := range r.events.notices {
+					require.Equal(t, "t", n.Tenant)
+					require.NotEmpty(t, n.ID)
+					require.Contains(t, []string{"safe", "unsafe", "open"}, n.Operation)
+				}
+			})
+		})
+	}
+}
+
+// Nil functions, and no observer at all, are fine on every one of these paths.
+func TestObserverMayBeNil(t *testing.T) {
+	for name, scenario := range observed {
+		for kind, o := range map[string]*idem.Observer{"none": nil, "empty": {}} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					var err error
+					r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: o})
+					require.NoError(t, err)
+					scenario(t, r)
+				})
+			})
+		}
+	}
+}
+
+func TestNoticesSayWhatHappened(t *testing.T) {
+	var got []idem.Notice
+	note := func(_ context.Context, n idem.Notice) { got = append(got, n) }
+	e, err := idem.New(memstore.New(), &idem.Options{Observer: &idem.Observer{Claimed: note, Parked: note, Unknown: note}})
+	require.NoError(t, err)
+	key := unsafe.Key("acme", "k")
+	for range 2 {
+		_, _ = idem.Do(t.Context(), e, key, 1, fails(errPlain))
+	}
+	for i := range got {
+		require.GreaterOrEqual(t, got[i].Elapsed, time.Duration(0))
+		got[i].Elapsed = 0
+	}
+	about := idem.Notice{ID: key.ID(), Tenant: "acme", Operation: "unsafe", Attempt: 1}
+	claimed, parked, unknown := about, about, about
+	claimed.State, parked.State, unknown.State = idem.InProgress, idem.Unknown, idem.Unknown
+	parked.Err = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
+	require.Equal(t, []idem.Notice{claimed, parked, unknown}, got)
+}

@@ -1,0 +1,298 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// Schedules by hand: interleavings of two processes, each as it is dangerous.
+
+// A twin reads a lapsed lease, an extension lands, and the twin's takeover (or
+// its park) must fail.
+func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key, twin := op.Key("t", "k"), r.twin(t)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				r.clock.Advance(time.Hour)
+				extend := func(ctx context.Context, c *idemtest.Call) error {
+					rec := r.record(t, key)
+					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), idem.Extension{
+						ID: rec.ID, Owner: rec.Owner, Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute),
+					}))
+					return c.Do(ctx)
+				}
+				twin.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
+				twin.faults.Next(idemtest.Settle, extend)
+				_, err := idem.Do(t.Context(), twin.engine, key, 1, fails(errPlain))
+				require.ErrorIs(t, err, idem.ErrInFlight)
+				return 1, nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.Equal(t, 1, r.record(t, key).Attempt)
+		})
+	}
+}
+
+// An older extension that lands after a newer one does not shorten the lease.
+func TestScheduleOlderExtensionLandsLater(t *testing.T) {
+	r := newRig(t, &idem.Options{Lease: 300 * time.Millisecond})
+	key := safe.Key("t", "k")
+	var net held
+	r.faults.Next(idemtest.Extend, net.hold(false))
+	renewed := make(chan struct{})
+	r.faults.Next(idemtest.Extend, func(ctx context.Context, c *idemtest.Call) error {
+		defer close(renewed)
+		return c.Do(ctx)
+	})
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		<-renewed
+		newer := r.record(t, key)
+		require.NoError(t, net.calls[0].Do(t.Context()), "it counts as landed")
+		require.False(t, r.record(t, key).LeaseUntil.Before(newer.LeaseUntil))
+		return 1, nil
+	})
+	require.NoError(t, err)
+}
+
+// An expired record that is claimed keeps nothing of its old outcome, and its old
+// TTL cannot delete the claim.
+func TestScheduleExpiredRecordIsClaimed(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := op.Key("t", "k")
+			finished(t, r, key)
+			old := r.record(t, key)
+			r.clock.Advance(48 * time.Hour)
+			_, err := idem.Do(t.Context(), r.engine, key, 2, func(context.Context, int) (int, error) {
+				rec := r.record(t, key)
+				require.Equal(t, idem.InProgress, rec.State)
+				require.Zero(t, rec.Body)
+				require.Equal(t, 2, rec.Attempt)
+				require.NotEqual(t, old.Fingerprint, rec.Fingerprint)
+				require.True(t, rec.CreatedAt.After(old.CreatedAt))
+				if op.Repeat == idem.NotRepeatable {
+					require.Zero(t, rec.ExpiresAt)
+				} else {
+					require.True(t, rec.ExpiresAt.After(r.clock.Now()))
+				}
+				return 5, nil
+			})
+			require.NoError(t, err)
+			_, err = idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+			require.ErrorIs(t, err, idem.ErrKeyReused, "the key now belongs to the new input")
+		})
+	}
+}
+
+// Two twins meet the same expired record: one replaces it, the other follows.
+func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
+	r := newRig(t, nil)
+	key, twin := unsafe.Key("t", "k"), r.twin(t)
+	finished(t, r, key)
+	r.clock.Advance(48 * time.Hour)
+	twin.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+		v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+		require.NoError(t, err)
+		require.Equal(t, 77, v)
+		return c.Do(ctx)
+	})
+	v, err := idem.Do(t.Context(), twin.engine, key, 1, fails(errPlain))
+	require.NoError(t, err)
+	require.Equal(t, 77, v)
+}
+
+// TTL deletes the record between the failed claim and the takeover: the call
+// reserves anew.
+func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	abandoned(t, r, key)
+	r.clock.Advance(time.Hour)
+	r.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+		r.mem.Delete(key.ID())
+		return c.Do(ctx)
+	})
+	res, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Outcome.Attempt)
+	require.Equal(t, m("Acquire", "Acquire", "Get", "Acquire", "Finish"), r.faults.Calls())
+}
+
+// A declaration changes between two deployments: the stricter one holds, both
+// ways.
+func TestScheduleDeclarationChanges(t *testing.T) {
+	loose := idem.Operation{Name: "same", Repeat: idem.Repeatable}
+	strict := idem.Operation{Name: "same"}
+	t.Run("uncertain retryable met by not repeatable is parked", func(t *testing.T) {
+		r := newRig(t, nil)
+		uncertainly(t, r, loose.Key("t", "k"))
+		require.Equal(t, idem.Retryable, r.state(t, loose.Key("t", "k")))
+		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		rec := r.record(t, strict.Key("t", "k"))
+		require.Equal(t, idem.Unknown, rec.State)
+		require.Equal(t, idem.NotRepeatable, rec.Repeat)
+		require.Zero(t, rec.ExpiresAt)
+		require.Equal(t, "plain", rec.Failure.Message, "people still see why")
+	})
+	t.Run("execution excluded is not parked", func(t *testing.T) {
+		r := newRig(t, nil)
+		released(t, r, loose.Key("t", "k"))
+		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
+		require.NoError(t, err)
+	})
+	t.Run("lapsed repeatable met by not repeatable is parked", func(t *testing.T) {
+		r := newRig(t, nil)
+		abandoned(t, r, loose.Key("t", "k"))
+		r.clock.Advance(time.Hour)
+		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	})
+	t.Run("lapsed not repeatable met by repeatable stays strict", func(t *testing.T) {
+		r := newRig(t, nil)
+		abandoned(t, r, strict.Key("t", "k"))
+		r.clock.Advance(time.Hour)
+		_, err := idem.Do(t.Context(), r.engine, loose.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	})
+	t.Run("claimed by repeatable over not repeatable ends strictly", func(t *testing.T) {
+		r := newRig(t, nil)
+		released(t, r, strict.Key("t", "k"))
+		_, err := idem.Do(t.Context(), r.engine, loose.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+			rec := r.record(t, loose.Key("t", "k"))
+			require.Equal(t, idem.NotRepeatable, rec.Repeat)
+			require.Zero(t, rec.ExpiresAt)
+			return 0, errPlain
+		})
+		require.Same(t, errPlain, err)
+		require.Equal(t, idem.Unknown, r.state(t, loose.Key("t", "k")))
+	})
+}
+
+// Parked by a stricter twin, a repeatable attempt that ends uncertain leaves the
+// question open; one that surely did nothing closes it.
+func TestScheduleParkedByAStricterTwin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want idem.State
+	}{
+		"uncertain":    {errPlain, idem.Unknown},
+		"not executed": {idem.NotExecuted(errPlain), idem.Retryable},
+		"permanent":    {idem.Permanent(errPlain), idem.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			strict := safe
+			strict.Repeat = idem.NotRepeatable
+			key := safe.Key("t", "k")
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				r.clock.Advance(time.Hour)
+				_, err := idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, new(counter).run)
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				return 0, tc.err
+			})
+			require.Same(t, errPlain, err)
+			require.Equal(t, tc.want, r.state(t, key))
+			require.Equal(t, tc.want, res.Outcome.State)
+			require.False(t, res.Outcome.Queued)
+		})
+	}
+}
+
+// Lease over, parked by a twin, then the slow original completes: its outcome
+// stands, and the next call gets it.
+func TestScheduleParkedOriginalCompletes(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		r.clock.Advance(time.Hour)
+		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		require.Equal(t, idem.Unknown, r.state(t, key))
+		return 8, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 8, live.Value)
+	require.Equal(t, idem.Completed, live.Outcome.State)
+	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+	require.Equal(t, live.Outcome.Body, again.Outcome.Body)
+}
+
+// Taken over by an attempt that still runs: the original changes nothing, and its
+// caller gets the in-flight answer, not its own result.
+func TestScheduleOriginalEndsWhileTheTwinRuns(t *testing.T) {
+	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "uncertain": errPlain} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key, twin := safe.Key("t", "k"), r.twin(t)
+			running, over := make(chan struct{}), make(chan struct{})
+			done := make(chan int)
+			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				r.clock.Advance(time.Hour)
+				go func() {
+					v, _ := idem.Do(t.Context(), twin.engine, key, 1, func(context.Context, int) (int, error) {
+						close(running)
+						<-over
+						return 77, nil
+					})
+					done <- v
+				}()
+				<-running
+				return 1, end
+			})
+			require.ErrorIs(t, err, idem.ErrLeaseLost)
+			var flight *idem.InFlightError
+			require.ErrorAs(t, err, &flight)
+			require.Equal(t, 2, flight.Attempt)
+			require.Positive(t, flight.LeaseLeft)
+			require.NotErrorIs(t, err, errPlain)
+			require.Zero(t, v)
+			require.Equal(t, idem.InProgress, r.state(t, key))
+			close(over)
+			require.Equal(t, 77, <-done)
+		})
+	}
+}
+
+// Taken over by an attempt whose end is not known either.
+func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	strict := safe
+	strict.Repeat = idem.NotRepeatable
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		r.clock.Advance(time.Hour)
+		uncertainly(t, r.twin(t), key)
+		_, err := idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		return 1, nil
+	})
+	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+}
+
+// The loser cannot read the winner's result: it must not be told that nothing was
+// executed.
+func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		r.clock.Advance(time.Hour)
+		finished(t, r.twin(t), key)
+		r.faults.Next(idemtest.Result, idemtest.LoseReply)
+		return 1, nil
+	})
+	require.ErrorIs(t, err, idem.ErrInFlight)
+	require.ErrorIs(t, err, idem.ErrLeaseLost)
+	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+}

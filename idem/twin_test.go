@@ -1,0 +1,224 @@
+package idem_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// Twins are calls with the same key at the same time.
+
+func TestManyTwinsOneExecution(t *testing.T) {
+	h := idemtest.New(t, nil)
+	var runs atomic.Int32
+	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+	})
+	require.EqualValues(t, 1, runs.Load())
+	ran := 0
+	for _, d := range got {
+		if d.Ran {
+			ran++
+		}
+		if d.Err != nil {
+			require.ErrorIs(t, d.Err, idem.ErrInFlight)
+			continue
+		}
+		require.Equal(t, 1, d.Value)
+	}
+	require.Equal(t, 1, ran)
+}
+
+func TestManyKeysWithTwins(t *testing.T) {
+	h := idemtest.New(t, &idem.Options{Wait: time.Minute})
+	var wg sync.WaitGroup
+	var runs [100]atomic.Int32
+	for k := range runs {
+		wg.Go(func() {
+			got := idemtest.DeliverParallel(h, 8, func(ctx context.Context, e *idem.Engine) (string, error) {
+				return idem.Do(ctx, e, unsafe.Key("t", fmt.Sprint(k)), k, func(_ context.Context, k int) (string, error) {
+					return fmt.Sprintf("%d.%d", k, runs[k].Add(1)), nil
+				})
+			})
+			for _, d := range got {
+				if d.Err != nil || d.Value != fmt.Sprintf("%d.1", k) {
+					t.Errorf("key %d: %+v", k, d)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range runs {
+		require.EqualValues(t, 1, runs[k].Load())
+	}
+}
+
+// slowly runs a call in the background whose handler takes a while.
+func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-chan idem.Result[int] {
+	t.Helper()
+	done := make(chan idem.Result[int], 1)
+	go func() {
+		res, _ := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(d)
+			return 77, err
+		})
+		done <- res
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestNobodyWaitsUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, time.Second, nil)
+		start := time.Now()
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.Zero(t, time.Since(start))
+		<-done
+	})
+}
+
+func TestWaitForATwin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Second, nil)
+		start := time.Now()
+		waited, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 6*time.Second)
+		live := <-done
+		require.Equal(t, 77, waited.Value)
+		require.Equal(t, live.Outcome.Body, waited.Outcome.Body, "both get the same bytes")
+		require.True(t, waited.Outcome.Replayed)
+	})
+}
+
+// What a waiter gets when the twin does not leave an outcome, or not in time.
+func TestWaitEnds(t *testing.T) {
+	kill := func(d time.Duration) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
+	}
+	patient := func(ctx context.Context) context.Context { return ctx }
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		ctx    func(context.Context) context.Context
+		twin   time.Duration
+		err    error // of the twin's handler
+		want   error
+		within time.Duration
+		runs   int
+	}{
+		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
+		{"the twin releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
+		{"the twin is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
+		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
+		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain), idem.ErrOutOfTime, 3 * time.Second, 0},
+		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil, nil, 3 * time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
+				key := tc.op.Key("t", "k")
+				done := slowly(t, r, key, tc.twin, tc.err)
+				before := r.record(t, key)
+				start := time.Now()
+				_, err := idem.Do(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
+				require.LessOrEqual(t, time.Since(start), tc.within)
+				if tc.want == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, tc.want)
+				}
+				require.Equal(t, tc.runs, c.count())
+				if tc.want == idem.ErrInFlight && tc.within < 5*time.Second {
+					require.Equal(t, before, r.record(t, key), "waiting never touches the record")
+				}
+				<-done
+			})
+		})
+	}
+}
+
+var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
+
+// A waiter that gives up says when to come back by what it read last.
+func TestWaiterTellsTheLatestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Minute, nil)
+		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
+		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
+		var flight *idem.InFlightError
+		require.ErrorAs(t, err, &flight)
+		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it meanwhile")
+		<-done
+	})
+}
+
+func TestWaitOfACallOverridesTheEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
+		key := unsafe.Key("t", "k")
+		fp, err := idem.FingerprintJSON([]byte("1"), nil)
+		require.NoError(t, err)
+		done := slowly(t, r, key, time.Minute, nil)
+		for wait, took := range map[time.Duration]time.Duration{-1: 0, 3 * time.Second: 3 * time.Second, 0: 10 * time.Second} {
+			start := time.Now()
+			_, err := r.engine.Execute(t.Context(), idem.Call{
+				Key: key, Fingerprint: fp, Wait: wait,
+				Run: func(context.Context) idem.Answer { panic("must not run") },
+			})
+			require.ErrorIs(t, err, idem.ErrInFlight)
+			require.LessOrEqual(t, time.Since(start), took)
+			require.GreaterOrEqual(t, time.Since(start), took-time.Second)
+		}
+		<-done
+	})
+}
+
+// A waiter whose client goes away stops waiting.
+func TestWaiterIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: time.Hour})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, time.Minute, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.LessOrEqual(t, time.Since(start), 5*time.Second)
+		<-done
+	})
+}
+
+// The store fails while waiting: the waiter goes on asking.
+func TestWaiterOutlastsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 20 * time.Second})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 2*time.Second, nil)
+		r.faults.Always(idemtest.Refuse, idemtest.Get)
+		time.AfterFunc(5*time.Second, r.faults.Heal)
+		v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, 77, v)
+		<-done
+	})
+}
