@@ -13,6 +13,11 @@ import (
 const (
 	// HeaderReplayed is "true" on a response that was recorded earlier.
 	HeaderReplayed = "Idempotency-Replayed"
+	// HeaderReplayedStripe is what [HeaderReplayed] is called in the Stripe profile.
+	HeaderReplayedStripe = "Idempotent-Replayed"
+	// HeaderOriginalDate is when the response of a replay was recorded, as an HTTP
+	// date.
+	HeaderOriginalDate = "Idempotency-Original-Date"
 	// HeaderExpires is when the recorded response stops being replayed, as an HTTP
 	// date (RFC 9110 5.6.7). A client must not send the request again after it.
 	HeaderExpires = "Idempotency-Expires"

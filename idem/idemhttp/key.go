@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,15 @@ const (
 	// MaxKey is the greatest length of a key.
 	MaxKey = 255
 )
+
+// KeyFunc finds the key of a request where no header carries it. It returns
+// [ErrNoKey] or "" if there is none, which is answered with 400; an error that
+// matches [idem.ErrKeyInvalid] too; any other error goes to the runtime as it is.
+// It must be safe for concurrent use.
+type KeyFunc func(ctx context.Context, r *Request) (string, error)
+
+// ErrNoKey says that the request has no key.
+var ErrNoKey = errors.New("idemhttp: the request has no key")
 
 // parseKey reads the key from its header: bare, or as a structured-field string
 // without parameters. Both forms have one grammar, so that they name one key and

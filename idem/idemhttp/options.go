@@ -1,10 +1,12 @@
 package idemhttp
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -25,13 +27,32 @@ func AnyRoute(op idem.Operation) Routes { return Routes{anyRoute: op} }
 const anyRoute = "*"
 
 // Options of a contract. Zero fields mean the defaults, but Tenant is required.
+// Functions must be safe for concurrent use.
 type Options struct {
 	// Tenant says whose request it is: one of this package's functions or your own.
 	// Required; say [NoTenant] if the service has none.
 	Tenant TenantFunc
 
+	// Principal binds keys to who within the tenant sends them: two principals with
+	// the same key have two records, and neither sees the other's. It becomes a part
+	// of the key's value, [idem.JoinValues] of principal and key, so that records
+	// still lie under their tenant. Nil means that a tenant's principals share keys.
+	// Changing it forgets all records.
+	Principal TenantFunc
+
 	// KeyHeader is the name of the key's header. Empty means [DefaultKeyHeader].
 	KeyHeader string
+
+	// KeyPointer names the body's field that is the key, as a JSON pointer
+	// (RFC 6901) such as "/id", for producers that set no headers. The body is read
+	// as JSON, whatever type it declares; the field is a string under the header's
+	// rules for bare keys. The header is then not looked at. Empty means the header.
+	KeyPointer string
+
+	// Key finds the key in your own way; header and body are then not looked at and
+	// MinKey does not count, only the limits of [idem.Operation.Key]. Nil means the
+	// header or KeyPointer.
+	Key KeyFunc
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
 	// [DefaultMinKey]. With short keys two clients meet by accident.
@@ -41,9 +62,79 @@ type Options struct {
 	// which HTTP does not define as idempotent.
 	Methods []string
 
+	// API lists the routes of the API that the contract serves, as in [Routes],
+	// where they are known: [New] then refuses an API with a route that needs a key
+	// and declares no operation. Nil means that such a route is found when it is
+	// first requested, and answered with 500.
+	API []string
+
 	// Select says which parts of a JSON body tell one request from another; nil
 	// means all. A body that is not JSON counts as a whole.
 	Select *idem.Select
+
+	// Profile is the set of answers. The zero value is [IETF].
+	Profile Profile
+
+	// Rows overrides single answers of the profile.
+	Rows map[Code]Row
+
+	// Members adds members to every problem, such as a trace id. It gets the request
+	// that is answered and nothing else. A member that the contract itself sets is
+	// left out, and all are if they cannot be encoded as JSON. Nil adds none.
+	Members func(ctx context.Context, r *Request, code Code) map[string]any
+
+	// Status overrides what a response's status means for its record: one of
+	// [idem.ClassCompleted], [idem.ClassNotExecuted] and [idem.ClassUncertain] for
+	// any status from 200 to 599. [idem.Operation.Classify] and
+	// [idem.SetNotExecuted] still come first. Others keep their meaning, see the
+	// package's documentation.
+	Status map[int]idem.Class
+
+	// NeverStore names more headers that are not stored, in any case, beside those
+	// that never are. The first caller gets them; a replay does not have them.
+	NeverStore []string
+
+	// Redact takes out of a response what must not be kept, before it is stored. It
+	// works on a copy: the first caller gets the whole response, every later one
+	// what is left. This is the one way in which a replay's body differs from the
+	// live one. It must leave the status alone. If it panics, the outcome is
+	// recorded without its response. Nil means that nothing is taken out.
+	Redact func(*Response)
+
+	// Refresh renews in a replay what has aged, such as a signed link or a header
+	// that depends on this request. It works on a copy, and the marks of a replay are
+	// set after it. Nil means that replays are as recorded, byte for byte.
+	Refresh func(ctx context.Context, r *Request, res *Response)
+
+	// ResponseVersion is the version of the responses' schema, zero or more, recorded
+	// with each. Raise it with a change that old clients of new code, or the other
+	// way round, could not read.
+	ResponseVersion int
+
+	// Migrate turns a recorded response of another version into one of
+	// ResponseVersion. During a rolling deployment from is lower in new code and
+	// higher in old code. An error, a panic excepted, is answered like no function at
+	// all: with 503 response_version_mismatch. It works on a copy.
+	Migrate func(from int, res *Response) error
+
+	// TooOld refuses requests that were first sent before the retention window. Nil
+	// means that they are executed like new ones.
+	TooOld *TooOld
+
+	// Wait is how long a request waits for a twin in flight and then gets the twin's
+	// response. It ends before the deadline and before the front gives up
+	// ([Request.FrontDeadline]), with the answer for a request in flight. Zero means
+	// [idem.Options.Wait], negative means not at all.
+	Wait time.Duration
+
+	// Location gives the URL at which a client can follow a request in flight. With
+	// it a twin is answered with 202 and this Location in place of 409. An empty
+	// result, or one that is no URL reference, means 409. Nil means 409 always.
+	Location func(ctx context.Context, r *Request) string
+
+	// ExpiresOnFirst puts [HeaderExpires] on first responses too, if their outcome is
+	// recorded.
+	ExpiresOnFirst bool
 }
 
 type route struct{ method, location string }

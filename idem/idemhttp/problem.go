@@ -17,13 +17,16 @@ type Code string
 const (
 	CodeUndeclared         Code = "operation_undeclared"
 	CodeTenantMissing      Code = "tenant_missing"
+	CodePrincipalMissing   Code = "principal_missing"
 	CodeKeyMissing         Code = "idempotency_key_missing"
 	CodeKeyInvalid         Code = "idempotency_key_invalid"
 	CodeNotCanonical       Code = "request_not_canonical"
 	CodeKeyReused          Code = "idempotency_key_reused"
+	CodeKeyTooOld          Code = "idempotency_key_too_old"
 	CodeInProgress         Code = "idempotency_key_in_progress"
 	CodeOutcomeUnknown     Code = "outcome_unknown"
 	CodeOutcomeUnavailable Code = "outcome_unavailable"
+	CodeVersionMismatch    Code = "response_version_mismatch"
 	CodeAccepted           Code = "request_accepted"
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
@@ -36,53 +39,59 @@ const problemType = "urn:idem-go:problem:"
 // ProblemMediaType is the media type of a refusal (RFC 9457).
 const ProblemMediaType = "application/problem+json"
 
-// row is what a situation is answered with.
-type row struct {
-	status    int
-	retryable bool // the same request with the same key may be sent again
-	title     string
-	detail    string
-}
-
 // ietf follows draft-ietf-httpapi-idempotency-key-header where that speaks.
 var ietf = map[Code]row{
-	CodeUndeclared: {500, false, "Operation not declared",
-		"This route is not set up for idempotent requests. Nothing was executed."},
-	CodeTenantMissing: {403, false, "Tenant missing",
-		"The request has no usable tenant. Nothing was executed."},
-	CodeKeyMissing: {400, false, "Idempotency key missing",
-		"This request needs an idempotency key: a unique value that is sent again with every retry."},
-	CodeKeyInvalid: {400, false, "Idempotency key invalid",
-		"The idempotency key cannot be used"},
-	CodeNotCanonical: {400, false, "Request not canonical",
-		"The body is not JSON that has one meaning for every reader"},
-	CodeKeyReused: {422, false, "Idempotency key reused",
-		"The key was already used with a different request. Use a new key for a new request."},
-	CodeInProgress: {409, true, "Request in progress",
-		"A request with this key is still running. Send it again later with the same key."},
-	CodeOutcomeUnknown: {409, false, "Outcome unknown",
-		"A request with this key may have taken effect, and its outcome is not known. It is not executed again; ask the service before you use another key."},
-	CodeOutcomeUnavailable: {409, false, "Outcome unavailable",
-		"The request with this key took effect once, and its response could not be kept."},
-	CodeAccepted: {202, true, "Request accepted",
-		"The request is accepted and will be executed. Send it again with the same key for its outcome."},
-	CodeRecordUnreadable: {503, false, "Idempotency record unreadable",
-		"What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
-	CodeStoreUnavailable: {503, true, "Idempotency store unavailable",
-		"The key could not be reserved. Send the request again with the same key."},
-	CodeOutOfTime: {503, true, "Out of time",
-		"There was too little time left to begin. Send the request again with the same key."},
+	CodeUndeclared: {status: 500, title: "Operation not declared",
+		detail: "This route is not set up for idempotent requests. Nothing was executed."},
+	CodeTenantMissing: {status: 403, title: "Tenant missing",
+		detail: "The request has no usable tenant. Nothing was executed."},
+	CodePrincipalMissing: {status: 403, title: "Principal missing",
+		detail: "The request has no usable principal. Nothing was executed."},
+	CodeKeyMissing: {status: 400, title: "Idempotency key missing",
+		detail: "This request needs an idempotency key: a unique value that is sent again with every retry."},
+	CodeKeyInvalid: {status: 400, title: "Idempotency key invalid",
+		detail: "The idempotency key cannot be used"},
+	CodeNotCanonical: {status: 400, title: "Request not canonical",
+		detail: "The body is not JSON that has one meaning for every reader"},
+	CodeKeyReused: {status: 422, title: "Idempotency key reused",
+		detail: "The key was already used with a different request. Use a new key for a new request."},
+	CodeKeyTooOld: {status: 412, title: "Idempotency key too old",
+		detail: "The request was first sent so long ago that its outcome may be forgotten. It was not executed now; find out whether it took effect before you use a new key."},
+	CodeInProgress: {status: 409, retryable: true, title: "Request in progress",
+		detail: "A request with this key is still running. Send it again later with the same key."},
+	CodeOutcomeUnknown: {status: 409, title: "Outcome unknown",
+		detail: "A request with this key may have taken effect, and its outcome is not known. It is not executed again; ask the service before you use another key."},
+	CodeOutcomeUnavailable: {status: 409, title: "Outcome unavailable",
+		detail: "The request with this key took effect once, and its response could not be kept."},
+	CodeVersionMismatch: {status: 503, retryable: true, title: "Response version mismatch",
+		detail: "The recorded response has a form that this version of the service cannot give. Nothing was executed again; send the request again with the same key."},
+	CodeAccepted: {status: 202, retryable: true, title: "Request accepted",
+		detail: "The request is accepted and will be executed. Send it again with the same key for its outcome."},
+	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
+		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
+	CodeStoreUnavailable: {status: 503, retryable: true, title: "Idempotency store unavailable",
+		detail: "The key could not be reserved. Send the request again with the same key."},
+	CodeOutOfTime: {status: 503, retryable: true, title: "Out of time",
+		detail: "There was too little time left to begin. Send the request again with the same key."},
 }
 
-// problem is the body of a refusal.
-type problem struct {
-	Type           string `json:"type"`
-	Title          string `json:"title"`
-	Status         int    `json:"status"`
-	Code           Code   `json:"code"`
-	Retryable      bool   `json:"retryable"`
-	Detail         string `json:"detail"`
-	RecordedStatus int    `json:"recorded_status,omitempty"`
+// Problem is the body of a refusal (RFC 9457).
+type Problem struct {
+	// Type identifies the kind of problem.
+	Type string `json:"type"`
+	// Title is the kind of problem for people.
+	Title string `json:"title"`
+	// Status is the response's.
+	Status int `json:"status"`
+	// Code is the kind of problem for programs.
+	Code Code `json:"code"`
+	// Retryable says that the same request with the same key may be sent again, after
+	// what Retry-After says.
+	Retryable bool `json:"retryable"`
+	// Detail is this problem for people.
+	Detail string `json:"detail"`
+	// RecordedStatus is the status of a response that could not be kept.
+	RecordedStatus int `json:"recorded_status,omitempty"`
 }
 
 // refusal is a situation with what is known of it.
@@ -98,7 +107,7 @@ type refusal struct {
 
 func (f *refusal) response() *Response {
 	r := ietf[f.code]
-	p := problem{
+	p := Problem{
 		Type: problemType + string(f.code), Title: r.title, Status: r.status, Code: f.code,
 		Retryable: r.retryable, Detail: r.detail, RecordedStatus: f.status,
 	}

@@ -100,7 +100,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(string(code), func(t *testing.T) {
 			res := c.get(t)
 			require.Equal(t, c.status, res.Status)
-			var p problem
+			var p Problem
 			require.NoError(t, json.Unmarshal(res.Body, &p))
 			require.Equal(t, code, p.Code)
 			require.Equal(t, c.status, p.Status)

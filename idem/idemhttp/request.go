@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // Request is a request as the contract sees it, made by an adapter. The contract
@@ -25,6 +26,11 @@ type Request struct {
 	Body []byte
 	// Identity is what the front's authorizer found out about the caller.
 	Identity Identity
+	// FrontDeadline is when the front stops waiting for an answer and gives the
+	// client its own: 29 s after it got the request for API Gateway's REST APIs, 30 s
+	// for its HTTP APIs. Zero if it has no limit of its own. A request that waits for
+	// a twin in flight is answered before it.
+	FrontDeadline time.Time
 	// Source is the front's own event or request, as a pointer, for a tenant function
 	// of your own to read.
 	Source any
@@ -33,13 +39,20 @@ type Request struct {
 // Identity is what an authorizer says about a caller. Fields that the front's
 // authorizer does not give are empty.
 type Identity struct {
-	// Claims of a verified token (JWT authorizer).
+	// Claims of a verified token (JWT authorizer, or a Cognito user pool's).
 	Claims map[string]string
 	// Authorizer is the context that a Lambda authorizer returned.
 	Authorizer map[string]any
 	// AccountID and UserID of the IAM principal that signed the request. UserID is
 	// the principal's unique id, for a role with ":" and the session's name.
 	AccountID, UserID string
+	// CognitoIdentityID is the identity pool's id of the IAM principal.
+	CognitoIdentityID string
+	// APIKeyID is the id, not the value, of the API key that came with the request.
+	APIKeyID string
+	// TenantID is the tenant that the Lambda invocation belongs to, in a function
+	// with tenant isolation.
+	TenantID string
 }
 
 // header returns all values of a header, whatever its spelling.

@@ -25,8 +25,8 @@ var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
 // response. It is spelled out so that a reviewer sees it.
 func NoTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
 
-// Claim takes the tenant from a claim of a verified token, such as "sub" or
-// "custom:tenant_id". An empty name panics.
+// Claim takes the tenant from a claim of a verified token, of a JWT authorizer or a
+// Cognito user pool's, such as "sub" or "custom:tenant_id". An empty name panics.
 func Claim(name string) TenantFunc {
 	mustName("Claim", name)
 	return func(_ context.Context, r *Request) (string, error) {
@@ -64,6 +64,23 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, _ := strings.Cut(r.Identity.UserID, ":")
 	return verified(id)
+}
+
+// CognitoIdentity takes the identity pool's id of the principal that signed the
+// request as the tenant.
+func CognitoIdentity(_ context.Context, r *Request) (string, error) {
+	return verified(r.Identity.CognitoIdentityID)
+}
+
+// APIKey takes the id of the API key as the tenant. API Gateway knows API keys for
+// metering: as proof of who calls they are as good as they are kept secret.
+func APIKey(_ context.Context, r *Request) (string, error) {
+	return verified(r.Identity.APIKeyID)
+}
+
+// LambdaTenant takes the tenant id of the Lambda invocation as the tenant.
+func LambdaTenant(_ context.Context, r *Request) (string, error) {
+	return verified(r.Identity.TenantID)
 }
 
 // verified refuses what would mean "no tenant at all".
