@@ -31,7 +31,7 @@ func TestTwoHundredCallersInFourProcessesRunOnce(t *testing.T) {
 	var got []said
 	var wg sync.WaitGroup
 	for range 4 {
-		w := start(t, table)
+		w := start(t, table, long)
 		wg.Go(func() {
 			w.do(job{Key: "one", Callers: 50, Wait: time.Minute, Effects: file})
 			for answers := 0; answers < 50; {
@@ -67,7 +67,7 @@ func TestFiveHundredKeysRunOnceEach(t *testing.T) {
 	got := map[string][]said{}
 	var wg sync.WaitGroup
 	for range 4 {
-		w := start(t, table)
+		w := start(t, table, long)
 		wg.Go(func() {
 			for i := range 500 {
 				w.do(job{Key: fmt.Sprintf("key-%d", i), Callers: 2, Wait: time.Minute, Repeatable: i%2 == 0, Effects: file})
@@ -105,7 +105,7 @@ func TestFiveHundredKeysRunOnceEach(t *testing.T) {
 }
 
 // lapsed waits until a claim taken before is over for every observer.
-func lapsed() { <-time.After(lease + margin + 100*time.Millisecond) }
+func lapsed() { <-time.After(short + margin + 100*time.Millisecond) }
 
 func TestKilledInTheHandler(t *testing.T) {
 	for _, repeatable := range []bool{true, false} {
@@ -113,7 +113,7 @@ func TestKilledInTheHandler(t *testing.T) {
 			t.Parallel()
 			table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 			j := job{Key: "killed", Repeatable: repeatable, Hang: true, Release: file + ".release", Effects: file}
-			victim, twin := start(t, table), start(t, table)
+			victim, twin := start(t, table, short), start(t, table, short)
 			victim.do(j)
 			require.True(t, victim.hear().Started)
 			victim.signal(syscall.SIGKILL)
@@ -140,7 +140,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 		t.Parallel()
 		table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 		j := job{Key: "zombie", Repeatable: true, Hang: true, Release: file + ".release", Effects: file}
-		zombie, twin := start(t, table), start(t, table)
+		zombie, twin := start(t, table, short), start(t, table, short)
 		zombie.do(j)
 		require.True(t, zombie.hear().Started)
 		zombie.signal(syscall.SIGSTOP)
@@ -163,7 +163,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 		t.Parallel()
 		table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 		j := job{Key: "slow", Hang: true, Release: file + ".release", Effects: file}
-		slow, twin := start(t, table), start(t, table)
+		slow, twin := start(t, table, short), start(t, table, short)
 		slow.do(j)
 		require.True(t, slow.hear().Started)
 		slow.signal(syscall.SIGSTOP)

@@ -23,8 +23,11 @@ import (
 
 const (
 	envWorker = "IDEM_TEST_WORKER"
-	lease     = 1500 * time.Millisecond
-	margin    = 250 * time.Millisecond
+	envLease  = "IDEM_TEST_LEASE"
+	// long outlasts a busy machine, where no lease is meant to lapse.
+	long   = idem.DefaultLease
+	short  = 1500 * time.Millisecond
+	margin = 250 * time.Millisecond
 )
 
 // job is what a worker is told to do.
@@ -71,6 +74,10 @@ func work(table string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	store, err := dynamostore.New(client, table, nil)
+	if err != nil {
+		return err
+	}
+	lease, err := time.ParseDuration(os.Getenv(envLease))
 	if err != nil {
 		return err
 	}
@@ -170,12 +177,13 @@ func newTable(t *testing.T) string {
 	return table
 }
 
-// start starts a worker process; it is killed when the test ends.
-func start(t *testing.T, table string) *worker {
+// start starts a worker process with claims of that lease; it is killed when the
+// test ends.
+func start(t *testing.T, table string, lease time.Duration) *worker {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), envWorker+"="+table, "IDEM_DYNAMODB_ENDPOINT="+dynamotest.Endpoint(t))
+	cmd.Env = append(os.Environ(), envWorker+"="+table, envLease+"="+lease.String(), "IDEM_DYNAMODB_ENDPOINT="+dynamotest.Endpoint(t))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
