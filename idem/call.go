@@ -18,6 +18,13 @@ type Call struct {
 	Run func(context.Context) Answer
 	// Wait overrides [Options.Wait] if it is not zero; negative means not at all.
 	Wait time.Duration
+	// WaitUntil ends the waiting for a twin at the latest, by time.Now. Zero means
+	// that only the deadline does.
+	WaitUntil time.Time
+	// NoClaim, if it is not nil, is returned where the call would claim the key: the
+	// record is looked up first, answers as always, and nothing is run. It is for
+	// requests that come too late to be executed.
+	NoClaim error
 }
 
 // Answer is what a handler gave.

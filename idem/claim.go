@@ -26,6 +26,12 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 	_ = e.queue.flush(part) // what could not be written stays in the queue
 	var wait *waiter
 	var seen *Record
+	if p.call.NoClaim != nil {
+		var err error
+		if seen, err = p.look(part); err != nil {
+			return nil, Outcome{}, p.unavailable(ctx, err)
+		}
+	}
 	for range maxRounds {
 		d := Decision{DoCreate, InProgress}
 		if seen != nil {
@@ -33,6 +39,9 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 		}
 		switch d.Do {
 		case DoCreate, DoReplace, DoTakeOver:
+			if p.call.NoClaim != nil {
+				return nil, Outcome{}, p.call.NoClaim
+			}
 			c := p.newClaim(seen, d.Do)
 			err := e.store.Acquire(part, e.now(), c)
 			if err == nil {
@@ -161,6 +170,15 @@ func (p *plan) existing(ctx context.Context, err error) (*Record, error) {
 		return p.engine.store.Get(ctx, p.call.Key.id)
 	}
 	return nil, err
+}
+
+// look reads the record without claiming it, once more if it cannot be read.
+func (p *plan) look(ctx context.Context) (*Record, error) {
+	rec, err := p.engine.store.Get(ctx, p.call.Key.id)
+	if errors.Is(err, ErrRecordUnreadable) {
+		return p.engine.store.Get(ctx, p.call.Key.id)
+	}
+	return rec, err
 }
 
 // isAnswer reports whether the error says where the record stands.
@@ -311,6 +329,9 @@ func (p *plan) waiting(ctx context.Context) *waiter {
 		if !p.kill.IsZero() {
 			w.until = earlier(w.until, time.Now().Add(p.kill.Sub(p.engine.now())+reserve))
 		}
+		if end := p.call.WaitUntil; !end.IsZero() {
+			w.until = earlier(w.until, end)
+		}
 	}
 	return w
 }
@@ -318,6 +339,9 @@ func (p *plan) waiting(ctx context.Context) *waiter {
 // enough reports whether there is still time for what the record asks for: a
 // claim needs as much as at the call's begin, every answer comes for free.
 func (p *plan) enough(ctx context.Context, seen *Record) bool {
+	if p.call.NoClaim != nil {
+		return true
+	}
 	if seen != nil {
 		d := Next(seen, p.claimEvent(), p.engine.now()).Do
 		if d != DoReplace && d != DoTakeOver {

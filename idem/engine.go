@@ -129,5 +129,9 @@ func New(store Store, o *Options) (*Engine, error) {
 	return e, nil
 }
 
+// Now returns the time by the clock that records go by, to the millisecond, for
+// whoever has to compare with a record's times.
+func (e *Engine) Now() time.Time { return e.now() }
+
 // newID returns a random identifier of at least 128 bits.
 func newID() string { return rand.Text() }
