@@ -59,6 +59,48 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 	}
 }
 
+// The write of every end with its reply or its request lost: it is done once it is
+// repeated, nothing runs twice, and nothing is reported as landed that did not.
+func TestEveryEndWithALostReply(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want map[idem.Repeat]idem.State
+	}{
+		"complete":  {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+		"fail":      {idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
+		"release":   {idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Retryable}},
+		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Unknown}},
+	} {
+		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
+			for _, op := range both {
+				t.Run(name+"/"+lost+"/"+op.Name, func(t *testing.T) {
+					r := newRig(t, nil)
+					key := op.Key("t", "k")
+					r.faults.Next(idemtest.Finish, fault)
+					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, fails(tc.err))
+					if tc.err == nil {
+						require.NoError(t, err)
+					} else {
+						require.Same(t, errPlain, err)
+					}
+					require.True(t, res.Outcome.Queued)
+					require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
+					landed := r.record(t, key)
+					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"], landed.State)
+					require.NoError(t, r.engine.Flush(t.Context()))
+					require.Equal(t, []string{"Landed"}, r.events.take())
+					after := r.record(t, key)
+					require.Equal(t, tc.want[op.Repeat], after.State)
+					require.Equal(t, 1, after.Attempt)
+					if lost == "reply" {
+						require.Equal(t, landed, after, "the same write again changes nothing")
+					}
+				})
+			}
+		}
+	}
+}
+
 func TestOutcomeLandsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
