@@ -1,0 +1,59 @@
+package idemhttp
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	// anyMethod is how API Gateway writes a route for all methods.
+	anyMethod = "ANY"
+	// defaultRoute is API Gateway's route for what matches no other.
+	defaultRoute = "$default"
+)
+
+// Uncovered reports which routes of an API need a key and declare no operation:
+// requests to them would be refused with 500. The API's routes are written as in
+// [Routes]. "ANY /payments" stands for all methods; "$default" has no template and
+// is covered by [AnyRoute] alone. The methods are those of [Options.Methods], none
+// mean POST and PATCH; routes with others are passed over.
+//
+// The answer has one entry for each method and template, sorted, and is empty if
+// all is well. Templates match if they are written alike, names of parameters
+// included: that is how requests find their operation. A route or method that
+// cannot be read is a [*idem.ConfigError]. Package coverage takes the routes from
+// an OpenAPI document.
+func Uncovered(routes Routes, api []string, methods ...string) ([]string, error) {
+	if len(methods) == 0 {
+		methods = []string{"POST", "PATCH"}
+	}
+	for _, m := range methods {
+		if !isToken(m) || m != strings.ToUpper(m) {
+			return nil, mistake("the methods have %q: write methods in capitals, such as POST", m)
+		}
+	}
+	_, all := routes[anyRoute]
+	var missing []string
+	for _, name := range api {
+		if name == defaultRoute {
+			if !all {
+				missing = append(missing, name)
+			}
+			continue
+		}
+		method, location, ok := strings.Cut(name, " ")
+		if !ok || !isToken(method) || method != strings.ToUpper(method) || !strings.HasPrefix(location, "/") || strings.ContainsAny(location, " ?#") {
+			return nil, mistake("route %q of the API: write method and path template, such as \"POST /payments/{id}\", or $default", name)
+		}
+		for _, m := range methods {
+			if method != m && method != anyMethod {
+				continue
+			}
+			if _, declared := routes[m+" "+location]; !declared && !all {
+				missing = append(missing, m+" "+location)
+			}
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing), nil
+}
