@@ -231,6 +231,7 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 			return 1, nil
 		})
 		require.NoError(t, err)
+		synctest.Wait()
 		require.Len(t, net.calls, 1)
 		done := r.record(t, key)
 		require.Equal(t, idem.Completed, done.State)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ type chaos struct {
 	t     *testing.T
 	mem   *memstore.Store
 	clock *idemtest.Clock
-	calm  bool // no more faults; set before the last calls
+	calm  atomic.Bool // no more faults; set before the last calls
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -110,7 +111,7 @@ func (m *machine) network(ctx context.Context, c *idemtest.Call) error {
 		w.look(c.ID)
 		return err
 	}
-	if w.calm {
+	if w.calm.Load() {
 		return do()
 	}
 	switch w.roll(30) {
@@ -217,7 +218,7 @@ func (m *machine) handler(key idem.Key, kill time.Time) func(context.Context, in
 		info, _ := idem.InfoOf(ctx)
 		s := w.began(key, info.Attempt)
 		value := fmt.Sprintf("%s by attempt %d", key.ID(), info.Attempt)
-		if w.calm {
+		if w.calm.Load() {
 			return value, nil
 		}
 		if w.roll(2) == 0 {
@@ -252,11 +253,11 @@ func (m *machine) call(key idem.Key) (err error) {
 	w := m.w
 	var kill time.Time
 	ctx := m.ctx
-	if !w.calm && w.roll(2) == 0 {
+	if !w.calm.Load() && w.roll(2) == 0 {
 		kill = time.Now().Add(time.Duration(1000+w.roll(30_000)) * time.Millisecond)
 		ctx = idem.WithKillTime(ctx, kill)
 	}
-	if !w.calm && w.roll(8) == 0 {
+	if !w.calm.Load() && w.roll(8) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.roll(20_000))*time.Millisecond)
 		defer cancel()
@@ -325,8 +326,9 @@ func history(t *testing.T, seed uint64, seen map[string]int) {
 	}
 	wg.Wait()
 	time.Sleep(5 * time.Minute) // what is under way arrives, and every lease ends
+	synctest.Wait()
 	w.clock.Advance(5 * time.Minute)
-	w.calm = true
+	w.calm.Store(true)
 	last := w.boot()
 	for _, key := range keys {
 		err := last.call(key)

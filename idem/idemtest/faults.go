@@ -199,15 +199,7 @@ func (f *Faults) Settle(ctx context.Context, now time.Time, s idem.Settlement) e
 
 // Get reads a record; see [idem.Store].
 func (f *Faults) Get(ctx context.Context, id string) (*idem.Record, error) {
-	var rec *idem.Record
-	err := f.call(ctx, Get, id, func(ctx context.Context) (err error) {
-		rec, err = f.store.Get(ctx, id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rec, nil
+	return read(ctx, f, Get, id, func(ctx context.Context) (*idem.Record, error) { return f.store.Get(ctx, id) })
 }
 
 // Result reads a record's result; see [idem.Store].
@@ -216,13 +208,25 @@ func (f *Faults) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 	if rec != nil {
 		id = rec.ID
 	}
-	var body []byte
-	err := f.call(ctx, Result, id, func(ctx context.Context) (err error) {
-		body, err = f.store.Result(ctx, rec)
+	return read(ctx, f, Result, id, func(ctx context.Context) ([]byte, error) { return f.store.Result(ctx, rec) })
+}
+
+// read makes a call that has an answer. A fault may make it again later: that
+// answer reaches nobody.
+func read[T any](ctx context.Context, f *Faults, m Method, id string, get func(context.Context) (T, error)) (T, error) {
+	var mu sync.Mutex
+	var answer T
+	err := f.call(ctx, m, id, func(ctx context.Context) error {
+		got, err := get(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		answer = got
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return *new(T), err
 	}
-	return body, nil
+	mu.Lock()
+	defer mu.Unlock()
+	return answer, nil
 }
