@@ -128,9 +128,12 @@ func TestLostReplies(t *testing.T) {
 		t.Run(w.name+"/all replies lost", func(t *testing.T) {
 			id := t.Name()
 			w.setup(t, f, id)
-			f.wire.set(func(_ int, _ string, req *http.Request) (*http.Response, error) { return f.wire.loseReply(req) })
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+				defer endAfter(3, n, cancel)
+				return f.wire.loseReply(req)
+			})
 			isStoreError(t, w.send(ctx, f.Store, id), true)
 			f.wire.set(nil)
 			if w.name != "step" {
@@ -208,8 +211,11 @@ func TestDelayedClaimAfterWithdrawal(t *testing.T) {
 		}
 		c := claim(id, "o1")
 		c.Seen = seen
-		f.wire.set(func(_ int, _ string, req *http.Request) (*http.Response, error) { return f.wire.loseRequest(req) })
-		short, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+		short, cancel := context.WithCancel(ctx)
+		f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+			defer endAfter(3, n, cancel)
+			return f.wire.loseRequest(req)
+		})
 		isStoreError(t, f.Acquire(short, base, c), true)
 		cancel()
 		f.wire.set(nil)

@@ -210,14 +210,15 @@ func TestFailedPartLeavesTheRecordAlone(t *testing.T) {
 		"throttled":  func(*http.Request) (*http.Response, error) { return answer(400, throttled), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			f.wire.set(func(n int, op string, req *http.Request) (*http.Response, error) {
 				if op == "PutItem" && n > 0 {
+					defer endAfter(8, n, cancel)
 					return fault(req)
 				}
 				return nil, nil
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
 			failed := isStoreError(t, f.Finish(ctx, base, completion("k", "o1", noise(600<<10))), false)
 			require.ErrorContains(t, failed, "of 3 of the result")
 			require.NotContains(t, f.wire.calls(), "UpdateItem")
@@ -250,11 +251,12 @@ func TestUnprocessedKeys(t *testing.T) {
 	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
 	require.Equal(t, []int{5, 3, 3, 1}, asked)
 
-	f.wire.set(func(int, string, *http.Request) (*http.Response, error) {
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
+		defer endAfter(3, n, cancel)
 		return answer(200, `{"Responses":{},"UnprocessedKeys":{"`+f.table+`":{"ConsistentRead":true,"Keys":[{"pk":{"S":"x"},"sk":{"S":"#"}}]}}}`), nil
 	})
-	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
 	_, err = f.Result(short, rec)
 	isStoreError(t, err, false)
 	require.False(t, errors.Is(err, idem.ErrRecordUnreadable), "a throttled table is no damage")

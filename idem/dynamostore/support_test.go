@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -80,6 +81,14 @@ func (w *wire) loseReply(req *http.Request) (*http.Response, error) {
 
 func (w *wire) loseRequest(*http.Request) (*http.Response, error) { return nil, errReset }
 
+// endAfter ends a call's context with its calls-th request, so that no test
+// waits for time to pass.
+func endAfter(calls, n int, cancel context.CancelFunc) {
+	if n+1 >= calls {
+		cancel()
+	}
+}
+
 // answer makes an answer as DynamoDB sends it.
 func answer(status int, body string) *http.Response {
 	return &http.Response{
@@ -117,6 +126,8 @@ func open(tb testing.TB, o *Options) *fixture {
 	require.NoError(tb, err)
 	admin, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint})
 	require.NoError(tb, err)
+	// What only looks on must not fail for a connection that broke.
+	admin = dynamodb.New(admin.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
 	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text()}
 	require.NoError(tb, CreateTable(context.Background(), admin, f.table))
 	tb.Cleanup(func() {

@@ -43,7 +43,7 @@ func CreateTable(ctx context.Context, client TableCreator, table string) error {
 			{AttributeName: &sort, KeyType: types.KeyTypeRange},
 		}
 	}
-	_, err := client.CreateTable(k.ctx, &dynamodb.CreateTableInput{
+	in := &dynamodb.CreateTableInput{
 		TableName:   &table,
 		BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
@@ -59,38 +59,55 @@ func CreateTable(ctx context.Context, client TableCreator, table string) error {
 		StreamSpecification: &types.StreamSpecification{
 			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
 		},
+	}
+	err := k.do(true, k.attempt, func(ctx context.Context) error {
+		_, err := client.CreateTable(ctx, in)
+		return err
 	})
 	var exists *types.ResourceInUseException
 	switch {
+	case errors.As(err, &exists) && k.maybe:
+		// An earlier try of this call created it.
 	case errors.As(err, &exists):
 		return Check(k.ctx, client, table)
 	case err != nil:
-		return explain(table, "dynamodb:CreateTable", err)
+		return explain(table, "dynamodb:CreateTable", errors.Unwrap(err))
 	}
 	if err := awaitActive(k, client, table); err != nil {
 		return err
 	}
-	_, err = client.UpdateTimeToLive(k.ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{
-			AttributeName: aws.String(schema.ExpiresAt), Enabled: aws.Bool(true),
-		},
+	err = k.do(true, k.attempt, func(ctx context.Context) error {
+		_, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+			TableName: &table,
+			TimeToLiveSpecification: &types.TimeToLiveSpecification{
+				AttributeName: aws.String(schema.ExpiresAt), Enabled: aws.Bool(true),
+			},
+		})
+		return err
 	})
+	if err != nil && k.maybe {
+		// A second try is refused where the first one was applied.
+		return Check(k.ctx, client, table)
+	}
 	if err != nil {
-		return explain(table, "dynamodb:UpdateTimeToLive", err)
+		return explain(table, "dynamodb:UpdateTimeToLive", errors.Unwrap(err))
 	}
 	return nil
 }
 
 func awaitActive(k *call, client TableDescriber, table string) error {
 	for n := 0; ; n++ {
-		out, err := client.DescribeTable(k.ctx, &dynamodb.DescribeTableInput{TableName: &table})
+		var out *dynamodb.DescribeTableOutput
+		err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
+			out, err = client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+			return err
+		})
 		var missing *types.ResourceNotFoundException
 		switch {
 		case err == nil && out.Table != nil && out.Table.TableStatus == types.TableStatusActive:
 			return nil
 		case err != nil && !errors.As(err, &missing):
-			return explain(table, "dynamodb:DescribeTable", err)
+			return explain(table, "dynamodb:DescribeTable", errors.Unwrap(err))
 		case !k.pause(n):
 			return &idem.ConfigError{What: what(table), Problem: "was created and did not become active in time"}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -93,6 +92,29 @@ func TestCheckLooksAtTheIndex(t *testing.T) {
 	require.Len(t, tableProblems(nil), 1)
 }
 
+// Lost replies do not leave a table without TTL, or a second try without success.
+func TestCreateTableSurvivesLostReplies(t *testing.T) {
+	f := open(t, nil)
+	client := dynamodb.New(f.admin.Options(), func(o *dynamodb.Options) {
+		o.HTTPClient = &http.Client{Transport: f.wire}
+		o.Retryer = aws.NopRetryer{}
+	})
+	lost := map[string]bool{}
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if !lost[op] {
+			lost[op] = true
+			return f.wire.loseReply(req)
+		}
+		return nil, nil
+	})
+	name := "lost-" + rand.Text()
+	require.NoError(t, CreateTable(t.Context(), client, name))
+	require.Subset(t, lost, map[string]bool{"CreateTable": true, "DescribeTable": true, "UpdateTimeToLive": true})
+	require.NoError(t, Check(t.Context(), f.admin, name))
+	_, err := f.admin.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: &name})
+	require.NoError(t, err)
+}
+
 // Trouble on the way to the table is told apart, each with what to do.
 func TestCheckExplainsTrouble(t *testing.T) {
 	const signature = `{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token included in the request is invalid."}`
@@ -110,12 +132,16 @@ func TestCheckExplainsTrouble(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := &wire{}
-			w.set(func(int, string, *http.Request) (*http.Response, error) { return tc.fault() })
+			ctx, cancel := context.WithCancel(t.Context())
+			w.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
+				defer endAfter(3, n, cancel)
+				return tc.fault()
+			})
 			client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			says(t, Check(ctx, client, "table"), tc.says)
+			cancel()
 			says(t, CreateTable(ctx, client, "table"))
 		})
 	}
