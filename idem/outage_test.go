@@ -289,3 +289,21 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Zero(t, c.count())
 }
+
+// What could not be written before must not eat the time of the next call's own
+// claim.
+func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "1"), 1, new(counter).run)
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "2"), 1, func(context.Context, int) (int, error) {
+			require.Less(t, time.Since(start), idem.DefaultClaimBudget)
+			r.faults.Heal()
+			return 1, nil
+		})
+		require.NoError(t, err)
+	})
+}

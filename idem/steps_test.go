@@ -1,0 +1,98 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// abandonedWith leaves a claim, whose process is gone, with recorded steps.
+func abandonedWith(t *testing.T, r *rig, key idem.Key, steps ...idem.StepWrite) {
+	t.Helper()
+	abandoned(t, r, key)
+	for _, s := range steps {
+		rec := r.record(t, key)
+		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, "step "+s.Name
+		require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), s))
+	}
+	r.clock.Advance(time.Hour)
+}
+
+var (
+	charged  = idem.StepWrite{Name: "charge", Result: []byte("done")}
+	shipping = idem.StepWrite{Name: "ship", Begin: true}
+)
+
+// A takeover keeps the record's identity and steps, and shows the same story live
+// as on replay.
+func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		op := safe
+		op.KeepValue = true
+		key := op.Key("t", "k")
+		abandonedWith(t, r, key, charged)
+		before := r.record(t, key)
+		live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			rec := r.record(t, key)
+			require.Equal(t, 2, rec.Attempt)
+			require.Equal(t, before.Steps, rec.Steps)
+			require.Equal(t, "k", rec.Value)
+			require.Zero(t, rec.ExpiresAt, "a record with steps waits for its next attempt")
+			return 1, nil
+		})
+		require.NoError(t, err)
+		replay, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, before.CreatedAt, live.Outcome.CreatedAt)
+		live.Outcome.Replayed = true
+		require.Equal(t, live.Outcome, replay.Outcome)
+	})
+}
+
+// Taken back, or ended for another try, a record with steps is an open question:
+// it is kept for good.
+func TestRetryableWithStepsIsKept(t *testing.T) {
+	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			abandonedWith(t, r, key, charged)
+			if lose {
+				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+			require.Error(t, err)
+			rec := r.record(t, key)
+			require.Equal(t, idem.Retryable, rec.State)
+			require.Len(t, rec.Steps, 1)
+			require.Zero(t, rec.ExpiresAt)
+			require.True(t, rec.Uncertain)
+		})
+	}
+}
+
+// An open at-most-once step parks, whatever the declaration; resolving it to
+// retryable settles the step and keeps the others.
+func TestInterruptedStepParks(t *testing.T) {
+	r, c := newRig(t, nil), new(counter)
+	key := safe.Key("t", "k")
+	abandonedWith(t, r, key, charged, shipping)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	require.Zero(t, c.count())
+	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Retryable}))
+	rec := r.record(t, key)
+	require.Len(t, rec.Steps, 1)
+	require.Contains(t, rec.Steps, "charge")
+	require.Zero(t, rec.ExpiresAt)
+	_, err = idem.Do(t.Context(), r.engine, key, 1, c.run)
+	require.NoError(t, err)
+	require.Equal(t, 1, c.count())
+}
