@@ -1,0 +1,191 @@
+package idemhttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Defaults of [MiddlewareOptions].
+const (
+	// DefaultMaxRequest is what API Gateway takes, 10 MiB.
+	DefaultMaxRequest = 10 << 20
+	// DefaultMaxResponse is what a Lambda function can return, 6 MiB.
+	DefaultMaxResponse = 6 << 20
+)
+
+// MiddlewareOptions say how net/http requests are served. Zero fields mean the
+// defaults. Functions must be safe for concurrent use.
+type MiddlewareOptions struct {
+	// Identity tells what an authenticating middleware in front has verified, so that
+	// [Claim] and its like work here too. Nil means nothing. See also [FromRequest].
+	Identity func(*http.Request) Identity
+
+	// Route gives the path template that a router matched, such as "/payments/{id}",
+	// or "" where it has none. Nil means the request's Pattern, which [http.ServeMux]
+	// sets.
+	Route func(*http.Request) string
+
+	// MaxRequest is the largest request body in bytes; a larger one is answered with
+	// 413. Zero means [DefaultMaxRequest].
+	MaxRequest int64
+
+	// MaxResponse is the largest response body in bytes. The handler's writes beyond
+	// it fail with [ErrResponseTooLarge]; the first caller and later ones get 409
+	// outcome_unavailable, since a response of which only a part is known is none.
+	// Zero means [DefaultMaxResponse].
+	MaxResponse int
+
+	// Error answers a request that ended in an error: a fault of a tenant or key
+	// function, or a failure that was recorded elsewhere. Nothing is written yet. Nil
+	// means that the error goes to the server's log and the client gets 500.
+	Error func(http.ResponseWriter, *http.Request, error)
+}
+
+// Middleware puts a handler under the contract, for containers and local use.
+// Methods that need no key reach the handler untouched. For all others:
+//
+// The handler's work is detached from its client: the request's context keeps its
+// values but neither its deadline nor its cancellation, so that a client that goes
+// away turns nothing into a failure, and its retry gets the response. The context
+// ends with the claim.
+//
+// The request's body is read as a whole beforehand. The response is buffered until
+// its record is written: Flush sends nothing, hijacking and the other abilities of
+// [http.ResponseController] are [http.ErrNotSupported], trailers are dropped.
+// Informational responses (1xx) are sent at once and not recorded. Headers that
+// stand in the writer when the middleware begins belong to whoever set them: they
+// are recorded only where the handler changes them, and cannot be deleted.
+//
+// Mount it inside the mux, around the routes' handlers, where the route is known:
+//
+//	mux.Handle("POST /payments/{id}", contract.Middleware(handler, nil))
+//
+// Around a mux or another router it works by the path, see [Routes]; requests that
+// an [http.ServeMux] has no handler for then go to it untouched.
+//
+// A panic of the handler, [http.ErrAbortHandler] too, is recorded and passes on.
+// A mistake in the set-up (a nil handler, a negative limit) panics with a
+// [*idem.ConfigError].
+func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Handler {
+	opts := o.withDefaults()
+	if next == nil {
+		panic(&idem.ConfigError{What: "idemhttp.Middleware", Problem: "the handler is nil"})
+	}
+	if opts.MaxRequest < 0 || opts.MaxResponse < 0 {
+		panic(&idem.ConfigError{What: "idemhttp.Middleware", Problem: fmt.Sprintf(
+			"MaxRequest is %d and MaxResponse %d: use bytes, or zero for the defaults", opts.MaxRequest, opts.MaxResponse)})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !c.enforces(r.Method) || unrouted(next, r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, no := readBody(w, r, opts.MaxRequest)
+		if no != nil {
+			no.writeTo(w, r)
+			return
+		}
+		ctx := context.WithoutCancel(r.Context())
+		res, err := c.Serve(ctx, opts.request(r, body), func(ctx context.Context) (*Response, error) {
+			rec := newRecorder(w, r, opts.MaxResponse)
+			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
+			return rec.response(), nil
+		})
+		if err != nil {
+			opts.Error(w, r, err)
+			return
+		}
+		res.writeTo(w, r)
+	})
+}
+
+func (o *MiddlewareOptions) withDefaults() MiddlewareOptions {
+	var out MiddlewareOptions
+	if o != nil {
+		out = *o
+	}
+	if out.MaxRequest == 0 {
+		out.MaxRequest = DefaultMaxRequest
+	}
+	if out.MaxResponse == 0 {
+		out.MaxResponse = DefaultMaxResponse
+	}
+	if out.Error == nil {
+		out.Error = logged
+	}
+	return out
+}
+
+// logged is what net/http does with a panic: the log gets the error, the client
+// does not.
+func logged(w http.ResponseWriter, r *http.Request, err error) {
+	printf := log.Printf
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
+		printf = s.ErrorLog.Printf
+	}
+	printf("idemhttp: %s %s: %v", r.Method, r.URL.Path, err)
+	transportProblem(http.StatusInternalServerError, "", "").writeTo(w, r)
+}
+
+// readBody reads the request's body, or says why it cannot be.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Response) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, transportProblem(http.StatusRequestEntityTooLarge, CodeRequestTooLarge,
+			fmt.Sprintf("The body has more than %d bytes. Nothing was executed.", limit))
+	case err != nil:
+		return nil, transportProblem(http.StatusBadRequest, CodeRequestIncomplete,
+			"The body ended too early. Nothing was executed.")
+	}
+	return body, nil
+}
+
+// withBody gives the handler the body that was read.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r.Body, r.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return r
+}
+
+// Codes of what goes wrong before the contract sees a request. Profiles do not
+// change them.
+const (
+	// CodeRequestTooLarge says that the body exceeds MaxRequest.
+	CodeRequestTooLarge Code = "request_too_large"
+	// CodeRequestIncomplete says that the body ended before its end.
+	CodeRequestIncomplete Code = "request_incomplete"
+)
+
+func transportProblem(status int, code Code, detail string) *Response {
+	body, _ := json.Marshal(struct { // strings, numbers and a bool can always be encoded
+		Type      string `json:"type"`
+		Title     string `json:"title"`
+		Status    int    `json:"status"`
+		Code      Code   `json:"code,omitempty"`
+		Retryable bool   `json:"retryable"`
+		Detail    string `json:"detail,omitempty"`
+	}{typeOf(code), http.StatusText(status), status, code, code == CodeRequestIncomplete, detail})
+	return &Response{Status: status, Headers: map[string]string{"Content-Type": ProblemMediaType}, Body: body}
+}
+
+func typeOf(code Code) string {
+	if code == "" {
+		return "about:blank"
+	}
+	return problemType + string(code)
+}

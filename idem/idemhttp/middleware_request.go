@@ -1,0 +1,104 @@
+package idemhttp
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// FromRequest makes a [TenantFunc] of a function of the net/http request, whose
+// context may carry what an authenticating middleware has verified. It is for
+// [Contract.Middleware] only: requests of other fronts have no such request, which
+// is an error. A nil f panics.
+func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
+	if f == nil {
+		panic(&idem.ConfigError{What: "idemhttp.FromRequest", Problem: "the function is nil"})
+	}
+	return func(_ context.Context, r *Request) (string, error) {
+		given, ok := r.Source.(*http.Request)
+		if !ok {
+			return "", mistake("idemhttp.FromRequest reads requests of net/http, and this one is a %T", r.Source)
+		}
+		tenant, err := f(given)
+		if err != nil {
+			return "", err
+		}
+		return verified(tenant)
+	}
+}
+
+// request makes the contract's request. Its source has a body of its own to read.
+func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
+	out := &Request{
+		Method: r.Method,
+		Path:   r.URL.EscapedPath(),
+		Query:  queryOf(r.URL.RawQuery),
+		Header: r.Header,
+		Body:   body,
+		Source: withBody(r.WithContext(r.Context()), body),
+	}
+	if o.Identity != nil {
+		out.Identity = o.Identity(r)
+	}
+	if o.Route != nil {
+		// Which parameters the router found is its own secret, so the path counts.
+		if out.Route = o.Route(r); out.Route != "" {
+			out.PathParameters = map[string]string{wholePath: out.Path}
+		}
+		return out
+	}
+	out.Route = templateOf(r.Pattern)
+	if out.Route == "" {
+		return out
+	}
+	out.PathParameters = map[string]string{}
+	for segment := range strings.SplitSeq(out.Route, "/") {
+		name, ok := strings.CutPrefix(segment, "{")
+		if name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."); ok && name != "$" {
+			out.PathParameters[name] = r.PathValue(name)
+		}
+	}
+	// A template that ends in a slash stands for all paths below.
+	if strings.HasSuffix(out.Route, "/") {
+		out.PathParameters[wholePath] = out.Path
+	}
+	return out
+}
+
+// wholePath is the parameter that holds the path where the template's own do not
+// tell all of it. No template can name it.
+const wholePath = ""
+
+// templateOf takes method and host off a pattern of [http.ServeMux].
+func templateOf(pattern string) string {
+	if i := strings.IndexByte(pattern, '/'); i >= 0 {
+		return pattern[i:]
+	}
+	return ""
+}
+
+// queryOf decodes a query. One that is not well-formed counts as it is.
+func queryOf(raw string) map[string][]string {
+	if raw == "" {
+		return nil
+	}
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return map[string][]string{"": {raw}}
+	}
+	return q
+}
+
+// unrouted reports whether next is a mux that has no handler for the request: it
+// answers 404 or 405 by itself.
+func unrouted(next http.Handler, r *http.Request) bool {
+	mux, ok := next.(*http.ServeMux)
+	if !ok {
+		return false
+	}
+	_, pattern := mux.Handler(r)
+	return pattern == ""
+}

@@ -1,0 +1,146 @@
+package idemhttp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrResponseTooLarge is what a handler's writes get beyond
+// [MiddlewareOptions.MaxResponse].
+var ErrResponseTooLarge = errors.New("idemhttp: the response is larger than MaxResponse")
+
+// recorder is the handler's [http.ResponseWriter]: it keeps what the handler
+// writes until the record is written. Like every such writer it is for one
+// goroutine at a time.
+type recorder struct {
+	w      http.ResponseWriter // for informational responses
+	head   bool                // the request's method is HEAD
+	limit  int
+	before http.Header // what stood in the writer
+	header http.Header
+	status int // zero until the handler has decided
+	sent   http.Header
+	body   bytes.Buffer
+	over   bool
+}
+
+func newRecorder(w http.ResponseWriter, r *http.Request, limit int) *recorder {
+	before := w.Header().Clone()
+	header := before.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	return &recorder{w: w, head: r.Method == http.MethodHead, limit: limit, before: before, header: header}
+}
+
+// Header is the map of the response's headers.
+func (c *recorder) Header() http.Header { return c.header }
+
+// WriteHeader decides the status, once. Informational ones are sent and do not
+// count.
+func (c *recorder) WriteHeader(status int) {
+	switch {
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
+	case c.status != 0:
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		c.inform(status)
+	default:
+		c.status, c.sent = status, c.header.Clone()
+	}
+}
+
+// inform sends an informational response with the headers as they are now.
+func (c *recorder) inform(status int) {
+	h := c.w.Header()
+	clear(h)
+	maps.Copy(h, c.header)
+	c.w.WriteHeader(status)
+	clear(h)
+	maps.Copy(h, c.before)
+}
+
+// Write keeps a part of the body.
+func (c *recorder) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	if !hasBody(c.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if c.over || len(p) > c.limit-c.body.Len() {
+		c.over, c.body = true, bytes.Buffer{}
+		return 0, ErrResponseTooLarge
+	}
+	return c.body.Write(p)
+}
+
+// Flush decides the status, as it does in net/http, and sends nothing yet.
+func (c *recorder) Flush() {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+}
+
+// response is what the handler gave. Framing belongs to the connection: a length
+// is kept only where it tells of a body that is not there.
+func (c *recorder) response() *Response {
+	c.Flush()
+	res := &Response{Status: c.status, Body: c.body.Bytes()}
+	for name, values := range c.sent {
+		old, stood := c.before[name]
+		switch {
+		case name == "Content-Length" && !c.head && c.status != http.StatusNotModified,
+			name == "Trailer", strings.HasPrefix(name, http.TrailerPrefix),
+			stood && slices.Equal(values, old):
+		case len(values) == 1:
+			res.setHeader(name, values[0])
+		default:
+			if res.MultiHeaders == nil {
+				res.MultiHeaders = map[string][]string{}
+			}
+			res.MultiHeaders[name] = values
+		}
+	}
+	return res
+}
+
+// writeTo sends the response, which may be one that another front recorded.
+func (r *Response) writeTo(w http.ResponseWriter, to *http.Request) {
+	h := w.Header()
+	for name, value := range r.Headers {
+		h.Set(name, value)
+	}
+	for name, values := range r.MultiHeaders {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	for _, cookie := range r.Cookies {
+		h.Add("Set-Cookie", cookie)
+	}
+	body := r.Body
+	if r.Base64 {
+		if raw, err := base64.StdEncoding.DecodeString(string(body)); err == nil {
+			body = raw
+		}
+	}
+	bodiless := to.Method == http.MethodHead || !hasBody(r.Status)
+	if !bodiless && h["Transfer-Encoding"] == nil {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(r.Status)
+	if !bodiless {
+		_, _ = w.Write(body) // the client is gone; its retry gets the same
+	}
+}
+
+// hasBody reports whether responses of the status can have a body (RFC 9110 6.4.1).
+func hasBody(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
