@@ -1,6 +1,13 @@
 package idemhttp
 
-import "time"
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
 
 // DefaultTolerance is how far the clocks of clients may be off.
 const DefaultTolerance = 5 * time.Minute
@@ -32,4 +39,151 @@ type TooOld struct {
 	// Require refuses, with 400, requests that do not tell their age. Without it they
 	// are served as if TooOld were nil.
 	Require bool
+}
+
+// check returns a copy with its defaults, or what is wrong.
+func (t *TooOld) check() (*TooOld, error) {
+	if t == nil {
+		return nil, nil
+	}
+	out := *t
+	switch {
+	case out.Header != "" && !isToken(out.Header):
+		return nil, mistake("TooOld.Header %q is not a header name", out.Header)
+	case out.After < 0 || out.Tolerance < 0:
+		return nil, mistake("TooOld has a negative time")
+	}
+	if out.Tolerance == 0 {
+		out.Tolerance = DefaultTolerance
+	}
+	return &out, nil
+}
+
+// fits reports a window that an operation's retention does not cover.
+func (t *TooOld) fits(op idem.Operation) error {
+	if t == nil {
+		return nil
+	}
+	if kept := retention(op); t.After > kept {
+		return mistake("TooOld.After is %v and operation %q is kept for %v only: a request in between would be executed again", t.After, op.Name, kept)
+	}
+	if window := t.window(op); t.Tolerance >= window {
+		return mistake("TooOld.Tolerance is %v and operation %q takes requests for %v only: every request would be refused", t.Tolerance, op.Name, window)
+	}
+	return nil
+}
+
+func (t *TooOld) window(op idem.Operation) time.Duration {
+	if t.After > 0 {
+		return t.After
+	}
+	return retention(op)
+}
+
+func retention(op idem.Operation) time.Duration {
+	if op.Retention > 0 {
+		return op.Retention
+	}
+	return idem.DefaultRetention
+}
+
+// refuses says why a request must not be executed at now, nil if it may.
+func (t *TooOld) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
+	if t == nil {
+		return nil
+	}
+	first, told, why := t.firstSent(r, key)
+	switch {
+	case why != "":
+		return &refusal{code: CodeKeyInvalid, why: why}
+	case !told && t.Require:
+		return &refusal{code: CodeKeyInvalid, why: t.asks()}
+	case !told:
+		return nil
+	case first.After(now.Add(t.Tolerance)):
+		return &refusal{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
+	case now.Sub(first) > t.window(op)-t.Tolerance:
+		return &refusal{code: CodeKeyTooOld}
+	}
+	return nil
+}
+
+func (t *TooOld) asks() string {
+	if t.Header != "" {
+		return "send the time at which the request was first sent in the header " + t.Header
+	}
+	return "use a UUIDv7 or a ULID, which tell when they were made"
+}
+
+// firstSent reads when the request was first sent; why is set if it cannot be read.
+func (t *TooOld) firstSent(r *Request, key string) (first time.Time, told bool, why string) {
+	if t.Header == "" {
+		first, told = keyTime(key)
+		return first, told, ""
+	}
+	values := r.header(t.Header)
+	if len(values) == 0 {
+		return first, false, ""
+	}
+	if len(values) == 1 {
+		text := strings.Trim(values[0], " \t")
+		for _, read := range []func(string) (time.Time, error){http.ParseTime, rfc3339} {
+			if first, err := read(text); err == nil {
+				return first, true, ""
+			}
+		}
+	}
+	return first, false, "the header " + t.Header + " is not one HTTP date or RFC 3339 time"
+}
+
+func rfc3339(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }
+
+// keyTime reads the time in a UUIDv7 or a ULID.
+func keyTime(key string) (time.Time, bool) {
+	switch len(key) {
+	case 36:
+		return uuidTime(key)
+	case 26:
+		return ulidTime(key)
+	}
+	return time.Time{}, false
+}
+
+// uuidTime reads xxxxxxxx-xxxx-7xxx-Vxxx-xxxxxxxxxxxx, whose first 48 bits are
+// milliseconds since 1970 (RFC 9562 5.7).
+func uuidTime(key string) (time.Time, bool) {
+	hex := key[0:8] + key[9:13] + key[14:18] + key[19:23] + key[24:36]
+	if key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' || strings.IndexByte("89abAB", key[19]) < 0 {
+		return time.Time{}, false
+	}
+	for i := 0; i < len(hex); i++ {
+		if c := hex[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return time.Time{}, false
+		}
+	}
+	ms, err := strconv.ParseInt(hex[:12], 16, 64)
+	return time.UnixMilli(ms), err == nil
+}
+
+// crockford is the alphabet of ULIDs.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// ulidTime reads 26 characters of 5 bits each, whose first ten are milliseconds
+// since 1970.
+func ulidTime(key string) (time.Time, bool) {
+	ms := int64(0)
+	for i := 0; i < len(key); i++ {
+		c := key[i]
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		digit := strings.IndexByte(crockford, c)
+		if digit < 0 || i == 0 && digit > 7 {
+			return time.Time{}, false
+		}
+		if i < 10 {
+			ms = ms<<5 | int64(digit)
+		}
+	}
+	return time.UnixMilli(ms), true
 }

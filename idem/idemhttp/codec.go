@@ -21,14 +21,14 @@ type head struct {
 	Base64  bool                `json:"base64,omitempty"`
 }
 
-// encode gives the stored form of a response, without what is never stored. Equal
-// responses give equal bytes.
-func encode(r *Response) ([]byte, error) {
+// encode gives the stored form of a response, without the headers that are not
+// stored. Equal responses give equal bytes.
+func encode(r *Response, never headerSet) ([]byte, error) {
 	if !r.final() {
 		return nil, fmt.Errorf("idemhttp: the handler's status %d is not a final HTTP status (200 to 599)", r.Status)
 	}
 	h := head{Version: codecVersion, Status: r.Status, Base64: r.Base64}
-	keep := r.keeps()
+	keep := r.keeps(never)
 	for k, v := range r.Headers {
 		if keep(k) {
 			if h.Headers == nil {

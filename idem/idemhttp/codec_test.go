@@ -36,7 +36,7 @@ func storable() map[string]*Response {
 func TestStoredResponseReadsBackTheSame(t *testing.T) {
 	for name, r := range storable() {
 		t.Run(name, func(t *testing.T) {
-			stored, err := encode(r)
+			stored, err := encode(r, neverStored)
 			require.NoError(t, err)
 			golden(t, "stored/"+strings.ReplaceAll(name, " ", "-"), stored)
 			back, err := decode(stored)
@@ -47,7 +47,7 @@ func TestStoredResponseReadsBackTheSame(t *testing.T) {
 }
 
 func TestDamagedStoredResponseIsRefused(t *testing.T) {
-	good, err := encode(created())
+	good, err := encode(created(), neverStored)
 	require.NoError(t, err)
 	line := good[:bytes.IndexByte(good, '\n')]
 	for i := range line {
@@ -84,7 +84,7 @@ func TestDamagedStoredResponseIsRefused(t *testing.T) {
 
 func TestOnlyFinalStatusIsEncoded(t *testing.T) {
 	for _, status := range []int{-1, 0, 100, 101, 199, 600, 999} {
-		_, err := encode(&Response{Status: status})
+		_, err := encode(&Response{Status: status}, neverStored)
 		require.Error(t, err, status)
 	}
 }
@@ -112,7 +112,7 @@ func TestNeverStored(t *testing.T) {
 			"X-Third": {"secret"}, "Authentication-Control": {"secret"}, "Vary": {"kept"},
 		},
 	}
-	stored, err := encode(r)
+	stored, err := encode(r, neverStored)
 	require.NoError(t, err)
 	require.NotContains(t, string(stored), "secret")
 	back, err := decode(stored)
@@ -120,7 +120,7 @@ func TestNeverStored(t *testing.T) {
 	require.Equal(t, map[string]string{"X-Kept": "kept"}, back.Headers)
 	require.Equal(t, map[string][]string{"Vary": {"kept"}}, back.MultiHeaders)
 
-	back.addWithheld(r)
+	back.addWithheld(r, neverStored)
 	require.Equal(t, r.Headers, back.Headers)
 	require.Equal(t, r.MultiHeaders, back.MultiHeaders)
 	require.Equal(t, r.Cookies, back.Cookies)
@@ -129,7 +129,7 @@ func TestNeverStored(t *testing.T) {
 // FuzzDecode: what is not refused is exactly what encode gives.
 func FuzzDecode(f *testing.F) {
 	for _, r := range storable() {
-		stored, err := encode(r)
+		stored, err := encode(r, neverStored)
 		require.NoError(f, err)
 		f.Add(stored)
 		f.Add(stored[:len(stored)/2])
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		_, body, _ := bytes.Cut(stored, []byte("\n"))
 		require.Equal(t, body, r.Body)
-		again, err := encode(r)
+		again, err := encode(r, neverStored)
 		require.NoError(t, err)
 		second, err := decode(again)
 		require.NoError(t, err)
@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 
 // withoutExchange is the response as encode sees it.
 func (r *Response) withoutExchange() *Response {
-	keep, out := r.keeps(), &Response{Status: r.Status, Body: r.Body, Base64: r.Base64}
+	keep, out := r.keeps(neverStored), &Response{Status: r.Status, Body: r.Body, Base64: r.Base64}
 	for k, v := range r.Headers {
 		if keep(k) {
 			out.setHeader(k, v)
@@ -178,7 +178,7 @@ func FuzzEncode(f *testing.F) {
 			Status: status, Headers: map[string]string{name: value},
 			MultiHeaders: map[string][]string{multi: {each, value}}, Body: body, Base64: b64,
 		}
-		stored, err := encode(r)
+		stored, err := encode(r, neverStored)
 		if err != nil {
 			require.True(t, status < 200 || status > 599)
 			return

@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -29,6 +28,8 @@ type Contract struct {
 	engine *idem.Engine
 	opts   Options
 	routes map[route]idem.Operation
+	rows   map[Code]row
+	never  headerSet // not stored
 }
 
 // New returns a contract. It checks everything that can be known beforehand: a
@@ -42,11 +43,22 @@ func New(engine *idem.Engine, routes Routes, o *Options) (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := routes.compile(opts.Methods)
-	if err != nil {
+	c := &Contract{engine: engine, opts: opts, never: neverStored.with(opts.NeverStore)}
+	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	return &Contract{engine: engine, opts: opts, routes: table}, nil
+	if err := covers(c.routes, opts.Methods, opts.API); err != nil {
+		return nil, err
+	}
+	for _, op := range c.routes {
+		if err := opts.TooOld.fits(op); err != nil {
+			return nil, err
+		}
+	}
+	if c.rows, err = opts.Profile.rows(opts.Rows); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Serve answers one request: it passes to next what needs no key, runs next under
@@ -65,27 +77,14 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return nil, err
 	}
 	if no != nil {
-		return no.response(), nil
+		return c.refusal(ctx, r, no), nil
 	}
-	var given *Response
+	var live *Response
 	ran := false
 	call.Run = func(ctx context.Context) (ans idem.Answer) {
 		ran = true
-		given, ans.Err = next(ctx)
-		if given == nil {
-			if ans.Err == nil {
-				ans.Err = errNoResponse
-			}
-			return ans
-		}
-		ans.Value, ans.Kept = given, kept(given.Status)
-		body, err := encode(given)
-		if ans.Err == nil {
-			ans.Class, ans.Unencodable = classOf(given.Status), err
-		}
-		if err == nil {
-			ans.Body = body
-		}
+		given, err := next(ctx)
+		live, ans = c.keep(given, err)
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
@@ -95,64 +94,22 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	switch {
 	case own && err != nil:
 		return nil, err
-	case err != nil:
-		if no := refuse(err); no != nil {
-			return no.response(), nil
+	case own:
+		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Unencoded {
+			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 		}
-		return nil, err
-	case own && out.Body == nil:
-		// Not a final HTTP response: the front has its own answer to that.
-		return given, nil
-	}
-	res, err := decode(out.Body)
-	if err != nil {
-		return refuse(err).response(), nil
-	}
-	if own {
-		res.addWithheld(given)
-		return res, nil
-	}
-	res.setHeader(HeaderReplayed, "true")
-	if !out.ExpiresAt.IsZero() {
-		res.setHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
-	}
-	return res, nil
-}
-
-// call makes the engine's call of the request, or says why there can be none.
-func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *refusal, err error) {
-	op, ok := c.operation(r)
-	if !ok {
-		return call, &refusal{code: CodeUndeclared}, nil
-	}
-	tenant, err := c.opts.Tenant(ctx, r)
-	if errors.Is(err, ErrNoTenant) || err == nil && tenant == "" {
-		return call, &refusal{code: CodeTenantMissing}, nil
-	}
-	if err != nil {
-		return call, nil, err
-	}
-	values := r.header(c.opts.KeyHeader)
-	if len(values) == 0 {
-		return call, &refusal{code: CodeKeyMissing}, nil
-	}
-	value, err := parseKey(values, c.opts.MinKey)
-	if err != nil {
-		return call, &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
-	}
-	call.Key = op.Key(tenant, value)
-	if call.Key.Err() != nil {
-		// Operation and value are good, so the tenant is what cannot be used.
-		return call, &refusal{code: CodeTenantMissing}, nil
-	}
-	if call.Fingerprint, err = c.fingerprint(r); err != nil {
-		no = &refusal{code: CodeNotCanonical}
-		var why *idem.NotCanonicalError
-		if errors.As(err, &why) {
-			no.why = why.Reason
+		return live, nil
+	case err == nil:
+		res, err := c.replay(ctx, r, &out)
+		if err == nil {
+			return res, nil
 		}
+		return c.refusal(ctx, r, refuse(err)), nil
 	}
-	return call, no, nil
+	if no := refuse(err); no != nil {
+		return c.refusal(ctx, r, no), nil
+	}
+	return nil, err
 }
 
 func (c *Contract) enforces(method string) bool {
@@ -174,5 +131,3 @@ func (c *Contract) operation(r *Request) (idem.Operation, bool) {
 	}
 	return idem.Operation{}, false
 }
-
-var errNoResponse = errors.New("idemhttp: the handler returned neither a response nor an error")

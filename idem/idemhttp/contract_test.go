@@ -23,7 +23,9 @@ func TestReplayIsTheResponseByteForByte(t *testing.T) {
 			require.Equal(t, 1, n)
 			require.Equal(t, "true", again.Headers[HeaderReplayed])
 			require.Equal(t, noon.Add(24*time.Hour).Format(http.TimeFormat), again.Headers[HeaderExpires])
+			require.Equal(t, noon.Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
 			delete(again.Headers, HeaderReplayed)
+			delete(again.Headers, HeaderOriginalDate)
 			delete(again.Headers, HeaderExpires)
 			if len(again.Headers) == 0 {
 				again.Headers = nil
@@ -305,18 +307,21 @@ func TestTwoTenantsNeverMeet(t *testing.T) {
 }
 
 func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
-	seen := map[string]bool{}
+	seen, c := map[string]bool{}, newContract(t, memory())
+	after := func(left time.Duration) string {
+		return c.refusal(t.Context(), payment(), &refusal{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
+	}
 	for range 2000 {
-		seen[(&refusal{code: CodeInProgress, after: retryAfter(time.Hour)}).response().Headers["Retry-After"]] = true
+		seen[after(time.Hour)] = true
 	}
 	require.Equal(t, map[string]bool{"2": true, "3": true, "4": true, "5": true}, without(seen, "1"))
 	for left, most := range map[time.Duration]string{0: "1", time.Millisecond: "1", time.Second: "1"} {
 		for range 100 {
-			require.Equal(t, most, (&refusal{code: CodeInProgress, after: retryAfter(left)}).response().Headers["Retry-After"])
+			require.Equal(t, most, after(left))
 		}
 	}
 	for range 100 {
-		require.Contains(t, []string{"1", "2"}, (&refusal{code: CodeInProgress, after: retryAfter(1500 * time.Millisecond)}).response().Headers["Retry-After"])
+		require.Contains(t, []string{"1", "2"}, after(1500 * time.Millisecond))
 	}
 }
 

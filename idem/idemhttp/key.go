@@ -1,12 +1,18 @@
 package idemhttp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/idem-go/idempotency/idem"
 )
 
 // Limits of a key, in characters.
@@ -26,6 +32,82 @@ type KeyFunc func(ctx context.Context, r *Request) (string, error)
 
 // ErrNoKey says that the request has no key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
+
+// key finds the request's key where the options say, or says why it has none.
+func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refusal, err error) {
+	if c.opts.Key != nil {
+		value, err = c.opts.Key(ctx, r)
+		switch {
+		case errors.Is(err, ErrNoKey), err == nil && value == "":
+			return "", &refusal{code: CodeKeyMissing}, nil
+		case errors.Is(err, idem.ErrKeyInvalid):
+			return "", &refusal{code: CodeKeyInvalid}, nil
+		}
+		return value, nil, err
+	}
+	if c.opts.KeyPointer != "" {
+		value, err = stringAt(r.Body, c.opts.KeyPointer)
+		switch {
+		case err == ErrNoKey:
+			return "", &refusal{code: CodeKeyMissing}, nil
+		case err == nil:
+			err = checkKey(value, c.opts.MinKey)
+		case err != errNoString:
+			return "", &refusal{code: CodeNotCanonical}, nil
+		}
+	} else {
+		values := r.header(c.opts.KeyHeader)
+		if len(values) == 0 {
+			return "", &refusal{code: CodeKeyMissing}, nil
+		}
+		value, err = parseKey(values, c.opts.MinKey)
+	}
+	if err != nil {
+		return "", &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
+	}
+	return value, nil, nil
+}
+
+// stringAt reads the string at a pointer of a JSON text. It reads the whole text,
+// and refuses duplicate names and invalid UTF-8, so that no other reader finds
+// another key in it.
+func stringAt(body []byte, pointer string) (value string, err error) {
+	found := false
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	for {
+		t, err := d.ReadToken()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if depth := d.StackDepth(); depth == 0 {
+			break // the end of the only value
+		} else if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 || string(d.StackPointer()) != pointer {
+			continue // a name, or a value elsewhere
+		}
+		switch t.Kind() {
+		case '"':
+			value, found = t.String(), true
+		case 'n', '}', ']': // null is as good as absent; the ends have been seen as begins
+		default:
+			return "", errNoString
+		}
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return "", cmp.Or(err, errTwoValues)
+	}
+	if !found {
+		return "", ErrNoKey
+	}
+	return value, nil
+}
+
+var (
+	errNoString  = errors.New("its field is not a string")
+	errTwoValues = errors.New("more than one JSON value")
+)
 
 // parseKey reads the key from its header: bare, or as a structured-field string
 // without parameters. Both forms have one grammar, so that they name one key and
@@ -47,20 +129,25 @@ func parseKey(values []string, least int) (string, error) {
 		}
 		key = s
 	}
+	return key, checkKey(key, least)
+}
+
+// checkKey holds a key to its grammar.
+func checkKey(key string, least int) error {
 	switch {
 	case key == "":
-		return "", errors.New("it is empty")
+		return errors.New("it is empty")
 	case len(key) < least:
-		return "", fmt.Errorf("it has %d characters: use at least %d, such as a random UUID", len(key), least)
+		return fmt.Errorf("it has %d characters: use at least %d, such as a random UUID", len(key), least)
 	case len(key) > MaxKey:
-		return "", fmt.Errorf("it has %d characters: use at most %d", len(key), MaxKey)
+		return fmt.Errorf("it has %d characters: use at most %d", len(key), MaxKey)
 	}
 	for i := 0; i < len(key); i++ {
 		if !isKeyChar(key[i]) {
-			return "", errors.New("use letters, digits and - . _ ~ : only, and send the header once")
+			return errors.New("use letters, digits and - . _ ~ : only, and send it once")
 		}
 	}
-	return key, nil
+	return nil
 }
 
 // isKeyChar allows RFC 3986's unreserved characters and the colon.

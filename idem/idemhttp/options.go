@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,17 +15,6 @@ import (
 // DefaultKeyHeader is the header that carries the key, as the IETF draft
 // draft-ietf-httpapi-idempotency-key-header names it.
 const DefaultKeyHeader = "Idempotency-Key"
-
-// Routes declares the operation of each method and route template, written as
-// API Gateway writes them: "POST /payments/{id}/refunds". Where the front matches
-// no template, the path itself is looked up.
-type Routes map[string]idem.Operation
-
-// AnyRoute declares one operation for every route of a function that has only
-// one. The route is still part of the fingerprint.
-func AnyRoute(op idem.Operation) Routes { return Routes{anyRoute: op} }
-
-const anyRoute = "*"
 
 // Options of a contract. Zero fields mean the defaults, but Tenant is required.
 // Functions must be safe for concurrent use.
@@ -137,8 +127,6 @@ type Options struct {
 	ExpiresOnFirst bool
 }
 
-type route struct{ method, location string }
-
 // check returns the options with their defaults, or what is wrong with them.
 func (o *Options) check() (Options, error) {
 	var out Options
@@ -152,8 +140,20 @@ func (o *Options) check() (Options, error) {
 		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
 	case out.KeyHeader != "" && !isToken(out.KeyHeader):
 		return out, mistake("KeyHeader %q is not a header name", out.KeyHeader)
+	case count(out.KeyHeader != "", out.KeyPointer != "", out.Key != nil) > 1:
+		return out, mistake("the key has several sources: set one of KeyHeader, KeyPointer and Key")
+	case out.Key != nil && out.MinKey != 0:
+		return out, mistake("MinKey does not count for keys of your own function: leave it out, and check them there")
+	case out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32:
+		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
+	}
+	if err := (&idem.Select{Only: pointers(out.KeyPointer)}).Check(); err != nil {
+		return out, mistake("KeyPointer %q is no JSON pointer of a field, such as \"/id\"", out.KeyPointer)
 	}
 	if err := out.Select.Check(); err != nil {
+		return out, err
+	}
+	if err := out.checkStatus(); err != nil {
 		return out, err
 	}
 	if out.KeyHeader == "" {
@@ -171,37 +171,46 @@ func (o *Options) check() (Options, error) {
 			return out, mistake("Methods has %q: write methods in capitals, such as POST", m)
 		}
 	}
-	return out, nil
+	for _, name := range out.NeverStore {
+		if !isToken(name) {
+			return out, mistake("NeverStore has %q, which is not a header name", name)
+		}
+	}
+	old, err := out.TooOld.check()
+	out.TooOld = old
+	return out, err
 }
 
-// compile checks the routes and makes their table.
-func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
-	if len(r) == 0 {
-		return nil, mistake("there are no routes: declare an operation for each, such as {\"POST /payments\": Charge}")
+func (o *Options) checkStatus() error {
+	o.Status = maps.Clone(o.Status)
+	for _, status := range slices.Sorted(maps.Keys(o.Status)) {
+		if status < 200 || status > 599 {
+			return mistake("Status has %d, which is not a final HTTP status: use 200 to 599", status)
+		}
+		switch o.Status[status] {
+		case idem.ClassCompleted, idem.ClassNotExecuted, idem.ClassUncertain:
+		default:
+			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassNotExecuted or idem.ClassUncertain", status, o.Status[status])
+		}
 	}
-	table := make(map[route]idem.Operation, len(r))
-	for _, name := range slices.Sorted(maps.Keys(r)) {
-		op := r[name]
-		if err := op.Check(); err != nil {
-			return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
-		}
-		if name == anyRoute {
-			if len(r) > 1 {
-				return nil, mistake("the routes mix AnyRoute with others: declare every route, or only AnyRoute")
-			}
-			table[route{}] = outcomeOf(op)
-			continue
-		}
-		method, location, ok := strings.Cut(name, " ")
-		switch {
-		case !ok || !isToken(method) || method != strings.ToUpper(method) || !strings.HasPrefix(location, "/") || strings.ContainsAny(location, " ?#"):
-			return nil, mistake("route %q: write method and path template, such as \"POST /payments/{id}\"", name)
-		case !slices.Contains(methods, method):
-			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods or remove the route", name, method)
-		}
-		table[route{method, location}] = outcomeOf(op)
+	return nil
+}
+
+func pointers(p string) []string {
+	if p == "" {
+		return nil
 	}
-	return table, nil
+	return []string{p}
+}
+
+func count(facts ...bool) int {
+	n := 0
+	for _, f := range facts {
+		if f {
+			n++
+		}
+	}
+	return n
 }
 
 func mistake(format string, args ...any) error {

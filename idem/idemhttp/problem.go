@@ -1,10 +1,15 @@
 package idemhttp
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -50,9 +55,9 @@ var ietf = map[Code]row{
 	CodeKeyMissing: {status: 400, title: "Idempotency key missing",
 		detail: "This request needs an idempotency key: a unique value that is sent again with every retry."},
 	CodeKeyInvalid: {status: 400, title: "Idempotency key invalid",
-		detail: "The idempotency key cannot be used"},
+		detail: "The idempotency key cannot be used."},
 	CodeNotCanonical: {status: 400, title: "Request not canonical",
-		detail: "The body is not JSON that has one meaning for every reader"},
+		detail: "The body is not JSON that has one meaning for every reader."},
 	CodeKeyReused: {status: 422, title: "Idempotency key reused",
 		detail: "The key was already used with a different request. Use a new key for a new request."},
 	CodeKeyTooOld: {status: 412, title: "Idempotency key too old",
@@ -94,7 +99,8 @@ type Problem struct {
 	RecordedStatus int `json:"recorded_status,omitempty"`
 }
 
-// refusal is a situation with what is known of it.
+// refusal is a situation with what is known of it. As an error it is what the
+// engine returns in place of a claim.
 type refusal struct {
 	code Code
 	// why is added to the row's detail.
@@ -105,33 +111,91 @@ type refusal struct {
 	status int
 }
 
-func (f *refusal) response() *Response {
-	r := ietf[f.code]
+func (f *refusal) Error() string { return string(f.code) }
+
+// problemNames are the members that the contract sets.
+var problemNames = []string{"type", "title", "status", "code", "retryable", "detail", "recorded_status"}
+
+// refusal answers the request with a situation.
+func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Response {
+	row := c.rows[f.code]
 	p := Problem{
-		Type: problemType + string(f.code), Title: r.title, Status: r.status, Code: f.code,
-		Retryable: r.retryable, Detail: r.detail, RecordedStatus: f.status,
+		Type: row.kind, Title: row.title, Status: row.status, Code: f.code,
+		Retryable: row.retryable, Detail: row.detail, RecordedStatus: f.status,
+	}
+	if p.Type == "" {
+		p.Type = problemType + string(f.code)
 	}
 	if f.why != "" {
-		p.Detail += ": " + f.why + "."
+		p.Detail = strings.TrimSuffix(p.Detail, ".") + ": " + f.why + "."
+	}
+	location := ""
+	if f.code == CodeInProgress || f.code == CodeAccepted {
+		if location = c.location(ctx, r); location != "" {
+			p.Status = http.StatusAccepted
+		}
 	}
 	body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
+	if c.opts.Members != nil {
+		body = withMembers(body, c.opts.Members(ctx, r, f.code))
+	}
 	media := ProblemMediaType
-	if r.status < 400 {
+	if p.Status < 400 {
 		media = "application/json"
 	}
-	res := &Response{Status: r.status, Headers: map[string]string{"Content-Type": media}, Body: body}
+	res := &Response{Status: p.Status, Headers: map[string]string{"Content-Type": media}, Body: body}
 	if f.after > 0 {
 		res.Headers["Retry-After"] = strconv.Itoa(int((f.after + time.Second - 1) / time.Second))
 	}
+	if location != "" {
+		res.Headers["Location"] = location
+	}
 	return res
+}
+
+// withMembers puts members behind those of an object.
+func withMembers(body []byte, members map[string]any) []byte {
+	members = maps.Clone(members)
+	for _, name := range problemNames {
+		delete(members, name)
+	}
+	if len(members) == 0 {
+		return body
+	}
+	more, err := json.Marshal(members)
+	if err != nil {
+		return body
+	}
+	return append(append(body[:len(body)-1], ','), more[1:]...)
+}
+
+// location is where the client can follow the request in flight; empty if the
+// service does not say, or what it says cannot stand in a header.
+func (c *Contract) location(ctx context.Context, r *Request) string {
+	if c.opts.Location == nil {
+		return ""
+	}
+	at := c.opts.Location(ctx, r)
+	for i := 0; i < len(at); i++ {
+		if at[i] <= ' ' || at[i] > '~' {
+			return ""
+		}
+	}
+	if _, err := url.Parse(at); err != nil {
+		return ""
+	}
+	return at
 }
 
 // refuse finds the row for an error of the engine. It returns nil for an error
 // that has none: a recorded failure, a mistake in the set-up.
 func refuse(err error) *refusal {
+	var own *refusal
 	var flight *idem.InFlightError
 	var gone *idem.OutcomeUnavailableError
 	switch {
+	case errors.As(err, &own):
+		return own
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return &refusal{code: CodeRecordUnreadable}
 	case errors.Is(err, idem.ErrKeyReused):

@@ -33,52 +33,66 @@ func after(t *testing.T, c *Contract, given *Response, second *Request) *Respons
 	return serve(t, c, second, counting(&n, given))
 }
 
-// Every refusal, as the client gets it.
-func TestRefusals(t *testing.T) {
-	never := func(context.Context) (*Response, error) {
-		t.Fatal("the handler ran")
-		return nil, nil
-	}
+// situation is a row of the contract: how it comes about, and what it is answered
+// with in either profile.
+type situation struct {
+	ietf, stripe int
+	retryable    bool
+	get          func(t *testing.T, with func(*Options)) *Response
+}
+
+func situations() map[Code]situation {
+	never := func(context.Context) (*Response, error) { panic("the handler ran") }
 	ask := func(t *testing.T, c *Contract, change func(*Request)) *Response {
 		return serve(t, c, payment(change), never)
 	}
-	for code, c := range map[Code]struct {
-		status    int
-		retryable bool
-		get       func(t *testing.T) *Response
-	}{
-		CodeUndeclared: {500, false, func(t *testing.T) *Response {
-			return ask(t, newContract(t, memory()), func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" })
+	return map[Code]situation{
+		CodeUndeclared: {500, 500, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" })
 		}},
-		CodeTenantMissing: {403, false, func(t *testing.T) *Response {
-			return ask(t, newContract(t, memory()), func(r *Request) { r.Identity = Identity{} })
+		CodeTenantMissing: {403, 403, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Identity = Identity{} })
 		}},
-		CodeKeyMissing: {400, false, func(t *testing.T) *Response {
-			return ask(t, newContract(t, memory()), func(r *Request) { delete(r.Header, "idempotency-key") })
+		CodePrincipalMissing: {403, 403, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with, func(o *Options) { o.Principal = Claim("sub") }), func(*Request) {})
 		}},
-		CodeKeyInvalid: {400, false, func(t *testing.T) *Response {
-			return ask(t, newContract(t, memory()), func(r *Request) { r.Header["idempotency-key"] = []string{"short"} })
+		CodeKeyTooOld: {412, 412, false, func(t *testing.T, with func(*Options)) *Response {
+			c := newContract(t, memory(), with, func(o *Options) { o.TooOld = &TooOld{Header: "First-Sent"} })
+			return ask(t, c, func(r *Request) { r.Header["first-sent"] = []string{"2026-11-19T12:00:00Z"} })
 		}},
-		CodeNotCanonical: {400, false, func(t *testing.T) *Response {
-			return ask(t, newContract(t, memory()), func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) })
+		CodeVersionMismatch: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {
+			store := memory()
+			serve(t, newContract(t, store, with), payment(), func(context.Context) (*Response, error) {
+				return &Response{Status: 201, Body: []byte("secret")}, nil
+			})
+			return ask(t, newContract(t, store, with, func(o *Options) { o.ResponseVersion = 1 }), func(*Request) {})
 		}},
-		CodeKeyReused: {422, false, func(t *testing.T) *Response {
-			return after(t, newContract(t, memory()), created(), payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }))
+		CodeKeyMissing: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with), func(r *Request) { delete(r.Header, "idempotency-key") })
 		}},
-		CodeInProgress: {409, true, func(t *testing.T) *Response { return inFlight(t, newContract(t, memory())) }},
-		CodeOutcomeUnknown: {409, false, func(t *testing.T) *Response {
-			return after(t, newContract(t, memory()), &Response{Status: 500, Body: []byte("secret")}, payment())
+		CodeKeyInvalid: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Header["idempotency-key"] = []string{"short"} })
 		}},
-		CodeOutcomeUnavailable: {409, false, func(t *testing.T) *Response {
-			c := newContract(t, memstore.Options{MaxResult: 100}.New())
+		CodeNotCanonical: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) })
+		}},
+		CodeKeyReused: {422, 400, false, func(t *testing.T, with func(*Options)) *Response {
+			return after(t, newContract(t, memory(), with), created(), payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }))
+		}},
+		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
+		CodeOutcomeUnknown: {409, 409, false, func(t *testing.T, with func(*Options)) *Response {
+			return after(t, newContract(t, memory(), with), &Response{Status: 500, Body: []byte("secret")}, payment())
+		}},
+		CodeOutcomeUnavailable: {409, 409, false, func(t *testing.T, with func(*Options)) *Response {
+			c := newContract(t, memstore.Options{MaxResult: 100}.New(), with)
 			return after(t, c, &Response{Status: 201, Body: bytes.Repeat([]byte("secret"), 100)}, payment())
 		}},
-		CodeAccepted: {202, true, func(t *testing.T) *Response {
-			return ask(t, newContract(t, occupied{memory(), idem.Record{State: idem.Pending}}), func(*Request) {})
+		CodeAccepted: {202, 202, true, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, occupied{memory(), idem.Record{State: idem.Pending}}, with), func(*Request) {})
 		}},
-		CodeRecordUnreadable: {503, false, func(t *testing.T) *Response {
+		CodeRecordUnreadable: {503, 503, false, func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
-			c := newContract(t, store)
+			c := newContract(t, store, with)
 			fp, err := c.fingerprint(payment())
 			require.NoError(t, err)
 			_, err = c.engine.Execute(t.Context(), idem.Call{Key: charge.Key("blue", testKey), Fingerprint: fp, Run: func(context.Context) idem.Answer {
@@ -87,41 +101,50 @@ func TestRefusals(t *testing.T) {
 			require.NoError(t, err)
 			return ask(t, c, func(*Request) {})
 		}},
-		CodeStoreUnavailable: {503, true, func(t *testing.T) *Response {
-			return ask(t, newContract(t, unreachable{memory()}), func(*Request) {})
+		CodeStoreUnavailable: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {
+			return ask(t, newContract(t, unreachable{memory()}, with), func(*Request) {})
 		}},
-		CodeOutOfTime: {503, true, func(t *testing.T) *Response {
+		CodeOutOfTime: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(50*time.Millisecond))
-			res, err := newContract(t, memory()).Serve(ctx, payment(), never)
+			res, err := newContract(t, memory(), with).Serve(ctx, payment(), never)
 			require.NoError(t, err)
 			return res
 		}},
-	} {
-		t.Run(string(code), func(t *testing.T) {
-			res := c.get(t)
-			require.Equal(t, c.status, res.Status)
-			var p Problem
-			require.NoError(t, json.Unmarshal(res.Body, &p))
-			require.Equal(t, code, p.Code)
-			require.Equal(t, c.status, p.Status)
-			require.Equal(t, c.retryable, p.Retryable)
-			require.Equal(t, "urn:idem-go:problem:"+string(code), p.Type)
-			if after, ok := res.Headers["Retry-After"]; ok {
-				seconds, err := strconv.Atoi(after)
-				require.NoError(t, err)
-				require.True(t, 1 <= seconds && seconds <= 5, after)
-				res.Headers["Retry-After"] = "1 to 5"
-			}
-			_, says := res.Headers["Retry-After"]
-			require.Equal(t, c.retryable, says, "Retry-After goes with retryable")
-			text := wire(res)
-			for _, secret := range []string{"secret", "blue", "crimson", testKey, "4999"} {
-				require.NotContains(t, text, secret)
-			}
-			golden(t, "refusals/"+string(code), []byte(text))
-		})
 	}
-	require.Len(t, ietf, 13, "a row without a case here")
+}
+
+// Every refusal, as the client gets it, in both profiles.
+func TestRefusals(t *testing.T) {
+	for code, c := range situations() {
+		for profile, status := range map[Profile]int{IETF: c.ietf, Stripe: c.stripe} {
+			t.Run(fmt.Sprintf("%s/%d", code, profile), func(t *testing.T) {
+				res := c.get(t, func(o *Options) { o.Profile = profile })
+				require.Equal(t, status, res.Status)
+				var p Problem
+				require.NoError(t, json.Unmarshal(res.Body, &p))
+				require.Equal(t, code, p.Code)
+				require.Equal(t, status, p.Status)
+				require.Equal(t, c.retryable, p.Retryable)
+				require.Equal(t, "urn:idem-go:problem:"+string(code), p.Type)
+				if after, ok := res.Headers["Retry-After"]; ok {
+					seconds, err := strconv.Atoi(after)
+					require.NoError(t, err)
+					require.True(t, 1 <= seconds && seconds <= 5, after)
+					res.Headers["Retry-After"] = "1 to 5"
+				}
+				_, says := res.Headers["Retry-After"]
+				require.Equal(t, c.retryable, says, "Retry-After goes with retryable")
+				text := wire(res)
+				for _, secret := range []string{"secret", "blue", "crimson", testKey, "4999"} {
+					require.NotContains(t, text, secret)
+				}
+				if profile == IETF {
+					golden(t, "refusals/"+string(code), []byte(text))
+				}
+			})
+		}
+	}
+	require.Len(t, situations(), len(ietf), "a row without a case here")
 }
 
 // wire writes a response as HTTP does.

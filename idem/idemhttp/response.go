@@ -1,6 +1,8 @@
 package idemhttp
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,57 +28,23 @@ type Response struct {
 // final reports whether the status is one that ends an exchange (RFC 9110 15).
 func (r *Response) final() bool { return r.Status >= 200 && r.Status <= 599 }
 
-// neverStored names, in lower case, the headers that belong to one exchange:
-// cookies, what RFC 9110 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11,
-// RFC 7615, RFC 8053), and the contract's own marks.
-var neverStored = map[string]bool{
-	"set-cookie": true, "set-cookie2": true,
-
-	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true,
-	"trailer": true, "transfer-encoding": true, "upgrade": true,
-
-	"www-authenticate": true, "proxy-authenticate": true, "optional-www-authenticate": true,
-	"authentication-info": true, "proxy-authentication-info": true, "authentication-control": true,
-	"authorization": true, "proxy-authorization": true,
-
-	"idempotency-replayed": true, "idempotency-expires": true,
-}
-
-// keeps returns a function that tells which headers are stored: all but those
-// never stored and those that the Connection header names.
-func (r *Response) keeps() func(name string) bool {
-	var named []string
-	note := func(v string) {
-		for name := range strings.SplitSeq(v, ",") {
-			named = append(named, strings.TrimSpace(name))
-		}
+// clone returns a deep copy.
+func (r *Response) clone() *Response {
+	c := *r
+	c.Headers = maps.Clone(r.Headers)
+	c.MultiHeaders = maps.Clone(r.MultiHeaders)
+	for name, values := range c.MultiHeaders {
+		c.MultiHeaders[name] = slices.Clone(values)
 	}
-	for k, v := range r.Headers {
-		if strings.EqualFold(k, "Connection") {
-			note(v)
-		}
-	}
-	for k, vs := range r.MultiHeaders {
-		if strings.EqualFold(k, "Connection") {
-			for _, v := range vs {
-				note(v)
-			}
-		}
-	}
-	return func(name string) bool {
-		for _, n := range named {
-			if strings.EqualFold(n, name) {
-				return false
-			}
-		}
-		return !neverStored[strings.ToLower(name)]
-	}
+	c.Cookies = slices.Clone(r.Cookies)
+	c.Body = slices.Clone(r.Body)
+	return &c
 }
 
 // addWithheld puts the headers and cookies that are not stored back into what the
 // codec gave: the live response has them.
-func (r *Response) addWithheld(given *Response) {
-	keep := given.keeps()
+func (r *Response) addWithheld(given *Response, never headerSet) {
+	keep := given.keeps(never)
 	for k, v := range given.Headers {
 		if !keep(k) {
 			r.setHeader(k, v)
@@ -91,6 +59,36 @@ func (r *Response) addWithheld(given *Response) {
 		}
 	}
 	r.Cookies = given.Cookies
+}
+
+// drop removes headers.
+func (r *Response) drop(never headerSet) {
+	for k := range r.Headers {
+		if never.has(k) {
+			delete(r.Headers, k)
+		}
+	}
+	for k := range r.MultiHeaders {
+		if never.has(k) {
+			delete(r.MultiHeaders, k)
+		}
+	}
+}
+
+// mark sets a header of the contract's own, whatever else was there in any
+// spelling.
+func (r *Response) mark(name, value string) {
+	for k := range r.Headers {
+		if strings.EqualFold(k, name) {
+			delete(r.Headers, k)
+		}
+	}
+	for k := range r.MultiHeaders {
+		if strings.EqualFold(k, name) {
+			delete(r.MultiHeaders, k)
+		}
+	}
+	r.setHeader(name, value)
 }
 
 func (r *Response) setHeader(name, value string) {

@@ -6,7 +6,16 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// classOf says what a response's status means for the record.
+// classOf says what a response's status means for the record: the service's own
+// rule first.
+func (c *Contract) classOf(status int) idem.Class {
+	if own, ok := c.opts.Status[status]; ok {
+		return own
+	}
+	return classOf(status)
+}
+
+// classOf is what a status means by itself.
 func classOf(status int) idem.Class {
 	switch {
 	case status == 401, status == 403, status == 425, status == 429:

@@ -1,0 +1,90 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// frontReserve is how long before the front gives up a request stops waiting for
+// its twin: reading a large response and sending it takes time too.
+const frontReserve = 2 * time.Second
+
+// call makes the engine's call of the request, or says why there can be none.
+func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *refusal, err error) {
+	op, ok := c.operation(r)
+	if !ok {
+		return call, &refusal{code: CodeUndeclared}, nil
+	}
+	tenant, err := who(ctx, r, c.opts.Tenant)
+	if err != nil {
+		return call, nil, err
+	}
+	if tenant == "" {
+		return call, &refusal{code: CodeTenantMissing}, nil
+	}
+	principal := ""
+	if c.opts.Principal != nil {
+		if principal, err = who(ctx, r, c.opts.Principal); err != nil {
+			return call, nil, err
+		}
+		if principal == "" || principal == idem.NoTenant {
+			return call, &refusal{code: CodePrincipalMissing}, nil
+		}
+	}
+	value, no, err := c.key(ctx, r)
+	if no != nil || err != nil {
+		return call, no, err
+	}
+	if call.Key, no = keyOf(op, tenant, principal, value); no != nil {
+		return call, no, nil
+	}
+	if call.Fingerprint, err = c.fingerprint(r); err != nil {
+		no = &refusal{code: CodeNotCanonical}
+		var why *idem.NotCanonicalError
+		if errors.As(err, &why) {
+			no.why = why.Reason
+		}
+		return call, no, nil
+	}
+	if late := c.opts.TooOld.refuses(r, value, op, c.engine.Now()); late != nil {
+		call.NoClaim = late
+	}
+	call.Wait = c.opts.Wait
+	if !r.FrontDeadline.IsZero() {
+		call.WaitUntil = r.FrontDeadline.Add(-frontReserve)
+	}
+	return call, nil, nil
+}
+
+// who asks a function; empty means that there is nobody.
+func who(ctx context.Context, r *Request, f TenantFunc) (string, error) {
+	name, err := f(ctx, r)
+	if errors.Is(err, ErrNoTenant) {
+		return "", nil
+	}
+	return name, err
+}
+
+// keyOf makes the key, or says which of its parts cannot be used: they are not
+// empty, so it is too long.
+func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *refusal) {
+	bound := func(v string) string {
+		if principal == "" {
+			return v
+		}
+		return idem.JoinValues(principal, v)
+	}
+	k := op.Key(tenant, bound(value))
+	switch {
+	case k.Err() == nil:
+		return k, nil
+	case op.Key(tenant, "k").Err() != nil:
+		return k, &refusal{code: CodeTenantMissing}
+	case op.Key(tenant, bound("k")).Err() != nil:
+		return k, &refusal{code: CodePrincipalMissing}
+	}
+	return k, &refusal{code: CodeKeyInvalid, why: "it is too long"}
+}

@@ -1,0 +1,85 @@
+package idemhttp
+
+import (
+	"maps"
+	"strings"
+)
+
+// headerSet is a set of header names in lower case.
+type headerSet map[string]bool
+
+// neverStored has the headers that belong to one exchange: cookies, what RFC 9110
+// 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11, RFC 7615, RFC 8053), and
+// the contract's own marks.
+var neverStored = headerSet{
+	"set-cookie": true, "set-cookie2": true,
+
+	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true,
+	"trailer": true, "transfer-encoding": true, "upgrade": true,
+
+	"www-authenticate": true, "proxy-authenticate": true, "optional-www-authenticate": true,
+	"authentication-info": true, "proxy-authentication-info": true, "authentication-control": true,
+	"authorization": true, "proxy-authorization": true,
+
+	"idempotency-replayed": true, "idempotent-replayed": true,
+	"idempotency-original-date": true, "idempotency-expires": true,
+}
+
+// with returns the set with more names.
+func (s headerSet) with(names []string) headerSet {
+	if len(names) == 0 {
+		return s
+	}
+	s = maps.Clone(s)
+	for _, name := range names {
+		s[strings.ToLower(name)] = true
+	}
+	return s
+}
+
+// has looks up a name in any case.
+func (s headerSet) has(name string) bool {
+	var lower [64]byte
+	if len(name) > len(lower) {
+		return s[strings.ToLower(name)]
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return s[string(lower[:len(name)])] // no copy
+}
+
+// keeps returns a function that tells which headers of the response are stored:
+// all but those never stored and those that its Connection header names.
+func (r *Response) keeps(never headerSet) func(name string) bool {
+	var named []string
+	note := func(v string) {
+		for name := range strings.SplitSeq(v, ",") {
+			named = append(named, strings.TrimSpace(name))
+		}
+	}
+	for k, v := range r.Headers {
+		if strings.EqualFold(k, "Connection") {
+			note(v)
+		}
+	}
+	for k, vs := range r.MultiHeaders {
+		if strings.EqualFold(k, "Connection") {
+			for _, v := range vs {
+				note(v)
+			}
+		}
+	}
+	return func(name string) bool {
+		for _, n := range named {
+			if strings.EqualFold(n, name) {
+				return false
+			}
+		}
+		return !never.has(name)
+	}
+}

@@ -1,0 +1,63 @@
+package idemhttp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// keep turns what the handler gave into what its caller gets and what is recorded.
+// The live response goes through the codec too, so that it is what a replay will
+// be.
+func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.Answer) {
+	ans.Err = err
+	if given == nil {
+		if err == nil {
+			ans.Err = errNoResponse
+		}
+		return nil, ans
+	}
+	ans.Value, ans.Kept, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
+	if err == nil {
+		ans.Class = c.classOf(given.Status)
+	}
+	body, bad := encode(given, c.never)
+	if bad == nil {
+		live, bad = decode(body)
+	}
+	if bad != nil {
+		// Not a final HTTP response: the front has its own answer to that.
+		if err == nil {
+			ans.Unencodable = bad
+		}
+		return given, ans
+	}
+	live.addWithheld(given, c.never)
+	if c.opts.Redact != nil {
+		if body, bad = c.redacted(given); bad != nil {
+			ans.Unencodable = bad
+			return live, ans
+		}
+	}
+	ans.Body = body
+	return live, ans
+}
+
+// redacted gives the stored form without what must not be kept. Nothing of the
+// response is stored where that cannot be done; that it was given is.
+func (c *Contract) redacted(given *Response) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			body, err = nil, fmt.Errorf("idemhttp: Redact panicked: %v", p)
+		}
+	}()
+	r := given.clone()
+	c.opts.Redact(r)
+	if r.Status != given.Status {
+		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: it must leave it alone", given.Status, r.Status)
+	}
+	return encode(r, c.never)
+}
+
+var errNoResponse = errors.New("idemhttp: the handler returned neither a response nor an error")

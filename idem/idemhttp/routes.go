@@ -1,0 +1,81 @@
+package idemhttp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Routes declares the operation of each method and route template, written as
+// API Gateway writes them: "POST /payments/{id}/refunds". Where the front matches
+// no template, the path itself is looked up.
+type Routes map[string]idem.Operation
+
+// AnyRoute declares one operation for every route of a function that has only
+// one. The route is still part of the fingerprint.
+func AnyRoute(op idem.Operation) Routes { return Routes{anyRoute: op} }
+
+const anyRoute = "*"
+
+type route struct{ method, location string }
+
+// compile checks the routes and makes their table.
+func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
+	if len(r) == 0 {
+		return nil, mistake("there are no routes: declare an operation for each, such as {\"POST /payments\": Charge}")
+	}
+	table := make(map[route]idem.Operation, len(r))
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		op := r[name]
+		if err := op.Check(); err != nil {
+			return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
+		}
+		if name == anyRoute {
+			if len(r) > 1 {
+				return nil, mistake("the routes mix AnyRoute with others: declare every route, or only AnyRoute")
+			}
+			table[route{}] = outcomeOf(op)
+			continue
+		}
+		method, location, ok := parseRoute(name)
+		switch {
+		case !ok:
+			return nil, mistake("route %q: write method and path template, such as \"POST /payments/{id}\"", name)
+		case !slices.Contains(methods, method):
+			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods or remove the route", name, method)
+		}
+		table[route{method, location}] = outcomeOf(op)
+	}
+	return table, nil
+}
+
+// parseRoute splits "POST /payments/{id}".
+func parseRoute(name string) (method, location string, ok bool) {
+	method, location, ok = strings.Cut(name, " ")
+	ok = ok && isToken(method) && method == strings.ToUpper(method) && strings.HasPrefix(location, "/") && !strings.ContainsAny(location, " ?#")
+	return method, location, ok
+}
+
+// covers reports a route of the API that needs a key and has no operation. A
+// catch-all, "$default" of an HTTP API, says nothing about routes.
+func covers(table map[route]idem.Operation, methods, api []string) error {
+	_, any := table[route{}]
+	for _, name := range api {
+		if name == "$default" {
+			continue
+		}
+		method, location, ok := parseRoute(name)
+		if !ok {
+			return mistake("API has %q: write method and path template, such as \"POST /payments/{id}\"", name)
+		}
+		for _, m := range methods {
+			if _, declared := table[route{m, location}]; (method == m || method == "ANY") && !declared && !any {
+				return mistake("the API's route %q needs a key and declares no operation: add %q to the routes", name, m+" "+location)
+			}
+		}
+	}
+	return nil
+}
