@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,23 +45,25 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 
 // An older extension that lands after a newer one does not shorten the lease.
 func TestScheduleOlderExtensionLandsLater(t *testing.T) {
-	r := newRig(t, &idem.Options{Lease: 300 * time.Millisecond})
-	key := safe.Key("t", "k")
-	var net held
-	r.faults.Next(idemtest.Extend, net.hold(false))
-	renewed := make(chan struct{})
-	r.faults.Next(idemtest.Extend, func(ctx context.Context, c *idemtest.Call) error {
-		defer close(renewed)
-		return c.Do(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		var net held
+		r.faults.Next(idemtest.Extend, net.hold(false))
+		renewed := make(chan struct{})
+		r.faults.Next(idemtest.Extend, func(ctx context.Context, c *idemtest.Call) error {
+			defer close(renewed)
+			return c.Do(ctx)
+		})
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			<-renewed
+			newer := r.record(t, key)
+			require.NoError(t, net.calls[0].Do(t.Context()), "it counts as landed")
+			require.False(t, r.record(t, key).LeaseUntil.Before(newer.LeaseUntil))
+			return 1, nil
+		})
+		require.NoError(t, err)
 	})
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-		<-renewed
-		newer := r.record(t, key)
-		require.NoError(t, net.calls[0].Do(t.Context()), "it counts as landed")
-		require.False(t, r.record(t, key).LeaseUntil.Before(newer.LeaseUntil))
-		return 1, nil
-	})
-	require.NoError(t, err)
 }
 
 // An expired record that is claimed keeps nothing of its old outcome, and its old
