@@ -47,6 +47,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && !w.Claim.Replace {
 		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
 	}
+	next.neverForget()
 	return next, nil
 }
 
@@ -123,6 +124,9 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	for _, name := range s.ClearSteps {
 		delete(next.Steps, name)
 	}
+	if !next.Open() {
+		next.ExpiresAt = s.Ending.ExpiresAt // no step is left to be remembered
+	}
 	return next, nil
 }
 
@@ -156,5 +160,13 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	if e.Ref != "" {
 		next.Ref = e.Ref
 	}
+	next.neverForget()
 	return next
+}
+
+// neverForget takes the expiry off an open question, whoever asked for one.
+func (r *Record) neverForget() {
+	if r.Open() {
+		r.ExpiresAt = time.Time{}
+	}
 }
