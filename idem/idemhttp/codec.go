@@ -27,6 +27,9 @@ func encode(r *Response, never headerSet) ([]byte, error) {
 	if !r.final() {
 		return nil, fmt.Errorf("idemhttp: the handler's status %d is not a final HTTP status (200 to 599)", r.Status)
 	}
+	if r.cut != nil {
+		return nil, r.cut
+	}
 	h := head{Version: codecVersion, Status: r.Status, Base64: r.Base64}
 	keep := r.keeps(never)
 	for k, v := range r.Headers {

@@ -121,7 +121,7 @@ func (c *Contract) enforces(method string) bool {
 	return false
 }
 
-// operation looks up the route, then the path.
+// operation looks up the route, then the path, then a template that the path fits.
 func (c *Contract) operation(r *Request) (idem.Operation, bool) {
 	method := strings.ToUpper(r.Method)
 	for _, at := range []route{{method, r.Route}, {method, r.Path}, {}} {
@@ -129,5 +129,5 @@ func (c *Contract) operation(r *Request) (idem.Operation, bool) {
 			return op, true
 		}
 	}
-	return idem.Operation{}, false
+	return c.byTemplate(method, r.Path)
 }

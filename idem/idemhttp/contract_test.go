@@ -223,7 +223,7 @@ func TestMethodsAreConfigurable(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-func TestRouteThenPath(t *testing.T) {
+func TestRouteThenPathThenTemplate(t *testing.T) {
 	c := newContract(t, memory())
 	for _, r := range []struct {
 		route, path string
@@ -233,7 +233,10 @@ func TestRouteThenPath(t *testing.T) {
 		{"/{proxy+}", "/payments", "charge"},
 		{"", "/payments", "charge"},
 		{"/transfers/{id}", "/transfers/7", "transfer"},
-		{"", "/transfers/7", ""},
+		{"", "/transfers/7", "transfer"},
+		{"/{proxy+}", "/transfers/7", "transfer"},
+		{"", "/transfers/", ""},
+		{"", "/transfers/7/8", ""},
 		{"", "/payments/", ""},
 		{"/payment", "/payment", ""},
 		{"", "", ""},
@@ -321,7 +324,7 @@ func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
 		}
 	}
 	for range 100 {
-		require.Contains(t, []string{"1", "2"}, after(1500 * time.Millisecond))
+		require.Contains(t, []string{"1", "2"}, after(1500*time.Millisecond))
 	}
 }
 

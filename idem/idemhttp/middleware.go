@@ -40,7 +40,8 @@ type MiddlewareOptions struct {
 	// MaxResponse is the largest response body in bytes. The handler's writes beyond
 	// it fail with [ErrResponseTooLarge]; the first caller and later ones get 409
 	// outcome_unavailable, since a response of which only a part is known is none.
-	// Zero means [DefaultMaxResponse].
+	// One whose status records nothing, such as 500, loses its body. Zero means
+	// [DefaultMaxResponse].
 	MaxResponse int
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
@@ -94,14 +95,19 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			return
 		}
 		ctx := context.WithoutCancel(r.Context())
-		res, err := c.Serve(ctx, opts.request(r, body), func(ctx context.Context) (*Response, error) {
+		req := opts.request(r, body)
+		res, err := c.Serve(ctx, req, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
 			return rec.response(), nil
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			opts.Error(w, r, err)
 			return
+		case res.cut != nil && c.classOf(res.Status) == idem.ClassCompleted:
+			// What every later caller gets.
+			res = c.refusal(ctx, req, &refusal{code: CodeOutcomeUnavailable, status: res.Status})
 		}
 		res.writeTo(w, r)
 	})

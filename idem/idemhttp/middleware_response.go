@@ -94,6 +94,9 @@ func (c *recorder) Flush() {
 func (c *recorder) response() *Response {
 	c.Flush()
 	res := &Response{Status: c.status, Body: c.body.Bytes()}
+	if c.over {
+		res.cut = ErrResponseTooLarge
+	}
 	for name, values := range c.sent {
 		old, stood := c.before[name]
 		switch {

@@ -23,6 +23,9 @@ type Response struct {
 	Body []byte
 	// Base64 says that the front must decode Body.
 	Base64 bool
+
+	// cut is why Body is not what the handler gave: it cannot be recorded.
+	cut error
 }
 
 // final reports whether the status is one that ends an exchange (RFC 9110 15).

@@ -10,8 +10,11 @@ import (
 )
 
 // Routes declares the operation of each method and route template, written as
-// API Gateway writes them: "POST /payments/{id}/refunds". Where the front matches
-// no template, the path itself is looked up.
+// API Gateway writes them: "POST /payments/{id}/refunds", or as [net/http.ServeMux]
+// does. Where the front matches no template that is declared, the path itself is
+// looked up, and then the template that it fits: "{name}" stands for one segment,
+// "{name+}" and "{name...}" for the rest. Of several templates the one that is
+// literal for longest wins.
 type Routes map[string]idem.Operation
 
 // AnyRoute declares one operation for every route of a function that has only
