@@ -60,7 +60,8 @@ type Outcome struct {
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
 	// recorded, ExpiresAt when it stops being replayed.
 	CreatedAt, RecordedAt, ExpiresAt time.Time
-	// Queued is set if the handler ran and its outcome is not written yet.
+	// Queued is set if the handler ran and its outcome is not written yet. If it
+	// could not even be queued, State is InProgress without it.
 	Queued bool
 	// Unencoded is set if the handler's result could not be kept: Body is then
 	// what the handler gave, if anything.

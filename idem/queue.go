@@ -43,8 +43,9 @@ type queue struct {
 	idle    chan struct{} // wakes the background writer when nothing waits any more
 }
 
-// later queues a write that the store has not confirmed.
-func (p *plan) later(ctx context.Context, l late, err error) {
+// later queues a write that the store has not confirmed. It returns false if
+// there is no room for it.
+func (p *plan) later(ctx context.Context, l late, err error) bool {
 	e := p.engine
 	l.since = e.now()
 	l.size += lateOverhead
@@ -70,12 +71,13 @@ func (p *plan) later(ctx context.Context, l late, err error) {
 	q.mu.Unlock()
 	if full {
 		l.tell(e.obs.Dropped, errors.Join(errors.New("idem: the queue of unwritten outcomes is full"), err))
-		return
+		return false
 	}
 	l.tell(e.obs.Queued, err)
 	if background {
 		go q.drain()
 	}
+	return true
 }
 
 // take empties the queue into the caller's hands, so that nobody else writes the

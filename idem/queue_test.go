@@ -189,8 +189,10 @@ func TestQueueIsBounded(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		kinds := map[string]int{}
 		for i := range 8 {
-			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, new(counter).run)
+			res, err := idem.Run(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, new(counter).run)
 			require.NoError(t, err, "the caller gets its result, queued or not")
+			require.Equal(t, i < 4, res.Outcome.Queued)
+			require.Equal(t, idem.InProgress, res.Outcome.State)
 		}
 		for _, name := range r.events.take() {
 			kinds[name]++

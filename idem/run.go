@@ -169,10 +169,10 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		return "", false, err
 	}
 	recorded := p.recorded // repeated as it is
-	p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
+	queued = p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
 		return e.store.Finish(ctx, recorded, f)
 	}}, err)
-	return InProgress, true, nil
+	return InProgress, queued, nil
 }
 
 // blind reports whether the answer leaves open which record stood in the way.
