@@ -22,15 +22,18 @@
 //	apigw-v1-none              no authorizer
 //	apigw-v1-cognito           Cognito user pool authorizer
 //	apigw-v1-api-key           usage plan: the key and its id in the identity
+//	apigw-v1-iam               IAM authorization: a role's session from another account
 //	apigw-v1-lambda            Lambda authorizer: principalId and context
 //	apigw-v1-base64            API with binary media types
 //	apigw-v1-repeated-headers  single maps hold the last value, multi-value maps all
+//	apigw-v1-custom-domain     greedy proxy behind a domain's base path, which the path holds
 //
 // # Function URL
 //
 //	furl-none                  AuthType NONE: the account is "anonymous"
 //	furl-iam                   AuthType AWS_IAM
 //	furl-base64                binary body
+//	furl-repeated-headers      repeats joined with commas, cookies apart
 //
 // # Application Load Balancer
 //

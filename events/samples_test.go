@@ -68,11 +68,14 @@ var contracts = map[string]struct {
 	"apigw-v1-none":             {events.APIGatewayProxyRequest{}, noExtras},
 	"apigw-v1-cognito":          {events.APIGatewayProxyRequest{}, noExtras},
 	"apigw-v1-api-key":          {events.APIGatewayProxyRequest{}, noExtras},
+	"apigw-v1-iam":              {events.APIGatewayProxyRequest{}, []string{"requestContext.identity.principalOrgId"}},
+	"apigw-v1-custom-domain":    {events.APIGatewayProxyRequest{}, noExtras},
 	"apigw-v1-lambda":           {events.APIGatewayProxyRequest{}, noExtras},
 	"apigw-v1-base64":           {events.APIGatewayProxyRequest{}, noExtras},
 	"apigw-v1-repeated-headers": {events.APIGatewayProxyRequest{}, noExtras},
 	"furl-none":                 {events.LambdaFunctionURLRequest{}, functionURLExtras},
 	"furl-iam":                  {events.LambdaFunctionURLRequest{}, functionURLExtras},
+	"furl-repeated-headers":     {events.LambdaFunctionURLRequest{}, functionURLExtras},
 	"furl-base64":               {events.LambdaFunctionURLRequest{}, functionURLExtras},
 	"alb-single":                {events.ALBTargetGroupRequest{}, noExtras},
 	"alb-multi":                 {events.ALBTargetGroupRequest{}, noExtras},
@@ -248,7 +251,7 @@ func TestHTTPSamplesCarryKeyAndPayment(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 20, seen)
+	require.Equal(t, 23, seen)
 }
 
 func TestMessageSamplesCarryPayments(t *testing.T) {
