@@ -1,0 +1,170 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Transport is an [http.RoundTripper] for clients of services with this contract.
+// It gives each logical request one key, sends the request again where that is
+// safe and of use, and keeps the key through all of that:
+//
+//	transport, err := idemhttp.NewTransport(http.DefaultTransport, nil)
+//	client := &http.Client{Transport: transport}
+//	res, err := client.Post(url, "application/json", strings.NewReader(order))
+//
+// A logical request is one call of [http.Client.Do], with its redirects and all
+// attempts. A request that Do makes anew, such as one that a person repeats or a
+// job after a crash, is another one with another key, unless the caller keeps the
+// key: see [WithKey], [DeriveKey] and [SendError].
+//
+// Requests with an enforced method (POST and PATCH by default) get the key. They,
+// and requests with a method that is idempotent by itself (RFC 9110 9.2.2), are
+// sent again after a connection error and after an answer that says so: a problem
+// with "retryable": true, or 425, 429, 502, 503 or 504 that is no such problem. A
+// problem with "retryable": false is final whatever its status, and so is a replay.
+// All other requests pass untouched. The last answer is returned as it came.
+//
+// A request is sent again with the delay that Retry-After asks for, plus a random
+// one that grows. It is not sent again once its key may be forgotten, nor after
+// the context's deadline, which must lie behind the delay. There is no time limit
+// for one attempt: set ResponseHeaderTimeout in the [http.Transport] behind it.
+//
+// A body is sent again if the request has GetBody, as [http.NewRequest] sets it
+// for bodies in memory, or is small enough to be buffered. A request with any
+// other body is sent once. A Transport is safe for concurrent use.
+type Transport struct {
+	base http.RoundTripper
+	opts ClientOptions
+	// For tests: the clock, how to wait, and a random duration up to max.
+	now    func() time.Time
+	wait   func(context.Context, time.Duration) error
+	jitter func(max time.Duration) time.Duration
+}
+
+// NewTransport returns a transport over base; nil means [http.DefaultTransport].
+// The options may be nil; a mistake in them is a [*idem.ConfigError].
+func NewTransport(base http.RoundTripper, o *ClientOptions) (*Transport, error) {
+	opts, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &Transport{base: base, opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
+}
+
+// RoundTrip sends one logical request, or one redirect's part of it. The request
+// itself is not changed. Its errors are [*SendError] where the request was sent
+// under the rules above.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	keyed := slices.Contains(t.opts.Methods, strings.ToUpper(req.Method))
+	if !keyed && !isIdempotent(req.Method) {
+		return t.base.RoundTrip(req)
+	}
+	s, err := t.begin(req, keyed)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	req, err = t.opts.replayable(req)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		out, err := t.attempt(req, s)
+		if err != nil {
+			return nil, s.failed(err)
+		}
+		res, err := t.base.RoundTrip(out)
+		s.attempts++
+		s.status = 0
+		if res != nil && err == nil {
+			s.note(res, out, t.now())
+		}
+		delay, again := t.again(req, s, res, err)
+		switch {
+		case !again && err != nil:
+			return nil, s.failed(err)
+		case !again:
+			return res, nil
+		}
+		if err == nil {
+			drain(res.Body)
+		}
+		if err := t.wait(req.Context(), delay); err != nil {
+			return nil, s.failed(err)
+		}
+		s.retries++
+	}
+}
+
+// attempt is the request as it goes out this time.
+func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error) {
+	out := req.Clone(context.WithValue(req.Context(), sendingKey{}, s))
+	if s.sent() && req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		out.Body = body
+	}
+	if s.keyed {
+		out.Header.Set(t.opts.KeyHeader, s.key)
+		if h := t.opts.FirstSentHeader; h != "" && out.Header.Get(h) == "" {
+			out.Header.Set(h, s.firstSent.UTC().Format(firstSentFormat))
+		}
+	}
+	return out, nil
+}
+
+// firstSentFormat is RFC 3339 with milliseconds.
+const firstSentFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] reach the transport
+// behind this one.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// isIdempotent reports whether RFC 9110 9.2.2 calls the method idempotent.
+func isIdempotent(method string) bool {
+	switch method {
+	case "", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
+
+// maxDrain is how much of an answer's rest is read so that its connection can be
+// used again; beyond that a new connection costs less.
+const maxDrain = 64 << 10
+
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	_ = body.Close()
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ErrKeyExpired says that a request was not sent, since its key may be forgotten
+// by now: the service could execute it a second time. Find out whether it took
+// effect before you use a new key.
+var ErrKeyExpired = errors.New("idemhttp: the retention window since the first sending is over")

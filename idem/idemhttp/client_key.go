@@ -1,0 +1,158 @@
+package idemhttp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+type (
+	withKey       struct{}
+	withFirstSent struct{}
+	sendingKey    struct{}
+)
+
+// WithKey sets the key of the one logical request that is sent under the context.
+// Use it where the key must outlive the call: made with [NewKey] and saved together
+// with what the request is about, or derived from that with [DeriveKey]. Two
+// different requests under one context would be refused as a reuse.
+//
+// A key outside the contract's grammar (letters, digits and - . _ ~ : at most
+// [MaxKey] of them) is an error when the request is sent, and so is another key in
+// the request's header. Services refuse keys under their least length too.
+func WithKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, withKey{}, key)
+}
+
+// WithFirstSent says when the logical request under the context was first sent,
+// where that was in an earlier call: the retention window counts from there.
+// Beside [WithKey], it closes the gap in which a late attempt is executed again.
+func WithFirstSent(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, withFirstSent{}, at)
+}
+
+// KeyOf returns the key under which the request of a response was sent by a
+// [Transport]; empty if there was none.
+func KeyOf(res *http.Response) string {
+	if res == nil || res.Request == nil {
+		return ""
+	}
+	if s := sendingOf(res.Request); s != nil && s.keyed {
+		return s.key
+	}
+	return ""
+}
+
+// NewKey returns a random key: a UUIDv7 (RFC 9562 5.7), with 74 random bits and the
+// time of its making in milliseconds, from which a service can tell a request that
+// comes too late ([TooOld]).
+func NewKey() string { return uuid7(time.Now()) }
+
+func uuid7(now time.Time) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, see its documentation
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
+	copy(b[:6], ms[2:])
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// sending is what is known of a logical request while it is sent.
+type sending struct {
+	keyed     bool
+	key       string
+	firstSent time.Time
+	// expires is when the key may be forgotten, by the client's clock.
+	expires time.Time
+	// attempts counts what was sent, retries what was sent again: the difference are
+	// redirects.
+	attempts, retries int
+	// here is the count of attempts when this redirect's part began.
+	here int
+	// status is the last answer's, zero for none.
+	status int
+}
+
+func sendingOf(req *http.Request) *sending {
+	s, _ := req.Context().Value(sendingKey{}).(*sending)
+	return s
+}
+
+// sent reports whether this part of the request was sent already.
+func (s *sending) sent() bool { return s.attempts > s.here }
+
+// begin finds the logical request to which this one belongs, or starts one.
+func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
+	now := t.now()
+	s := &sending{firstSent: now}
+	if before := req.Response; before != nil && before.Request != nil {
+		// http.Client makes a redirect's request from the caller's, which has no key
+		// of ours, and refers to the response that redirected.
+		if earlier := sendingOf(before.Request); earlier != nil {
+			*s = *earlier
+		}
+	}
+	s.keyed, s.here, s.status = keyed, s.attempts, 0
+	if !keyed {
+		return s, nil
+	}
+	if err := s.choose(req, t.opts.KeyHeader, now); err != nil {
+		return nil, err
+	}
+	if at, ok := req.Context().Value(withFirstSent{}).(time.Time); ok {
+		s.firstSent = at
+	}
+	if end := s.firstSent.Add(t.opts.Retention); s.expires.IsZero() || end.Before(s.expires) {
+		s.expires = end
+	}
+	if !now.Before(s.expires) {
+		return nil, fmt.Errorf("%w: first sent %s, not sent any more from %s on (Idempotency-Expires or ClientOptions.Retention)",
+			ErrKeyExpired, s.firstSent.UTC().Format(time.RFC3339), s.expires.UTC().Format(time.RFC3339))
+	}
+	return s, nil
+}
+
+// choose sets the key: the header's, else the context's, else the one that the
+// request has from before a redirect, else a new one. A header is the caller's
+// word and is sent as it is: not every service has this contract's grammar.
+func (s *sending) choose(req *http.Request, header string, now time.Time) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{idem.ErrKeyInvalid}, args...)...)
+	}
+	given := req.Header.Values(header)
+	wanted, set := req.Context().Value(withKey{}).(string)
+	switch {
+	case len(given) > 1:
+		return bad("the request has %d %s headers: set one", len(given), header)
+	case len(given) == 1 && given[0] == "":
+		return bad("the request's %s header is empty: set a key, or none to get one", header)
+	case len(given) == 1 && set && given[0] != wanted:
+		return bad("the request's %s header and WithKey say different keys: use one of the two", header)
+	case len(given) == 1:
+		s.key = given[0]
+	case set:
+		if wanted == "" {
+			return bad("WithKey got an empty key")
+		}
+		bare, err := parseKey([]string{wanted}, 1)
+		if err != nil {
+			return bad("the key of WithKey: %v", err)
+		}
+		if bare != wanted {
+			return bad("WithKey takes the key bare, without quotes and white space")
+		}
+		s.key = wanted
+	case s.key == "":
+		s.key = uuid7(now)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package idemhttp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Defaults of a client.
+const (
+	// DefaultMaxAttempts is how often a request is sent at most.
+	DefaultMaxAttempts = 5
+	// DefaultBackoff is the greatest random delay before the second attempt.
+	DefaultBackoff = 200 * time.Millisecond
+	// DefaultMaxBackoff is the greatest random delay before any attempt.
+	DefaultMaxBackoff = 10 * time.Second
+	// DefaultMaxWait is the longest delay that a service can ask for.
+	DefaultMaxWait = time.Minute
+	// DefaultMaxBody is how many bytes of a body are buffered.
+	DefaultMaxBody = 1 << 20
+
+	// maxDelay keeps sums of delays in range; nobody waits that long in a call.
+	maxDelay = 24 * time.Hour
+)
+
+// ClientOptions of a [Transport]. Zero fields mean the defaults.
+type ClientOptions struct {
+	// KeyHeader is the name of the key's header. Empty means [DefaultKeyHeader].
+	KeyHeader string
+
+	// Methods get a key. Empty means POST and PATCH.
+	Methods []string
+
+	// FirstSentHeader is the name of a header that tells the service when the request
+	// was first sent, in RFC 3339, see [TooOld.Header]. A value that the caller set
+	// stays. Empty means no header: the keys that a Transport makes carry their time.
+	FirstSentHeader string
+
+	// MaxAttempts is how often a logical request is sent, redirects aside; 1 means
+	// never again. Zero means [DefaultMaxAttempts]. A first request may run as long
+	// as the service lets it, and its twins are told to come back meanwhile: let
+	// the attempts' delays together be longer than that.
+	MaxAttempts int
+
+	// Backoff and MaxBackoff limit the random delay before an attempt, which is
+	// anything between zero and a limit (full jitter). The limit is Backoff before
+	// the second attempt and doubles up to MaxBackoff, which is at most 24 hours. Zero
+	// means [DefaultBackoff] and [DefaultMaxBackoff].
+	Backoff, MaxBackoff time.Duration
+
+	// MaxWait is the longest delay by Retry-After that is waited for; an answer that
+	// asks for a longer one is final. Zero means [DefaultMaxWait].
+	MaxWait time.Duration
+
+	// Retention is how long the service keeps an outcome at least. A key is not sent
+	// any more that long after its first sending, nor after an Idempotency-Expires
+	// that came with an answer. Zero means [idem.DefaultRetention], 24 hours. Longer
+	// than the service's own means that a late attempt may execute the request again.
+	Retention time.Duration
+
+	// MaxBody is how many bytes of a body without GetBody are buffered before the
+	// first attempt. A longer one is streamed and sent once. Zero means
+	// [DefaultMaxBody]; negative means that no body is buffered, which a body needs
+	// whose end depends on the answer.
+	MaxBody int64
+}
+
+// check returns the options with their defaults, or what is wrong with them.
+func (o *ClientOptions) check() (ClientOptions, error) {
+	var out ClientOptions
+	if o != nil {
+		out = *o
+	}
+	bad := func(format string, args ...any) (ClientOptions, error) {
+		return out, &idem.ConfigError{What: "HTTP client", Problem: fmt.Sprintf(format, args...)}
+	}
+	orElse(&out.KeyHeader, DefaultKeyHeader)
+	orElse(&out.MaxAttempts, DefaultMaxAttempts)
+	if out.MaxBackoff == 0 {
+		out.MaxBackoff = max(DefaultMaxBackoff, out.Backoff)
+	}
+	orElse(&out.Backoff, min(DefaultBackoff, out.MaxBackoff))
+	orElse(&out.MaxWait, DefaultMaxWait)
+	orElse(&out.Retention, idem.DefaultRetention)
+	orElse(&out.MaxBody, DefaultMaxBody)
+	out.Methods = slices.Clone(out.Methods)
+	if len(out.Methods) == 0 {
+		out.Methods = []string{"POST", "PATCH"}
+	}
+	for _, m := range out.Methods {
+		if !isToken(m) || m != strings.ToUpper(m) {
+			return bad("Methods has %q: write methods in capitals, such as POST", m)
+		}
+	}
+	switch {
+	case !isToken(out.KeyHeader):
+		return bad("KeyHeader %q is not a header name", out.KeyHeader)
+	case out.FirstSentHeader != "" && !isToken(out.FirstSentHeader):
+		return bad("FirstSentHeader %q is not a header name", out.FirstSentHeader)
+	case strings.EqualFold(out.FirstSentHeader, out.KeyHeader):
+		return bad("FirstSentHeader and KeyHeader are both %q: use two headers", out.KeyHeader)
+	case out.MaxAttempts < 0:
+		return bad("MaxAttempts is %d: use 1 or more, or zero for %d", out.MaxAttempts, DefaultMaxAttempts)
+	case out.Backoff < 0 || out.MaxBackoff < out.Backoff || out.MaxBackoff > maxDelay:
+		return bad("Backoff is %v and MaxBackoff %v: use 0 < Backoff <= MaxBackoff <= %v, or zero for %v and %v", out.Backoff, out.MaxBackoff, maxDelay, DefaultBackoff, DefaultMaxBackoff)
+	case out.MaxWait < 0 || out.MaxWait > maxDelay:
+		return bad("MaxWait is %v: use a positive duration up to %v, or zero for %v", out.MaxWait, maxDelay, DefaultMaxWait)
+	case out.Retention < 0:
+		return bad("Retention is %v: use the service's, or zero for %v", out.Retention, idem.DefaultRetention)
+	}
+	return out, nil
+}
+
+func orElse[T comparable](field *T, standard T) {
+	var zero T
+	if *field == zero {
+		*field = standard
+	}
+}
+
+// upTo is a random duration from zero to max.
+func upTo(max time.Duration) time.Duration { return rand.N(max + 1) }

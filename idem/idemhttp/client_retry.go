@@ -1,0 +1,147 @@
+package idemhttp
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// again decides whether the request is sent once more, and after which delay.
+func (t *Transport) again(req *http.Request, s *sending, res *http.Response, err error) (time.Duration, bool) {
+	if s.retries+1 >= t.opts.MaxAttempts || !hasReplayableBody(req) || req.Context().Err() != nil {
+		return 0, false
+	}
+	if err != nil && isHopeless(err) || err == nil && !mayRepeat(res) {
+		return 0, false
+	}
+	now := t.now()
+	delay := t.jitter(t.opts.backoff(s.retries))
+	if err == nil {
+		asked := retryAfterOf(res, now)
+		if asked > t.opts.MaxWait {
+			return 0, false
+		}
+		delay += asked
+	}
+	at := now.Add(delay)
+	if s.keyed && !at.Before(s.expires) {
+		return 0, false
+	}
+	if deadline, ok := req.Context().Deadline(); ok && !at.Before(deadline) {
+		return 0, false
+	}
+	return delay, true
+}
+
+// backoff is the limit of the random delay after so many retries.
+func (o *ClientOptions) backoff(retries int) time.Duration {
+	limit := o.Backoff
+	for range retries {
+		if limit > o.MaxBackoff/2 {
+			return o.MaxBackoff
+		}
+		limit *= 2
+	}
+	return limit
+}
+
+// isHopeless reports whether a connection error will be the same next time: the
+// peer is not who it should be, or does not speak TLS.
+func isHopeless(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &cert) || errors.As(err, &record)
+}
+
+// mayRepeat reports whether an answer leaves the request to be sent again. What
+// the problem says comes first; a replay is the recorded outcome, so that the next
+// would be the same.
+func mayRepeat(res *http.Response) bool {
+	if res.StatusCode < 400 || res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true" {
+		return false
+	}
+	if p, ok := peekProblem(res); ok {
+		return *p.Retryable
+	}
+	switch res.StatusCode {
+	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// maxProblem is how many bytes of an answer are looked at for a problem. The
+// contract's have under a thousand.
+const maxProblem = 64 << 10
+
+type verdict struct {
+	Retryable *bool `json:"retryable"`
+}
+
+// peekProblem reads a problem that says whether it is retryable, and puts the body
+// back.
+func peekProblem(res *http.Response) (verdict, bool) {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if media != ProblemMediaType || res.Header.Get("Content-Encoding") != "" {
+		return verdict{}, false
+	}
+	rest := res.Body
+	start, err := io.ReadAll(io.LimitReader(rest, maxProblem))
+	var tail io.Reader = rest
+	if err != nil {
+		tail = failing{err}
+	}
+	res.Body = &joined{io.MultiReader(bytes.NewReader(start), tail), rest}
+	var p verdict
+	return p, json.Unmarshal(start, &p) == nil && p.Retryable != nil
+}
+
+// failing is the end of a body that could not be read.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// note takes from an answer what later decisions need.
+func (s *sending) note(res *http.Response, out *http.Request, now time.Time) {
+	s.status = res.StatusCode
+	if res.Request == nil || sendingOf(res.Request) == nil {
+		res.Request = out // so that a redirect and KeyOf find the key
+	}
+	if until, ok := until(res, res.Header.Get(HeaderExpires), now); ok && s.keyed {
+		if end := now.Add(until); end.Before(s.expires) {
+			s.expires = end
+		}
+	}
+}
+
+// retryAfterOf is the delay that an answer asks for (RFC 9110 10.2.3): seconds or
+// an HTTP date. Zero if it asks for none or cannot be read.
+func retryAfterOf(res *http.Response, now time.Time) time.Duration {
+	v := res.Header.Get("Retry-After")
+	// What is out of range comes back as the greatest number.
+	if n, err := strconv.ParseUint(v, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		const most = uint64(1<<63-1) / uint64(time.Second)
+		return time.Duration(min(n, most)) * time.Second
+	}
+	d, _ := until(res, v, now)
+	return max(d, 0)
+}
+
+// until is the time from now to an HTTP date in an answer. It is counted from the
+// answer's own date where it has one, since clocks differ.
+func until(res *http.Response, date string, now time.Time) (time.Duration, bool) {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return 0, false
+	}
+	if sent, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		now = sent
+	}
+	return at.Sub(now), true
+}

@@ -1,0 +1,213 @@
+package idemhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// contractServer serves a handler under a contract. When lose says so, the
+// connection is closed in place of the answer.
+func contractServer(t *testing.T, c *Contract, next Next, lose func(n int) bool) *service {
+	n := 0
+	return serving(t, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		res, err := c.Serve(context.WithoutCancel(r.Context()), payment(func(q *Request) {
+			q.Method, q.Path, q.Route = r.Method, r.URL.Path, r.URL.Path
+			q.Header = r.Header
+		}), next)
+		if err != nil || lose(n) {
+			drop(w, r)
+			return
+		}
+		for k, v := range res.Headers {
+			w.Header().Set(k, v)
+		}
+		w.WriteHeader(res.Status)
+		_, _ = w.Write(res.Body)
+	})
+}
+
+// The answer is lost after the effect: the next attempt gets it, and nothing runs
+// twice.
+func TestALostAnswerIsReplayed(t *testing.T) {
+	runs := 0
+	s := contractServer(t, newContract(t, memory()), counting(&runs, created()), func(n int) bool { return n <= 2 })
+	res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`))
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, 201, res.StatusCode)
+	require.Equal(t, `{"id":"ch_1"}`, string(body))
+	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
+	require.Equal(t, 1, runs)
+	require.Len(t, s.got, 3)
+}
+
+// While the first one runs, its twin is told to come back, and does.
+func TestATwinInFlightComesBack(t *testing.T) {
+	runs := 0
+	begun, end := make(chan struct{}), make(chan struct{})
+	s := contractServer(t, newContract(t, memory()), func(context.Context) (*Response, error) {
+		runs++
+		close(begun)
+		<-end
+		return created(), nil
+	}, func(int) bool { return false })
+	first := make(chan int)
+	key := WithKey(t.Context(), testKey)
+	go func() {
+		res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
+		if err != nil {
+			first <- 0
+			return
+		}
+		res.Body.Close()
+		first <- res.StatusCode
+	}()
+	<-begun
+	twin := newTrial(t, nil, nil)
+	waited := twin.transport.wait
+	twin.transport.wait = func(ctx context.Context, d time.Duration) error {
+		close(end)
+		if code := <-first; code != 201 {
+			t.Errorf("the first one got %d", code)
+		}
+		return waited(ctx, d)
+	}
+	res, err := twin.Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
+	require.NoError(t, err)
+	res.Body.Close()
+	require.Equal(t, 201, res.StatusCode)
+	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
+	require.Equal(t, 1, runs)
+	require.Len(t, twin.delays, 1)
+	require.True(t, twin.delays[0] >= minRetryAfter && twin.delays[0] <= maxRetryAfter+time.Second+DefaultBackoff, twin.delays)
+}
+
+// An outcome that nobody knows is asked about once, and never executed again.
+func TestAnUnknownOutcomeIsFinal(t *testing.T) {
+	runs := 0
+	s := contractServer(t, newContract(t, memory()), counting(&runs, &Response{Status: 500}), func(int) bool { return false })
+	key := WithKey(t.Context(), testKey)
+	for _, want := range []int{500, 409} {
+		code, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
+		require.Equal(t, want, code)
+	}
+	require.Equal(t, 1, runs)
+	require.Len(t, s.got, 2)
+}
+
+func TestAKeyIsNotSentAfterItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     *ClientOptions
+		reply []string
+		want  int
+	}{
+		"retention":           {&ClientOptions{Retention: 10 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // 0, 4, not 12
+		"up to the end":       {&ClientOptions{Retention: 12 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // not at 12
+		"one more":            {&ClientOptions{Retention: 12*time.Second + 1, Backoff: 4 * time.Second}, nil, 3}, // not at 22
+		"advertised":          {&ClientOptions{Backoff: 4 * time.Second}, []string{HeaderExpires, "Sat, 01 Jan 2000 00:00:05 GMT"}, 2},
+		"advertised later":    {&ClientOptions{Retention: time.Second, Backoff: 4 * time.Second}, []string{HeaderExpires, "Sat, 01 Jan 2000 00:00:50 GMT"}, 1},
+		"advertised, damaged": {&ClientOptions{Backoff: time.Second, MaxAttempts: 3}, []string{HeaderExpires, "tomorrow"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The service's clock is far off.
+			first := append([]string{"Date", "Sat, 01 Jan 2000 00:00:00 GMT"}, c.reply...)
+			s := serving(t, status(503, first...), status(503))
+			code, _ := newTrial(t, nil, c.o).do(t, request(t, "POST", s.URL, "order"))
+			require.Equal(t, 503, code)
+			require.Len(t, s.got, c.want)
+		})
+	}
+}
+
+func TestALaterCallKnowsTheFirstSending(t *testing.T) {
+	s := serving(t, status(503), status(200))
+	o := &ClientOptions{Retention: time.Hour, Backoff: time.Minute, MaxBackoff: time.Minute}
+	send := func(age time.Duration) error {
+		ctx := WithFirstSent(WithKey(t.Context(), testKey), noon.Add(-age))
+		res, err := newTrial(t, nil, o).Do(request(t, "POST", s.URL, "order").WithContext(ctx))
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	}
+	err := send(time.Hour)
+	require.ErrorIs(t, err, ErrKeyExpired)
+	require.ErrorContains(t, err, "2026-11-21T11:00:00Z")
+	require.Empty(t, s.got, "nothing may be sent")
+	require.NoError(t, send(time.Hour-time.Minute))
+	require.Len(t, s.got, 1, "its second attempt would come too late")
+	require.NoError(t, send(time.Minute))
+}
+
+// Requests that are idempotent by themselves need no window.
+func TestWindowsAreForKeys(t *testing.T) {
+	s := serving(t, status(503), status(200))
+	ctx := WithFirstSent(t.Context(), noon.Add(-48*time.Hour))
+	code, _ := newTrial(t, nil, nil).do(t, request(t, "PUT", s.URL, "order").WithContext(ctx))
+	require.Equal(t, 200, code)
+}
+
+func TestFirstSentHeader(t *testing.T) {
+	o := &ClientOptions{FirstSentHeader: "first-sent", Backoff: 1500 * time.Millisecond}
+	s := serving(t, status(503), status(307, "Location", "/moved"), status(201), status(200))
+	c := newTrial(t, nil, o)
+	c.do(t, request(t, "POST", s.URL, "order"))
+	req := request(t, "POST", s.URL, "order")
+	req.Header.Set("First-Sent", "earlier")
+	c.do(t, req)
+	c.do(t, request(t, "GET", s.URL, ""))
+	ctx := WithFirstSent(t.Context(), noon.Add(-time.Minute).In(time.FixedZone("", 3600)))
+	c.do(t, request(t, "POST", s.URL, "order").WithContext(ctx))
+	var got []string
+	for _, r := range s.got {
+		got = append(got, strings.Join(r.header.Values("First-Sent"), "+"))
+	}
+	const first = "2026-11-21T12:00:00.000Z"
+	require.Equal(t, []string{first, first, first, "earlier", "", "2026-11-21T11:59:00.000Z"}, got)
+	_, err := time.Parse(time.RFC3339, first)
+	require.NoError(t, err)
+}
+
+func TestIdleConnectionsBehindAreClosed(t *testing.T) {
+	base := &idle{}
+	transport, err := NewTransport(base, nil)
+	require.NoError(t, err)
+	(&http.Client{Transport: transport}).CloseIdleConnections()
+	require.Equal(t, 1, base.closed)
+	transport, err = NewTransport(answering(nil), nil)
+	require.NoError(t, err)
+	require.NotPanics(t, transport.CloseIdleConnections)
+}
+
+type idle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+func TestOtherRequestsPassUntouched(t *testing.T) {
+	var got *http.Request
+	given := reply(503, http.NoBody)
+	c := newTrial(t, answering(func(r *http.Request) (*http.Response, error) {
+		got = r
+		return given, nil
+	}), nil)
+	for i, method := range []string{"LOCK", "get", "PROPFIND"} {
+		req := request(t, method, "http://service.test/"+strconv.Itoa(i), "order")
+		res, err := c.transport.RoundTrip(req)
+		require.NoError(t, err)
+		require.Same(t, req, got)
+		require.Same(t, given, res)
+	}
+}
