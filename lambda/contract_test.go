@@ -1,83 +1,19 @@
 package idemlambda
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
 )
-
-// request is what a client sends, before any front has seen it.
-type request struct {
-	method, path string
-	header       map[string]string
-	body         string
-	tenant       string
-}
-
-type front func(context.Context, request) (*idemhttp.Response, error)
-
-// fronts are all ways to the contract; each makes its own form of the request.
-var fronts = map[string]func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, idemhttp.Next) front{
-	"neutral": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) front {
-		c, err := idemhttp.New(e, routes, o)
-		if err != nil {
-			panic(err)
-		}
-		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			header := map[string][]string{}
-			for k, v := range r.header {
-				header[k] = []string{v}
-			}
-			return c.Serve(ctx, &idemhttp.Request{
-				Method: r.method, Route: r.path, Path: r.path, Header: header, Body: []byte(r.body),
-				Identity: idemhttp.Identity{Claims: map[string]string{"tenant": r.tenant}},
-			}, next)
-		}
-	},
-	"HTTPAPI": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) front {
-		h := HTTPAPI(e, routes, o, func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			res, err := next(ctx)
-			if err != nil {
-				return events.APIGatewayV2HTTPResponse{}, err
-			}
-			return toV2(res), nil
-		})
-		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			e := events.APIGatewayV2HTTPRequest{
-				Version: "2.0", RouteKey: r.method + " " + r.path, RawPath: r.path,
-				Headers: map[string]string{}, Body: r.body,
-			}
-			e.RequestContext.HTTP.Method = r.method
-			for k, v := range r.header {
-				e.Headers[strings.ToLower(k)] = v
-			}
-			if r.tenant != "" {
-				e.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-					JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: map[string]string{"tenant": r.tenant}},
-				}
-			}
-			res, err := h(ctx, e)
-			if err != nil {
-				return nil, err
-			}
-			return fromV2(res), nil
-		}
-	},
-}
 
 func post(change ...func(*request)) request {
 	r := request{
@@ -98,9 +34,11 @@ func header(name, value string) func(*request) {
 	}
 }
 
-// want is an answer: the status, and the code of a refusal or the handler's body.
+// want is an answer: the status in either profile, and the code of a refusal or
+// the handler's body.
 type want struct {
 	status int
+	stripe int // if it differs
 	code   idemhttp.Code
 	body   string
 	replay bool
@@ -110,12 +48,24 @@ type want struct {
 // second time), and what the client gets.
 type row struct {
 	name          string
+	options       func(*idemhttp.Options)
 	store         func() idem.Store
 	handler       idemhttp.Next
 	send, again   func(*request)
 	first, second want
 	runs          int
+	// change of the options before the second request: another deployment.
+	change func(*idemhttp.Options)
+	// within is the time left until the kill; zero means no limit.
+	within time.Duration
 }
+
+func nobody(context.Context, *idemhttp.Request) (string, error) { return "", nil }
+
+func tooOld(o *idemhttp.Options) { o.TooOld = &idemhttp.TooOld{Header: "First-Sent"} }
+
+// profiles are the two sets of answers, with their mark of a replay.
+var profiles = map[idemhttp.Profile]string{idemhttp.IETF: "Idempotency-Replayed", idemhttp.Stripe: "Idempotent-Replayed"}
 
 func answering(status int, body string) idemhttp.Next {
 	return func(context.Context) (*idemhttp.Response, error) {
@@ -141,6 +91,11 @@ func rows() []row {
 			first: want{status: status, body: "x"}, second: want{status: status, body: "x", replay: true}, runs: 1,
 		}
 	}
+	bodiless := func(status int) row {
+		r := replayed(status)
+		r.handler, r.first.body, r.second.body = answering(status, ""), "", ""
+		return r
+	}
 	tried := func(status int) row {
 		w := want{status: status, body: "x"}
 		return row{name: fmt.Sprint("status ", status), handler: answering(status, "x"), send: keep, again: keep, first: w, second: w, runs: 2}
@@ -156,16 +111,20 @@ func rows() []row {
 	reuse := func(name string, again func(*request)) row {
 		return row{
 			name: name, handler: ok, send: keep, again: again, first: want{status: 201, body: "made"},
-			second: want{status: 422, code: idemhttp.CodeKeyReused}, runs: 1,
+			second: want{status: 422, stripe: 400, code: idemhttp.CodeKeyReused}, runs: 1,
 		}
 	}
 	return []row{
-		replayed(200), replayed(201), replayed(204), replayed(303), replayed(400), replayed(402), replayed(404), replayed(422),
+		replayed(200), replayed(201), bodiless(204), replayed(303), replayed(400), replayed(402), replayed(404), replayed(422),
 		tried(401), tried(403), tried(425), tried(429),
 		open(408, keep, unknown, 1), open(500, keep, unknown, 1), open(503, keep, unknown, 1),
 		open(408, repeatable, want{status: 408, body: "x"}, 2), open(500, repeatable, want{status: 500, body: "x"}, 2),
 		refused("undeclared", 500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/refunds" }),
 		refused("no tenant", 403, idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
+		{
+			name: "no principal", options: func(o *idemhttp.Options) { o.Principal = nobody }, handler: ok, send: keep, again: keep,
+			first: want{status: 403, code: idemhttp.CodePrincipalMissing}, second: want{status: 403, code: idemhttp.CodePrincipalMissing},
+		},
 		refused("no key", 400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
 		refused("short key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short")),
 		refused("long key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 256))),
@@ -203,6 +162,36 @@ func rows() []row {
 			},
 			first: want{status: 409, body: "closed"}, second: want{status: 409, body: "closed"},
 		},
+		{
+			name: "first sent too long ago", options: tooOld, handler: ok, runs: 0,
+			send: header("First-Sent", "2026-11-19T12:00:00Z"), again: header("First-Sent", "2026-11-19T12:00:00Z"),
+			first: want{status: 412, code: idemhttp.CodeKeyTooOld}, second: want{status: 412, code: idemhttp.CodeKeyTooOld},
+		},
+		{
+			name: "first sent too long ago, but recorded", options: tooOld, handler: ok, runs: 1,
+			send: header("First-Sent", "2026-11-21T11:59:00Z"), again: header("First-Sent", "2026-11-19T12:00:00Z"),
+			first: want{status: 201, body: "made"}, second: want{status: 201, body: "made", replay: true},
+		},
+		{
+			name: "another version of the response", handler: ok, send: keep, again: keep, runs: 1,
+			change: func(o *idemhttp.Options) { o.ResponseVersion = 1 },
+			first:  want{status: 201, body: "made"}, second: want{status: 503, code: idemhttp.CodeVersionMismatch},
+		},
+		{
+			name: "in flight, with a location", handler: ok, send: keep, again: keep,
+			options: func(o *idemhttp.Options) {
+				o.Location = func(context.Context, *idemhttp.Request) string { return "/payments/pending" }
+			},
+			store: func() idem.Store {
+				return occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}
+			},
+			first: want{status: 202, code: idemhttp.CodeInProgress}, second: want{status: 202, code: idemhttp.CodeInProgress},
+		},
+		{
+			name: "too little time", handler: ok, send: keep, again: keep,
+			within: 50 * time.Millisecond,
+			first:  want{status: 503, code: idemhttp.CodeOutOfTime}, second: want{status: 503, code: idemhttp.CodeOutOfTime},
+		},
 		down("store down", 503, idemhttp.CodeStoreUnavailable, unreachable{memory()}),
 		down("record damaged", 503, idemhttp.CodeRecordUnreadable, damaged{memory()}),
 		down("accepted", 202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
@@ -210,143 +199,91 @@ func rows() []row {
 	}
 }
 
-var options = &idemhttp.Options{Tenant: idemhttp.Claim("tenant")}
-
-// Every row of the contract, first and second time, through every front.
+// Every row of the contract, first and second time, in both profiles, through
+// every front.
 func TestContract(t *testing.T) {
-	for name, open := range fronts {
-		for _, r := range rows() {
-			t.Run(name+"/"+r.name, func(t *testing.T) {
-				store := idem.Store(memory())
-				if r.store != nil {
-					store = r.store()
-				}
-				n := 0
-				serve := open(newEngine(t, store), idemhttp.Routes{"POST /payments": charge, "POST /transfers": transfer}, options,
-					func(ctx context.Context) (*idemhttp.Response, error) {
-						n++
-						return r.handler(ctx)
-					})
-				first, err := serve(t.Context(), post(r.send))
-				require.NoError(t, err)
-				r.first.check(t, first)
-				second, err := serve(t.Context(), post(r.again))
-				require.NoError(t, err)
-				r.second.check(t, second)
-				require.Equal(t, r.runs, n, "executions")
-				if r.second.replay {
-					require.Equal(t, noon.Add(24*time.Hour).Format(http.TimeFormat), second.Headers[idemhttp.HeaderExpires])
-					delete(second.Headers, idemhttp.HeaderReplayed)
-					delete(second.Headers, idemhttp.HeaderExpires)
-					require.Equal(t, first, second)
-				}
-			})
+	for name, d := range doors {
+		for profile := range profiles {
+			for _, r := range rows() {
+				t.Run(fmt.Sprintf("%s/%d/%s", name, profile, r.name), func(t *testing.T) { r.test(t, d, profile) })
+			}
 		}
 	}
 }
 
-func (w want) check(t *testing.T, got *idemhttp.Response) {
+func (r row) test(t *testing.T, d door, profile idemhttp.Profile) {
+	store, n := idem.Store(memory()), 0
+	if r.store != nil {
+		store = r.store()
+	}
+	options := func(o *idemhttp.Options) {
+		o.Profile = profile
+		if r.options != nil {
+			r.options(o)
+		}
+	}
+	next := func(ctx context.Context) (*idemhttp.Response, error) {
+		n++
+		return r.handler(ctx)
+	}
+	routes := idemhttp.Routes{"POST /payments": charge, "POST /transfers": transfer}
+	engine, ctx := newEngine(t, store), t.Context()
+	if r.within > 0 {
+		ctx = idem.WithKillTime(ctx, time.Now().Add(r.within))
+	}
+	serve := d.serve(t, engine, routes, next, options)
+	first, err := serve(ctx, post(r.send))
+	require.NoError(t, err)
+	r.first.check(t, first, profile)
+	if r.change != nil {
+		serve = d.serve(t, engine, routes, next, options, r.change)
+	}
+	second, err := serve(ctx, post(r.again))
+	require.NoError(t, err)
+	r.second.check(t, second, profile)
+	require.Equal(t, r.runs, n, "executions")
+	if r.second.replay {
+		h := wire(second)
+		require.Equal(t, noon.Add(24*time.Hour).Format(http.TimeFormat), h["idempotency-expires"])
+		require.Equal(t, noon.Format(http.TimeFormat), h["idempotency-original-date"])
+		require.Equal(t, unmarked(wire(first)), unmarked(h))
+		require.Equal(t, first.Body, second.Body)
+		require.Equal(t, first.Status, second.Status)
+		require.Equal(t, first.Base64, second.Base64)
+	}
+}
+
+// unmarked takes off the marks of a replay, and what a replay never has.
+func unmarked(header map[string]string) map[string]string {
+	for _, name := range []string{"idempotency-replayed", "idempotent-replayed", "idempotency-expires", "idempotency-original-date", "set-cookie"} {
+		delete(header, name)
+	}
+	return header
+}
+
+func (w want) check(t *testing.T, got *idemhttp.Response, profile idemhttp.Profile) {
 	t.Helper()
+	if profile == idemhttp.Stripe && w.stripe != 0 {
+		w.status = w.stripe
+	}
 	require.Equal(t, w.status, got.Status, "%s", got.Body)
-	require.Equal(t, w.replay, got.Headers[idemhttp.HeaderReplayed] == "true")
+	header := wire(got)
+	for p, mark := range profiles {
+		_, marked := header[strings.ToLower(mark)]
+		require.Equal(t, w.replay && p == profile, marked, mark)
+	}
 	if w.code == "" {
 		require.Equal(t, w.body, string(got.Body))
 		return
 	}
-	var p struct {
-		Code   idemhttp.Code
-		Status int
-	}
+	var p idemhttp.Problem
 	require.NoError(t, json.Unmarshal(got.Body, &p))
 	require.Equal(t, w.code, p.Code)
 	require.Equal(t, w.status, p.Status)
-}
-
-// Two identical requests at the same moment: one execution.
-func TestTwinsAtOnce(t *testing.T) {
-	for name, open := range fronts {
-		t.Run(name, func(t *testing.T) {
-			started, release := make(chan struct{}), make(chan struct{})
-			serve := open(newEngine(t, memory()), idemhttp.AnyRoute(charge), options, func(context.Context) (*idemhttp.Response, error) {
-				close(started) // a second execution panics
-				<-release
-				return &idemhttp.Response{Status: 201, Body: []byte("made")}, nil
-			})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				res, err := serve(t.Context(), post())
-				if err != nil || res.Status != 201 {
-					t.Errorf("the first got %v %v", res, err)
-				}
-			})
-			<-started
-			res, err := serve(t.Context(), post())
-			require.NoError(t, err)
-			want{status: 409, code: idemhttp.CodeInProgress}.check(t, res)
-			require.Regexp(t, "^[1-5]$", res.Headers["Retry-After"])
-			close(release)
-			wg.Wait()
-			res, err = serve(t.Context(), post())
-			require.NoError(t, err)
-			want{status: 201, body: "made", replay: true}.check(t, res)
-		})
+	media := idemhttp.ProblemMediaType
+	if w.status < 400 {
+		media = "application/json"
 	}
-}
-
-// Errors and panics of the handler pass through every front as they are.
-func TestFaultsOfTheHandlerPassThrough(t *testing.T) {
-	for name, open := range fronts {
-		t.Run(name, func(t *testing.T) {
-			own := errors.New("own")
-			serve := open(newEngine(t, memory()), idemhttp.AnyRoute(charge), options, func(context.Context) (*idemhttp.Response, error) { return nil, own })
-			_, err := serve(t.Context(), post())
-			require.True(t, err == own)
-
-			serve = open(newEngine(t, memory()), idemhttp.AnyRoute(charge), options, func(context.Context) (*idemhttp.Response, error) { panic("boom") })
-			require.PanicsWithValue(t, "boom", func() { _, _ = serve(t.Context(), post()) })
-			res, err := serve(t.Context(), post())
-			require.NoError(t, err)
-			want{status: 409, code: idemhttp.CodeOutcomeUnknown}.check(t, res)
-		})
-	}
-}
-
-// A replay is the first response, byte for byte, in every front.
-func TestReplayIsFaithful(t *testing.T) {
-	every := make([]byte, 0, 128)
-	for i := range 128 {
-		every = append(every, byte(i))
-	}
-	for name, open := range fronts {
-		for what, given := range map[string]*idemhttp.Response{
-			"text":   {Status: 200, Headers: map[string]string{"content-TYPE": "text/plain", "X-Html": "<&>"}, Body: every},
-			"base64": {Status: 200, Base64: true, Body: []byte("AAEC/w==")},
-			"multi":  {Status: 302, MultiHeaders: map[string][]string{"Vary": {"a", "b"}}, Headers: map[string]string{"Location": "/a"}, Body: []byte{}},
-			"empty":  {Status: 204, Body: []byte{}},
-		} {
-			t.Run(name+"/"+what, func(t *testing.T) {
-				serve := open(newEngine(t, memory()), idemhttp.AnyRoute(charge), options, func(context.Context) (*idemhttp.Response, error) {
-					c := *given
-					c.Headers = maps.Clone(given.Headers)
-					c.Cookies = []string{"session=secret"}
-					return &c, nil
-				})
-				live, err := serve(t.Context(), post())
-				require.NoError(t, err)
-				require.Equal(t, []string{"session=secret"}, live.Cookies)
-				require.Equal(t, given.Headers, live.Headers)
-				require.Equal(t, given.MultiHeaders, live.MultiHeaders)
-				again, err := serve(t.Context(), post())
-				require.NoError(t, err)
-				require.Nil(t, again.Cookies)
-				for k, v := range given.Headers {
-					require.Equal(t, v, again.Headers[k])
-				}
-				require.Equal(t, live.MultiHeaders, again.MultiHeaders)
-				require.True(t, bytes.Equal(given.Body, again.Body))
-				require.Equal(t, live.Base64, again.Base64)
-				require.Equal(t, live.Status, again.Status)
-			})
-		}
-	}
+	require.Equal(t, media, header["content-type"])
+	require.Equal(t, p.Retryable, header["retry-after"] != "", "Retry-After goes with retryable")
 }

@@ -1,6 +1,7 @@
 // Package idemlambda makes AWS Lambda handlers idempotent: [Wrap] for handlers of
-// plain JSON, [HTTPAPI] for API Gateway's HTTP APIs. Handlers keep the types and
-// signatures that aws-lambda-go gives them.
+// plain JSON, and for handlers of HTTP requests [HTTPAPI] and [RESTAPI] behind API
+// Gateway, [FunctionURL] and [ALB]. Handlers keep the types and signatures that
+// aws-lambda-go gives them.
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //
@@ -17,4 +18,23 @@
 //
 // The engine learns the invocation's deadline from the context: the lease of a
 // claim ends when Lambda would kill the function.
+//
+// # HTTP
+//
+// What a client gets is the contract of package idemhttp, whatever stands in front;
+// the adapters only translate. Where the tenant comes from:
+//
+//	HTTPAPI      JWT authorizer     idemhttp.Claim("sub")
+//	             Lambda authorizer  idemhttp.AuthorizerValue("tenantId"), simple or policy
+//	             IAM                idemhttp.IAMAccount, idemhttp.IAMUser
+//	RESTAPI      Cognito user pool  idemhttp.Claim("custom:tenant_id")
+//	             Lambda authorizer  idemhttp.AuthorizerValue("principalId")
+//	             IAM                idemhttp.IAMAccount, idemhttp.IAMUser
+//	             usage plan         idemhttp.APIKey
+//	FunctionURL  IAM                idemhttp.IAMAccount, idemhttp.IAMUser
+//	ALB          none               a function of your own
+//	any          tenant isolation   idemhttp.LambdaTenant
+//
+// A request that waits for its twin stops before the front gives up: 29 s after a
+// REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
 package idemlambda

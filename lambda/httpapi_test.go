@@ -3,15 +3,9 @@ package idemlambda
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambda"
-	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/stretchr/testify/require"
@@ -19,11 +13,7 @@ import (
 
 func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
 	t.Helper()
-	raw, err := samples.Get(name)
-	require.NoError(t, err)
-	var e events.APIGatewayV2HTTPRequest
-	require.NoError(t, json.Unmarshal(raw, &e))
-	return e
+	return decoded[events.APIGatewayV2HTTPRequest](t, name)
 }
 
 // receiptOf is a handler with everything in its response that 2.0 knows.
@@ -41,42 +31,6 @@ func receiptOf(n *int) HTTPAPIHandler {
 	}
 }
 
-// Each sample of payload 2.0, through aws-lambda-go: what the function answers the
-// first time, the second time, and to another input.
-func TestHTTPAPISamples(t *testing.T) {
-	for name, tenant := range map[string]idemhttp.TenantFunc{
-		"apigw-v2-none":             idemhttp.NoTenant,
-		"apigw-v2-jwt":              idemhttp.Claim("custom:tenant_id"),
-		"apigw-v2-iam":              idemhttp.IAMAccount,
-		"apigw-v2-lambda-simple":    idemhttp.AuthorizerValue("maxAmount"),
-		"apigw-v2-lambda-policy":    idemhttp.AuthorizerValue("tenantId"),
-		"apigw-v2-base64":           idemhttp.NoTenant,
-		"apigw-v2-cookies":          idemhttp.NoTenant,
-		"apigw-v2-repeated-headers": idemhttp.NoTenant,
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := 0
-			h := lambda.NewHandler(HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: tenant}, receiptOf(&n)))
-			invoke := func(payload []byte) json.RawMessage {
-				out, err := h.Invoke(t.Context(), payload)
-				require.NoError(t, err)
-				return slices.Clone(out) // aws-lambda-go uses its buffer again
-			}
-			raw, err := samples.Get(name)
-			require.NoError(t, err)
-			var story struct{ First, Second, Reused json.RawMessage }
-			story.First, story.Second = invoke(raw), invoke(raw)
-			other := sample(t, name)
-			other.Body, other.IsBase64Encoded = `{"amount":1}`, false
-			changed, err := json.Marshal(other)
-			require.NoError(t, err)
-			story.Reused = invoke(changed)
-			require.Equal(t, 1, n)
-			golden(t, "httpapi/"+name+".json", story)
-		})
-	}
-}
-
 // The same body is the same request, as text or as Base64 of the API's own.
 func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	n := 0
@@ -89,36 +43,6 @@ func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "true", res.Headers[idemhttp.HeaderReplayed])
 	require.Equal(t, 1, n)
-}
-
-func TestTenantsOfTheSamples(t *testing.T) {
-	for _, c := range []struct {
-		sample string
-		tenant idemhttp.TenantFunc
-		want   string
-	}{
-		{"apigw-v2-jwt", idemhttp.Claim("custom:tenant_id"), "tenant-blue"},
-		{"apigw-v2-jwt", idemhttp.Claim("sub"), "2f4c8d1a-6a3e-4e8e-9b57-6d0f1c2e3a4b"},
-		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("tenantId"), "tenant-blue"},
-		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("maxAmount"), "100000"},
-		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("sandbox"), ""},
-		{"apigw-v2-lambda-policy", idemhttp.AuthorizerValue("tenantId"), "tenant-green"},
-		{"apigw-v2-iam", idemhttp.IAMAccount, "444455556666"},
-		{"apigw-v2-iam", idemhttp.IAMUser, "AROAEXAMPLEEXAMPLE01"},
-		{"apigw-v2-none", idemhttp.Claim("sub"), ""},
-		{"apigw-v2-none", idemhttp.IAMAccount, ""},
-		{"apigw-v2-none", idemhttp.AuthorizerValue("tenantId"), ""},
-		{"apigw-v2-jwt", idemhttp.IAMAccount, ""},
-	} {
-		e := sample(t, c.sample)
-		got, err := c.tenant(t.Context(), requestOfV2(&e))
-		if c.want == "" {
-			require.ErrorIs(t, err, idemhttp.ErrNoTenant, c.sample)
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, c.want, got)
-	}
 }
 
 // A tenant function of one's own reads the event.
@@ -257,33 +181,4 @@ func TestSetUpMistakesPanicInHTTPAPI(t *testing.T) {
 	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(idem.Operation{}), o, receiptOf(&n)) }, "Name is empty")
 	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), nil, receiptOf(&n)) }, "NoTenant")
 	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), o, nil) }, "handler is nil")
-}
-
-// FuzzHTTPAPI: no event panics, and whatever reaches the store matches the key's
-// grammar.
-func FuzzHTTPAPI(f *testing.F) {
-	for _, name := range samples.Names() {
-		if strings.HasPrefix(name, "apigw-v") || strings.HasPrefix(name, "furl") {
-			raw, err := samples.Get(name)
-			require.NoError(f, err)
-			f.Add(raw)
-		}
-	}
-	f.Add([]byte(`{"requestContext":{"http":{"method":"POST"},"authorizer":{}}}`))
-	grammar := regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var e events.APIGatewayV2HTTPRequest
-		if json.Unmarshal(raw, &e) != nil {
-			return
-		}
-		watched := &watcher{Store: memory()}
-		n := 0
-		h := HTTPAPI(newEngine(t, watched), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
-		res, err := h(t.Context(), e)
-		require.NoError(t, err)
-		require.NotZero(t, res.StatusCode)
-		for _, value := range watched.values {
-			require.Regexp(t, grammar, value)
-		}
-	})
 }

@@ -1,0 +1,152 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+)
+
+// front is what a kind of event has of its own; all else is the contract's.
+type front[E, R any] struct {
+	name    string
+	request func(*E) *idemhttp.Request
+	// from and to translate responses. Where the handler did not run, what it gave
+	// is zero.
+	from func(given *R) *idemhttp.Response
+	to   func(event *E, given *R, res *idemhttp.Response) R
+	// limit is how long the service waits for the function; zero means as long as
+	// it runs.
+	limit time.Duration
+	// received is when the service got the request, in milliseconds since 1970; nil
+	// where the event does not tell.
+	received func(*E) int64
+}
+
+// wrap makes the handler one under the contract.
+func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
+	contract, err := idemhttp.New(engine, routes, o)
+	if err != nil {
+		panic(err)
+	}
+	if handler == nil {
+		panic(&idem.ConfigError{What: "idemlambda." + f.name, Problem: "the handler is nil"})
+	}
+	return func(ctx context.Context, event E) (R, error) {
+		r := f.request(&event)
+		r.FrontDeadline = f.deadline(&event, time.Now())
+		if c, ok := lambdacontext.FromContext(ctx); ok {
+			r.Identity.TenantID = c.TenantID
+		}
+		var given, none R
+		res, err := contract.Serve(withKillTime(ctx), r, func(ctx context.Context) (*idemhttp.Response, error) {
+			var err error
+			given, err = handler(ctx, event)
+			res := f.from(&given)
+			if err != nil && res.Status == 0 {
+				return nil, recordable(err)
+			}
+			return res, recordable(err)
+		})
+		if err != nil {
+			return none, fromHandler(err)
+		}
+		return f.to(&event, &given, res), nil
+	}
+}
+
+// deadline is when the service answers by itself. It counts from the request's
+// arrival, which a cold start lies behind. An event that says it is older than
+// that is hand-made or was delayed in a way that says nothing about its client.
+func (f front[E, R]) deadline(event *E, now time.Time) time.Time {
+	if f.limit == 0 {
+		return time.Time{}
+	}
+	if f.received != nil {
+		at := time.UnixMilli(f.received(event))
+		if age := now.Sub(at); age > 0 && age < f.limit {
+			return at.Add(f.limit)
+		}
+	}
+	return now.Add(f.limit)
+}
+
+// lines gives every header one line.
+func lines(headers map[string]string) map[string][]string {
+	out := make(map[string][]string, len(headers))
+	values := make([]string, 0, len(headers))
+	for name, value := range headers {
+		values = append(values, value)
+		n := len(values)
+		out[name] = values[n-1 : n : n]
+	}
+	return out
+}
+
+// bodyOf takes off the Base64 that the front has put on.
+func bodyOf(body string, isBase64 bool) []byte {
+	if isBase64 {
+		if raw, err := base64.StdEncoding.DecodeString(body); err == nil {
+			return raw
+		}
+	}
+	return []byte(body)
+}
+
+// queryOf reads the raw query string, since the map beside it joins repeats with
+// commas that values may hold too. A query that is not well-formed counts as it is.
+func queryOf(raw string, joined map[string]string) map[string][]string {
+	if raw == "" {
+		if len(joined) == 0 {
+			return nil
+		}
+		return lines(joined)
+	}
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return map[string][]string{"": {raw}}
+	}
+	return q
+}
+
+// joined puts all headers into one map with one value each. Several values, which
+// a response of another front may have, become a list (RFC 9110 5.3); of cookies,
+// which make none, the last stays.
+func joined(res *idemhttp.Response) map[string]string {
+	if len(res.MultiHeaders) == 0 {
+		return res.Headers
+	}
+	all := spread(res)
+	out := make(map[string]string, len(all))
+	for name, values := range all {
+		if len(values) > 1 && strings.EqualFold(name, "Set-Cookie") {
+			values = values[len(values)-1:]
+		}
+		if len(values) > 0 {
+			out[name] = strings.Join(values, ", ")
+		}
+	}
+	return out
+}
+
+// spread puts all headers into one map with any number of values each. Where a
+// name is in both maps, the values of several win, as in API Gateway.
+func spread(res *idemhttp.Response) map[string][]string {
+	out := make(map[string][]string, len(res.Headers)+len(res.MultiHeaders))
+	names := make(map[string]bool, len(res.MultiHeaders))
+	for name, values := range res.MultiHeaders {
+		out[name] = values
+		names[strings.ToLower(name)] = true
+	}
+	for name, value := range res.Headers {
+		if !names[strings.ToLower(name)] {
+			out[name] = []string{value}
+		}
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/stretchr/testify/require"
+)
+
+func decoded[E any](t testing.TB, name string) (event E) {
+	t.Helper()
+	raw, err := samples.Get(name)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &event))
+	return event
+}
+
+// given is a response with everything in it that a front may know.
+func given() *idemhttp.Response {
+	return &idemhttp.Response{
+		Status:  201,
+		Headers: map[string]string{"content-type": "application/json", "X-Charge": "ch_1", "Set-Cookie": "a=b"},
+		Body:    []byte(base64.StdEncoding.EncodeToString([]byte(`{"id":"ch_1"}`))),
+		Base64:  true,
+	}
+}
+
+// functions make, for each kind of event, a function that counts its executions.
+// The events are found by the beginning of the sample's name.
+var functions = map[string]func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, *int) any{
+	"apigw-v2": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
+		return HTTPAPI(e, routes, o, receiptOf(n))
+	},
+	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
+		return RESTAPI(e, routes, o, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+			*n++
+			res := given()
+			res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
+			return toV1(nil, nil, res), nil
+		})
+	},
+	"furl": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
+		return FunctionURL(e, routes, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+			*n++
+			res := given()
+			res.Cookies = []string{"session=1; HttpOnly"}
+			return toURL(nil, nil, res), nil
+		})
+	},
+	"alb": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
+		return ALB(e, routes, o, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+			*n++
+			res := given()
+			out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body), IsBase64Encoded: true}
+			if e.MultiValueHeaders == nil {
+				out.Headers = res.Headers
+			} else {
+				out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
+			}
+			return out, nil
+		})
+	},
+}
+
+func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, *int) any {
+	for kind, f := range functions {
+		if strings.HasPrefix(sample, kind) {
+			return f
+		}
+	}
+	t.Fatalf("no function takes the sample %s", sample)
+	return nil
+}
+
+// isHTTP tells the samples of requests from those of messages.
+func isHTTP(sample string) bool {
+	return strings.HasPrefix(sample, "apigw-") || strings.HasPrefix(sample, "furl-") || strings.HasPrefix(sample, "alb-")
+}
+
+// tenantsOfSamples says whose request each sample is.
+var tenantsOfSamples = map[string]idemhttp.TenantFunc{
+	"apigw-v2-jwt":           idemhttp.Claim("custom:tenant_id"),
+	"apigw-v2-iam":           idemhttp.IAMAccount,
+	"apigw-v2-lambda-simple": idemhttp.AuthorizerValue("maxAmount"),
+	"apigw-v2-lambda-policy": idemhttp.AuthorizerValue("tenantId"),
+	"apigw-v1-cognito":       idemhttp.Claim("custom:tenant_id"),
+	"apigw-v1-api-key":       idemhttp.APIKey,
+	"apigw-v1-iam":           idemhttp.IAMUser,
+	"apigw-v1-lambda":        idemhttp.AuthorizerValue("tenantId"),
+	"furl-iam":               idemhttp.IAMUser,
+}
+
+// Every sample of a request, as raw JSON through aws-lambda-go: what the function
+// answers the first time, the second time, and to another input; and without a
+// tenant where one is required.
+func TestSamples(t *testing.T) {
+	seen := 0
+	for _, name := range samples.Names() {
+		if !isHTTP(name) {
+			continue
+		}
+		seen++
+		t.Run(name, func(t *testing.T) {
+			tenant := tenantsOfSamples[name]
+			if tenant == nil {
+				tenant = idemhttp.NoTenant
+			}
+			raw, err := samples.Get(name)
+			require.NoError(t, err)
+			story, n := tell(t, name, raw, tenant)
+			require.Equal(t, 1, n)
+			golden(t, "samples/"+name+".json", story)
+
+			refused, n := tell(t, name, raw, func(context.Context, *idemhttp.Request) (string, error) { return "", nil })
+			require.Zero(t, n)
+			require.Contains(t, string(refused.First), string(idemhttp.CodeTenantMissing))
+		})
+	}
+	require.Equal(t, 23, seen)
+}
+
+// story is what a function answers.
+type story struct{ First, Second, Reused json.RawMessage }
+
+func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s story, n int) {
+	t.Helper()
+	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: tenant}, &n))
+	invoke := func(payload []byte) json.RawMessage {
+		out, err := h.Invoke(t.Context(), payload)
+		require.NoError(t, err)
+		return slices.Clone(out) // aws-lambda-go uses its buffer again
+	}
+	var other map[string]any
+	require.NoError(t, json.Unmarshal(raw, &other))
+	other["body"], other["isBase64Encoded"] = `{"amount":1}`, false
+	changed, err := json.Marshal(other)
+	require.NoError(t, err)
+	s.First, s.Second = invoke(raw), invoke(raw)
+	s.Reused = invoke(changed)
+	return s, n
+}
+
+// requestOf is the neutral request of a sample.
+func requestOf(t testing.TB, name string) *idemhttp.Request {
+	t.Helper()
+	switch {
+	case strings.HasPrefix(name, "apigw-v2"):
+		e := decoded[events.APIGatewayV2HTTPRequest](t, name)
+		return requestOfV2(&e)
+	case strings.HasPrefix(name, "apigw-v1"):
+		e := decoded[events.APIGatewayProxyRequest](t, name)
+		return requestOfV1(&e)
+	case strings.HasPrefix(name, "furl"):
+		e := decoded[events.LambdaFunctionURLRequest](t, name)
+		return requestOfURL(&e)
+	}
+	e := decoded[events.ALBTargetGroupRequest](t, name)
+	return requestOfALB(&e)
+}
+
+// All samples are the same request: method, place, key and body.
+func TestRequestsOfTheSamples(t *testing.T) {
+	for _, name := range samples.Names() {
+		if !isHTTP(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := requestOf(t, name)
+			require.Equal(t, "POST", r.Method)
+			require.Equal(t, "/payments", r.Path)
+			if name != "apigw-v1-custom-domain" && strings.HasPrefix(name, "apigw") {
+				require.Equal(t, "/payments", r.Route)
+			}
+			require.JSONEq(t, `{"paymentId":"pay_7Q2M9X4K","amount":4999,"currency":"EUR","source":"tok_visa","reference":"order-1042"}`, string(r.Body))
+			var keys []string
+			for name, values := range r.Header {
+				if strings.EqualFold(name, "Idempotency-Key") {
+					keys = append(keys, values...)
+				}
+			}
+			require.Equal(t, []string{"8e03978e-40d5-43e8-bc93-6894a57f9324"}, keys)
+			switch {
+			case strings.HasSuffix(name, "repeated-headers"):
+				require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
+			case name == "alb-multi":
+				require.Equal(t, map[string][]string{"expand": {"customer", "items"}}, r.Query)
+			case strings.HasPrefix(name, "alb"):
+				require.Equal(t, map[string][]string{"expand": {"items"}}, r.Query)
+			default:
+				require.Empty(t, r.Query)
+			}
+		})
+	}
+}
+
+func TestIdentitiesOfTheSamples(t *testing.T) {
+	for _, c := range []struct {
+		sample string
+		tenant idemhttp.TenantFunc
+		want   string
+	}{
+		{"apigw-v2-jwt", idemhttp.Claim("custom:tenant_id"), "tenant-blue"},
+		{"apigw-v2-jwt", idemhttp.Claim("sub"), "2f4c8d1a-6a3e-4e8e-9b57-6d0f1c2e3a4b"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("tenantId"), "tenant-blue"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("maxAmount"), "100000"},
+		{"apigw-v2-lambda-simple", idemhttp.AuthorizerValue("sandbox"), ""},
+		{"apigw-v2-lambda-policy", idemhttp.AuthorizerValue("tenantId"), "tenant-green"},
+		{"apigw-v2-iam", idemhttp.IAMAccount, "444455556666"},
+		{"apigw-v2-iam", idemhttp.IAMUser, "AROAEXAMPLEEXAMPLE01"},
+		{"apigw-v2-none", idemhttp.Claim("sub"), ""},
+		{"apigw-v2-none", idemhttp.IAMAccount, ""},
+		{"apigw-v2-none", idemhttp.AuthorizerValue("tenantId"), ""},
+		{"apigw-v2-jwt", idemhttp.IAMAccount, ""},
+		{"apigw-v1-cognito", idemhttp.Claim("custom:tenant_id"), "tenant-blue"},
+		{"apigw-v1-cognito", idemhttp.Claim("sub"), "2f4c8d1a-6a3e-4e8e-9b57-6d0f1c2e3a4b"},
+		{"apigw-v1-cognito", idemhttp.AuthorizerValue("claims"), ""},
+		{"apigw-v1-cognito", idemhttp.APIKey, ""},
+		{"apigw-v1-lambda", idemhttp.AuthorizerValue("tenantId"), "tenant-green"},
+		{"apigw-v1-lambda", idemhttp.AuthorizerValue("principalId"), "user|9f2c"},
+		{"apigw-v1-lambda", idemhttp.Claim("tenantId"), ""},
+		{"apigw-v1-api-key", idemhttp.APIKey, "q9w8e7r6t5"},
+		{"apigw-v1-iam", idemhttp.IAMAccount, "444455556666"},
+		{"apigw-v1-iam", idemhttp.IAMUser, "AROAEXAMPLEEXAMPLE01"},
+		{"apigw-v1-iam", idemhttp.CognitoIdentity, ""},
+		{"apigw-v1-none", idemhttp.IAMAccount, ""},
+		{"apigw-v1-none", idemhttp.IAMUser, ""},
+		{"furl-iam", idemhttp.IAMAccount, "111122223333"},
+		{"furl-iam", idemhttp.IAMUser, "AIDAEXAMPLEEXAMPLE02"},
+		{"furl-none", idemhttp.IAMAccount, ""},
+		{"furl-none", idemhttp.LambdaTenant, ""},
+		{"alb-single", idemhttp.Claim("sub"), ""},
+	} {
+		got, err := c.tenant(t.Context(), requestOf(t, c.sample))
+		if c.want == "" {
+			require.ErrorIs(t, err, idemhttp.ErrNoTenant, c.sample)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+}
