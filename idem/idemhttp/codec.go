@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
@@ -11,15 +10,6 @@ import (
 // codecVersion is the version of the stored form: one line of JSON, the head,
 // then the body as it is. A response of a higher version is never interpreted.
 const codecVersion = 1
-
-// head is all of a stored response but its body.
-type head struct {
-	Version int                 `json:"v"`
-	Status  int                 `json:"status"`
-	Headers map[string]string   `json:"headers,omitempty"`
-	Multi   map[string][]string `json:"multi,omitempty"`
-	Base64  bool                `json:"base64,omitempty"`
-}
 
 // encode gives the stored form of a response, without the headers that are not
 // stored. Equal responses give equal bytes.
@@ -30,50 +20,31 @@ func encode(r *Response, never headerSet) ([]byte, error) {
 	if r.cut != nil {
 		return nil, r.cut
 	}
-	h := head{Version: codecVersion, Status: r.Status, Base64: r.Base64}
-	keep := r.keeps(never)
-	for k, v := range r.Headers {
-		if keep(k) {
-			if h.Headers == nil {
-				h.Headers = make(map[string]string, len(r.Headers))
-			}
-			h.Headers[toLatin1(k)] = toLatin1(v)
-		}
-	}
-	for k, vs := range r.MultiHeaders {
-		if keep(k) {
-			if h.Multi == nil {
-				h.Multi = make(map[string][]string, len(r.MultiHeaders))
-			}
-			stored := make([]string, len(vs))
-			for i, v := range vs {
-				stored[i] = toLatin1(v)
-			}
-			h.Multi[toLatin1(k)] = stored
-		}
-	}
-	return h.append(r.Body)
+	b := r.appendHead(make([]byte, 0, r.room()), r.keeps(never))
+	return append(b, r.Body...), nil
 }
 
-// append gives the head's line and the body behind it.
-func (h *head) append(body []byte) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(256 + len(body))
-	e := json.NewEncoder(&b) // ends the line
-	e.SetEscapeHTML(false)
-	if err := e.Encode(h); err != nil {
-		return nil, err
+// room is about what the stored form takes.
+func (r *Response) room() int {
+	n := 64 + len(r.Body)
+	for k, v := range r.Headers {
+		n += len(k) + len(v) + 6
 	}
-	b.Write(body)
-	return b.Bytes(), nil
+	for k, vs := range r.MultiHeaders {
+		n += len(k) + 6
+		for _, v := range vs {
+			n += len(v) + 3
+		}
+	}
+	return n
 }
 
 // kept is what survives of a response that cannot be stored: its status.
 func kept(status int) []byte {
-	h := head{Version: codecVersion, Status: status}
-	b, _ := h.append(nil) // two integers can always be encoded
-	return b
+	return (&Response{Status: status}).appendHead(nil, everyHeader)
 }
+
+func everyHeader(string) bool { return true }
 
 // decode reads a stored response. It accepts nothing but what encode gives; all
 // else is an error that matches [idem.ErrRecordUnreadable]. The body shares the
@@ -82,59 +53,23 @@ func decode(stored []byte) (*Response, error) {
 	bad := func(why string) (*Response, error) {
 		return nil, fmt.Errorf("%w: the stored response %s", idem.ErrRecordUnreadable, why)
 	}
-	line, body, ok := bytes.Cut(stored, []byte{'\n'})
-	if !ok {
+	end := bytes.IndexByte(stored, '\n')
+	if end < 0 {
 		return bad("is cut short")
 	}
-	var h head
-	if err := json.Unmarshal(line, &h); err != nil {
+	line := headReader{rest: string(stored[:end])}
+	if v := line.version(); !line.bad && v != codecVersion {
+		return bad(fmt.Sprintf("has version %d, this code reads %d", v, codecVersion))
+	}
+	r := line.response()
+	// A head has one form: what differs from it was not written by this code.
+	var again [512]byte
+	if line.bad || !bytes.Equal(r.appendHead(again[:0], everyHeader), stored[:end+1]) {
 		return bad("has a damaged head")
 	}
-	if h.Version != codecVersion {
-		return bad(fmt.Sprintf("has version %d, this code reads %d", h.Version, codecVersion))
-	}
-	// JSON has many forms, encode has one: whatever differs was not written by it.
-	again, err := h.append(nil)
-	if err != nil || !bytes.Equal(again, stored[:len(line)+1]) {
-		return bad("has a damaged head")
-	}
-	r := &Response{Status: h.Status, Headers: h.Headers, MultiHeaders: h.Multi, Body: body, Base64: h.Base64}
 	if !r.final() {
 		return bad("has no HTTP status")
 	}
-	if !isASCII(string(line)) && !r.fromLatin1() {
-		return bad("has a damaged head")
-	}
+	r.Body = stored[end+1:]
 	return r, nil
-}
-
-// fromLatin1 turns the names and values of the headers back.
-func (r *Response) fromLatin1() bool {
-	ok := true
-	back := func(s string) string {
-		t, good := fromLatin1(s)
-		ok = ok && good
-		return t
-	}
-	var headers map[string]string
-	if r.Headers != nil {
-		headers = make(map[string]string, len(r.Headers))
-	}
-	for k, v := range r.Headers {
-		headers[back(k)] = back(v)
-	}
-	for _, vs := range r.MultiHeaders {
-		for i, v := range vs {
-			vs[i] = back(v)
-		}
-	}
-	var multi map[string][]string
-	if r.MultiHeaders != nil {
-		multi = make(map[string][]string, len(r.MultiHeaders))
-	}
-	for k, vs := range r.MultiHeaders {
-		multi[back(k)] = vs
-	}
-	r.Headers, r.MultiHeaders = headers, multi
-	return ok
 }

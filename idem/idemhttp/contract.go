@@ -47,7 +47,7 @@ func New(engine *idem.Engine, routes Routes, o *Options) (*Contract, error) {
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	if err := covers(c.routes, opts.Methods, opts.API); err != nil {
+	if err := routes.covers(opts.API, opts.Methods); err != nil {
 		return nil, err
 	}
 	for _, op := range c.routes {

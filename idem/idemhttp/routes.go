@@ -62,23 +62,16 @@ func parseRoute(name string) (method, location string, ok bool) {
 	return method, location, ok
 }
 
-// covers reports a route of the API that needs a key and has no operation. A
-// catch-all, "$default" of an HTTP API, says nothing about routes.
-func covers(table map[route]idem.Operation, methods, api []string) error {
-	_, any := table[route{}]
-	for _, name := range api {
-		if name == "$default" {
-			continue
-		}
-		method, location, ok := parseRoute(name)
-		if !ok {
-			return mistake("API has %q: write method and path template, such as \"POST /payments/{id}\"", name)
-		}
-		for _, m := range methods {
-			if _, declared := table[route{m, location}]; (method == m || method == "ANY") && !declared && !any {
-				return mistake("the API's route %q needs a key and declares no operation: add %q to the routes", name, m+" "+location)
-			}
-		}
+// covers reports a route of the API that needs a key and has no operation. What
+// comes under $default is known only when it is requested.
+func (r Routes) covers(api, methods []string) error {
+	missing, err := Uncovered(r, api, methods...)
+	if err != nil {
+		return err
+	}
+	missing = slices.DeleteFunc(missing, func(name string) bool { return name == defaultRoute })
+	if len(missing) > 0 {
+		return mistake("the API has routes that need a key and declare no operation: add %q to the routes", missing)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@
 //
 //   - the engine over the in-memory store, 1 KB of JSON in and out, against
 //     fingerprint and codec alone: no more time again, no more than 40 allocations;
+//   - the HTTP contract over that engine: no more time than fingerprint and codec,
+//     fewer than 60 allocations;
 //   - operations on DynamoDB against the same SDK calls made by hand with items of
 //     the same size, at 1, 8 and 32 callers: fails if the 95 % interval of the
 //     paired throughput ratios lies wholly below 0.95;
@@ -40,7 +42,7 @@ func run(ctx context.Context, rounds int) error {
 	if err != nil {
 		return err
 	}
-	memory := memoryBench(rounds)
+	memory := errors.Join(memoryBench(rounds), httpBench(rounds))
 	units := unitsTable(ctx, d)
 	dynamo := dynamoBench(ctx, d, rounds)
 	return errors.Join(memory, units, dynamo)
