@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -84,7 +85,7 @@ type Engine struct {
 // New returns an engine over the store. It reports a nil store or options that
 // make no sense as a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
-	if store == nil {
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ConfigError{"engine", "the store is nil: make one with dynamostore.New or memstore.New"}
 	}
 	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != ""}

@@ -232,3 +232,13 @@ func TestCallsReportMistakes(t *testing.T) {
 		require.ErrorAs(t, err, &config)
 	}
 }
+
+// A constructor's error that was not looked at leaves a nil pointer in the
+// interface.
+func TestNewRefusesANilPointerAsStore(t *testing.T) {
+	var none *memstore.Store
+	_, err := idem.New(none, nil)
+	var bad *idem.ConfigError
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Error(), "the store is nil")
+}

@@ -116,6 +116,27 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// TestGoRunIsTerminated: the SIGTERM that a script sends reaches `go run` alone.
+func TestGoRunIsTerminated(t *testing.T) {
+	endpoint, mark := dynamotest.Endpoint(t), t.TempDir()
+	cmd := exec.Command("go", "run", ".", "-endpoint", endpoint)
+	cmd.Env = environ(mark)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = cmd.Stdout
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	lines, seen := bufio.NewScanner(out), ""
+	for !strings.Contains(seen, "taking the tour") && lines.Scan() {
+		seen += lines.Text() + "\n"
+	}
+	require.Contains(t, seen, "taking the tour")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_, _ = io.Copy(io.Discard, out)
+	_ = cmd.Wait()
+	gone(t, mark)
+}
+
 func TestBadArguments(t *testing.T) {
 	out, err := exec.Command(build(t), "tour").CombinedOutput()
 	require.Error(t, err)

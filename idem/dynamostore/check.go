@@ -69,7 +69,7 @@ func checkArguments(client any, table string) error {
 		return &idem.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
 	}
 	if table == "" {
-		return &idem.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table"}
+		return &idem.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table, for a deployed function usually os.Getenv(\"" + schema.EnvTable + "\")"}
 	}
 	return nil
 }
@@ -125,6 +125,15 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 	return nil
 }
 
+// advise adds to a refusal, which no retry helps against, what to do.
+func advise(table string, err error) error {
+	var api smithy.APIError
+	if !errors.As(err, &api) || isItemTooLarge(err) || api.ErrorCode() == "ValidationException" {
+		return err
+	}
+	return explain(table, "the actions in this package's documentation", err)
+}
+
 // explain says what to do about a call that failed.
 func explain(table, action string, err error) error {
 	bad := func(format string, args ...any) error {
@@ -136,7 +145,7 @@ func explain(table, action string, err error) error {
 		case "ResourceNotFoundException":
 			return bad("does not exist in this region and account: check the name in %s and the region in AWS_REGION", schema.EnvTable)
 		case "AccessDeniedException":
-			return bad("may not be read: allow %s on it", action)
+			return bad("may not be used: allow %s on it", action)
 		case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
 			"MissingAuthenticationTokenException", "ExpiredTokenException", "InvalidClientTokenId":
 			return bad("cannot be reached with these credentials: check AWS_PROFILE or the function's role, the clock, " +

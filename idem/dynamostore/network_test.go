@@ -208,3 +208,13 @@ func (c *ending) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...fu
 	endAfter(3, c.n-1, c.end)
 	return out, err
 }
+
+// TestRefusalSaysWhatToDo: a wrong table is a mistake in the set-up, and reads so
+// wherever the store's error ends up.
+func TestRefusalSaysWhatToDo(t *testing.T) {
+	s := open(t, nil).Store
+	s.table, s.retry.table = aws.String("nosuch"), "nosuch"
+	_, err := s.Get(t.Context(), "acme#charge#digest")
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
+}

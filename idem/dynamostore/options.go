@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Defaults and limits of a store.
@@ -79,7 +80,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	case client == nil || ok && c == nil:
 		return bad("client", "is nil: make one with dynamostore.NewClient")
 	case table == "":
-		return bad("table", "is empty: name the table")
+		return bad("table", "is empty: name the table, for a deployed function usually os.Getenv(%q)", schema.EnvTable)
 	case o.AttemptTimeout < 0:
 		return bad("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
 	case o.Budget < 0:
@@ -89,7 +90,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	}
 	s := &Store{
 		client: client, table: &table, maxResult: o.MaxResult,
-		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget},
+		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
 		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }},
 	}
 	if s.maxResult == 0 {

@@ -17,8 +17,11 @@ const (
 	maxBackoff   = time.Second
 )
 
-// retrier is the time that calls get.
-type retrier struct{ attempt, budget time.Duration }
+// retrier is the time that calls get, and the table they are for.
+type retrier struct {
+	attempt, budget time.Duration
+	table           string
+}
 
 // call is one call of a store's method, over all its tries and requests.
 type call struct {
@@ -63,7 +66,7 @@ func (c *call) do(write bool, timeout time.Duration, send func(context.Context) 
 		v := judge(err)
 		c.maybe = c.maybe || write && v.maybe
 		if !v.again {
-			return c.fail(err)
+			return c.fail(advise(c.table, err))
 		}
 		last = err
 		if !c.pause(n) {

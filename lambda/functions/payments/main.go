@@ -51,5 +51,5 @@ func open(ctx context.Context) (*idem.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return idem.New(store, nil)
+	return idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
 }

@@ -41,7 +41,7 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 	case "POST /refunds":
 		return s.move(ctx, r, "/refunds", "")
 	case "POST /statements":
-		return s.statement(r)
+		return s.statement(ctx, r)
 	}
 	return answer(http.StatusNotFound, map[string]string{"message": "no such route"})
 }
@@ -51,7 +51,7 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 func (s *service) move(ctx context.Context, r request, path, key string) (response, error) {
 	var p payment
 	if err := json.Unmarshal([]byte(r.Body), &p); err != nil || p.Amount <= 0 || len(p.Currency) != 3 {
-		return answer(http.StatusBadRequest, map[string]string{"message": "send an amount above zero and a currency of three letters"})
+		return refuse(ctx, "send an amount above zero and a currency of three letters")
 	}
 	id, err := s.ask(ctx, path, key, p)
 	if err != nil {
@@ -98,12 +98,12 @@ func (s *service) ask(ctx context.Context, path, key string, p payment) (string,
 }
 
 // statement returns a document of the size asked for.
-func (s *service) statement(r request) (response, error) {
+func (s *service) statement(ctx context.Context, r request) (response, error) {
 	var in struct {
 		Kilobytes int `json:"kilobytes"`
 	}
 	if err := json.Unmarshal([]byte(r.Body), &in); err != nil || in.Kilobytes < 1 || in.Kilobytes > 4096 {
-		return answer(http.StatusBadRequest, map[string]string{"message": "send kilobytes from 1 to 4096"})
+		return refuse(ctx, "send kilobytes from 1 to 4096")
 	}
 	var b bytes.Buffer
 	for b.Len() < in.Kilobytes<<10 {
@@ -113,6 +113,13 @@ func (s *service) statement(r request) (response, error) {
 	return response{
 		StatusCode: http.StatusOK, Headers: map[string]string{"Content-Type": "text/plain"}, Body: b.String(),
 	}, nil
+}
+
+// refuse answers before anything was done. The answer is not recorded: another
+// spelling of the same request, or a corrected version of this code, still runs.
+func refuse(ctx context.Context, message string) (response, error) {
+	idem.SetNotExecuted(ctx)
+	return answer(http.StatusBadRequest, map[string]string{"message": message})
 }
 
 func answer(status int, v any) (response, error) {
