@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 const root = "../.."
@@ -80,4 +82,22 @@ func flat(s string) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// TestTableIsTheSchema holds the README's table to the names in the code.
+func TestTableIsTheSchema(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, yaml, _ := strings.Cut(string(text), "```yaml\n")
+	yaml, _, _ = strings.Cut(yaml, "```")
+	for _, want := range []string{
+		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",
+		"AttributeName: " + schema.PK + ", AttributeType: S", "AttributeName: " + schema.SK + ", AttributeType: S",
+		"AttributeName: " + schema.Stuck + ", AttributeType: S", "AttributeName: " + schema.StuckAt + ", AttributeType: N",
+		"IndexName: " + schema.StuckIndex, "AttributeName: " + schema.Stuck + ", KeyType: HASH",
+		"AttributeName: " + schema.StuckAt + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
+		"{ AttributeName: " + schema.ExpiresAt + ", Enabled: true }", "NEW_AND_OLD_IMAGES", "PAY_PER_REQUEST",
+	} {
+		require.Contains(t, yaml, want)
+	}
 }

@@ -1,0 +1,77 @@
+package readme
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+// The README's snippets, with what stands around them. Those that need AWS are
+// compiled, the others run.
+
+type Payment struct {
+	ID    string
+	Cents int64
+}
+
+type Receipt struct{ Number string }
+
+var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+
+func charge(ctx context.Context, p Payment) (Receipt, error) {
+	return Receipt{Number: "receipt for " + idem.Token(ctx)}, nil
+}
+
+func TestHandlerIsSafeToRepeat(t *testing.T) {
+	payment := Payment{ID: "payment-1", Cents: 4200}
+
+	h := idemtest.New(t, nil)
+	got := idemtest.Deliver(h, 2, func(ctx context.Context, e *idem.Engine) (Receipt, error) {
+		return idem.Do(ctx, e, Charge.Key("acme", payment.ID), payment, charge)
+	})
+	require.NoError(t, got[1].Err)
+	require.True(t, got[1].Replayed)
+}
+
+func TestDo(t *testing.T) {
+	engine, tenant, payment := idemtest.New(t, nil).Engine, "acme", Payment{ID: "payment-1"}
+	do := func(ctx context.Context) error {
+		receipt, err := idem.Do(ctx, engine, Charge.Key(tenant, payment.ID), payment, charge)
+		require.NotEmpty(t, receipt.Number)
+		return err
+	}
+	require.NoError(t, do(t.Context()))
+	require.NoError(t, do(t.Context()))
+}
+
+func serve(engine *idem.Engine, handle idemlambda.HTTPAPIHandler) {
+	operations := idemhttp.Routes{
+		"POST /payments": {Name: "charge", Repeat: idem.Repeatable},
+		"POST /refunds":  {Name: "refund", Repeat: idem.NotRepeatable},
+	}
+	lambda.Start(idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.Claim("sub")}, handle))
+}
+
+func open(ctx context.Context, client *dynamodb.Client, table string, store idem.Store) (*idem.Engine, error) {
+	if err := dynamostore.Check(ctx, client, table); err != nil {
+		return nil, err // names the missing table, key, index, TTL or region
+	}
+	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	return engine, err
+}
+
+func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt []byte) error {
+	err := engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: receipt})
+	return err
+}
+
+var _, _, _ = serve, open, settle
