@@ -49,7 +49,7 @@ func TestBodies(t *testing.T) {
 			code, _ := newTrial(t, nil, &o).do(t, req)
 			require.Equal(t, 503, code)
 			var lengths []int64
-			for _, r := range s.got {
+			for _, r := range s.requests() {
 				require.Equal(t, c.want, r.body)
 				require.NotEmpty(t, r.header.Get(DefaultKeyHeader), "a body that is sent once has a key nevertheless")
 				lengths = append(lengths, r.length)
@@ -68,7 +68,7 @@ func TestABodyThatCannotBeReadIsNotSent(t *testing.T) {
 	_, err = newTrial(t, nil, nil).Do(req)
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "nothing was sent")
-	require.Empty(t, s.got)
+	require.Empty(t, s.requests())
 	require.True(t, body.closed)
 }
 
@@ -82,7 +82,7 @@ func TestABodyThatCannotBeHadAgainEndsTheSending(t *testing.T) {
 	var failed *SendError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, 503, failed.Status)
-	require.Len(t, s.got, 1)
+	require.Len(t, s.requests(), 1)
 }
 
 func TestBodiesAreClosed(t *testing.T) {
@@ -93,6 +93,6 @@ func TestBodiesAreClosed(t *testing.T) {
 		require.NoError(t, err)
 		newTrial(t, nil, o).do(t, req)
 		require.True(t, body.closed, name)
-		require.Equal(t, "order", s.got[0].body, name)
+		require.Equal(t, "order", s.requests()[0].body, name)
 	}
 }

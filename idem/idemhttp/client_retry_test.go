@@ -80,7 +80,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			if err == nil {
 				res.Body.Close()
 			}
-			require.Len(t, s.got, want)
+			require.Len(t, s.requests(), want)
 			require.Equal(t, c.method == "POST" || c.method == "PATCH", s.keys()[0] != "")
 		})
 	}
@@ -95,7 +95,7 @@ func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 		for code, r := range rows {
 			s := serving(t, problemOf(r.status, code, r.retryable), status(201))
 			newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
-			require.Equal(t, r.retryable && r.status >= 400, len(s.got) == 2, code)
+			require.Equal(t, r.retryable && r.status >= 400, len(s.requests()) == 2, code)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestOnlyEnforcedMethodsAreSentAgain(t *testing.T) {
 	req.Header.Set(DefaultKeyHeader, testKey)
 	code, _ := newTrial(t, nil, &ClientOptions{Methods: []string{"PATCH"}}).do(t, req)
 	require.Equal(t, 503, code)
-	require.Len(t, s.got, 1)
+	require.Len(t, s.requests(), 1)
 }
 
 func TestTheLastAnswerIsReturned(t *testing.T) {
@@ -115,7 +115,7 @@ func TestTheLastAnswerIsReturned(t *testing.T) {
 	code, body := c.do(t, request(t, "POST", s.URL, "order"))
 	require.Equal(t, 409, code)
 	require.JSONEq(t, `{"code":"idempotency_key_in_progress","retryable":true}`, body)
-	require.Len(t, s.got, DefaultMaxAttempts)
+	require.Len(t, s.requests(), DefaultMaxAttempts)
 }
 
 func TestAProblemThatWasLookedAtIsWhole(t *testing.T) {
@@ -215,7 +215,7 @@ func TestDelays(t *testing.T) {
 			code, _ := trial.do(t, request(t, "POST", srv.URL, "order"))
 			require.GreaterOrEqual(t, code, 400)
 			require.Equal(t, c.want, trial.delays)
-			require.Len(t, srv.got, len(c.want)+1)
+			require.Len(t, srv.requests(), len(c.want)+1)
 		})
 	}
 }

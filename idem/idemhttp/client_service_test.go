@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 // contractServer serves a handler under a contract. When lose says so, the
 // connection is closed in place of the answer.
 func contractServer(t *testing.T, c *Contract, next Next, lose func(n int) bool) *service {
-	n := 0
+	var n atomic.Int32
 	return serving(t, func(w http.ResponseWriter, r *http.Request) {
-		n++
+		sofar := int(n.Add(1))
 		res, err := c.Serve(context.WithoutCancel(r.Context()), payment(func(q *Request) {
 			q.Method, q.Path, q.Route = r.Method, r.URL.Path, r.URL.Path
 			q.Header = r.Header
 		}), next)
-		if err != nil || lose(n) {
+		if err != nil || lose(sofar) {
 			drop(w, r)
 			return
 		}
@@ -34,11 +35,19 @@ func contractServer(t *testing.T, c *Contract, next Next, lose func(n int) bool)
 	})
 }
 
+// atomically is counting for a server's goroutines.
+func atomically(n *atomic.Int32, res *Response) Next {
+	return func(context.Context) (*Response, error) {
+		n.Add(1)
+		return res, nil
+	}
+}
+
 // The answer is lost after the effect: the next attempt gets it, and nothing runs
 // twice.
 func TestALostAnswerIsReplayed(t *testing.T) {
-	runs := 0
-	s := contractServer(t, newContract(t, memory()), counting(&runs, created()), func(n int) bool { return n <= 2 })
+	var runs atomic.Int32
+	s := contractServer(t, newContract(t, memory()), atomically(&runs, created()), func(n int) bool { return n <= 2 })
 	res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`))
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -47,16 +56,16 @@ func TestALostAnswerIsReplayed(t *testing.T) {
 	require.Equal(t, 201, res.StatusCode)
 	require.Equal(t, `{"id":"ch_1"}`, string(body))
 	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
-	require.Equal(t, 1, runs)
-	require.Len(t, s.got, 3)
+	require.EqualValues(t, 1, runs.Load())
+	require.Len(t, s.requests(), 3)
 }
 
 // While the first one runs, its twin is told to come back, and does.
 func TestATwinInFlightComesBack(t *testing.T) {
-	runs := 0
+	var runs atomic.Int32
 	begun, end := make(chan struct{}), make(chan struct{})
 	s := contractServer(t, newContract(t, memory()), func(context.Context) (*Response, error) {
-		runs++
+		runs.Add(1)
 		close(begun)
 		<-end
 		return created(), nil
@@ -87,22 +96,22 @@ func TestATwinInFlightComesBack(t *testing.T) {
 	res.Body.Close()
 	require.Equal(t, 201, res.StatusCode)
 	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
-	require.Equal(t, 1, runs)
+	require.EqualValues(t, 1, runs.Load())
 	require.Len(t, twin.delays, 1)
 	require.True(t, twin.delays[0] >= minRetryAfter && twin.delays[0] <= maxRetryAfter+time.Second+DefaultBackoff, twin.delays)
 }
 
 // An outcome that nobody knows is asked about once, and never executed again.
 func TestAnUnknownOutcomeIsFinal(t *testing.T) {
-	runs := 0
-	s := contractServer(t, newContract(t, memory()), counting(&runs, &Response{Status: 500}), func(int) bool { return false })
+	var runs atomic.Int32
+	s := contractServer(t, newContract(t, memory()), atomically(&runs, &Response{Status: 500}), func(int) bool { return false })
 	key := WithKey(t.Context(), testKey)
 	for _, want := range []int{500, 409} {
 		code, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
 		require.Equal(t, want, code)
 	}
-	require.Equal(t, 1, runs)
-	require.Len(t, s.got, 2)
+	require.EqualValues(t, 1, runs.Load())
+	require.Len(t, s.requests(), 2)
 }
 
 func TestAKeyIsNotSentAfterItsTime(t *testing.T) {
@@ -124,7 +133,7 @@ func TestAKeyIsNotSentAfterItsTime(t *testing.T) {
 			s := serving(t, status(503, first...), status(503))
 			code, _ := newTrial(t, nil, c.o).do(t, request(t, "POST", s.URL, "order"))
 			require.Equal(t, 503, code)
-			require.Len(t, s.got, c.want)
+			require.Len(t, s.requests(), c.want)
 		})
 	}
 }
@@ -143,9 +152,9 @@ func TestALaterCallKnowsTheFirstSending(t *testing.T) {
 	err := send(time.Hour)
 	require.ErrorIs(t, err, ErrKeyExpired)
 	require.ErrorContains(t, err, "2026-11-21T11:00:00Z")
-	require.Empty(t, s.got, "nothing may be sent")
+	require.Empty(t, s.requests(), "nothing may be sent")
 	require.NoError(t, send(time.Hour-time.Minute))
-	require.Len(t, s.got, 1, "its second attempt would come too late")
+	require.Len(t, s.requests(), 1, "its second attempt would come too late")
 	require.NoError(t, send(time.Minute))
 }
 
@@ -169,7 +178,7 @@ func TestFirstSentHeader(t *testing.T) {
 	ctx := WithFirstSent(t.Context(), noon.Add(-time.Minute).In(time.FixedZone("", 3600)))
 	c.do(t, request(t, "POST", s.URL, "order").WithContext(ctx))
 	var got []string
-	for _, r := range s.got {
+	for _, r := range s.requests() {
 		got = append(got, strings.Join(r.header.Values("First-Sent"), "+"))
 	}
 	const first = "2026-11-21T12:00:00.000Z"

@@ -86,8 +86,14 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
+func (s *service) requests() []received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
+}
+
 func (s *service) keys() (keys []string) {
-	for _, r := range s.got {
+	for _, r := range s.requests() {
 		keys = append(keys, strings.Join(r.header.Values(DefaultKeyHeader), "+"))
 	}
 	return keys
@@ -136,7 +142,7 @@ func TestOneKeyForEachLogicalRequest(t *testing.T) {
 	require.Equal(t, keys[0], keys[1])
 	require.Equal(t, keys[0], keys[2])
 	require.NotEqual(t, keys[0], keys[3])
-	for _, r := range s.got {
+	for _, r := range s.requests() {
 		require.Equal(t, "order", r.body)
 	}
 	_, err := parseKey(keys[:1], DefaultMinKey)
@@ -186,8 +192,8 @@ func TestCallersKeyIsKept(t *testing.T) {
 			require.NoError(t, err)
 			res.Body.Close()
 			require.Equal(t, c.want, KeyOf(res))
-			require.Len(t, s.got, 2)
-			for _, r := range s.got {
+			require.Len(t, s.requests(), 2)
+			for _, r := range s.requests() {
 				require.Equal(t, []string{c.want}, r.header.Values(header))
 			}
 		})
@@ -223,7 +229,7 @@ func TestUnusableKeysAreNotSent(t *testing.T) {
 			_, err = newTrial(t, nil, nil).Do(req)
 			require.ErrorIs(t, err, idem.ErrKeyInvalid)
 			require.ErrorContains(t, err, c.want)
-			require.Empty(t, s.got)
+			require.Empty(t, s.requests())
 			require.True(t, body.closed)
 		})
 	}
@@ -258,9 +264,9 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 	require.Len(t, keys, 5)
 	for i, k := range keys {
 		require.Equal(t, keys[0], k)
-		require.Equal(t, "order", s.got[i].body)
+		require.Equal(t, "order", s.requests()[i].body)
 	}
-	require.Equal(t, "/again", s.got[4].path)
+	require.Equal(t, "/again", s.requests()[4].path)
 	require.Equal(t, keys[0], KeyOf(res))
 	require.Equal(t, []time.Duration{DefaultBackoff, 2 * DefaultBackoff}, c.delays, "retries count across redirects")
 }
@@ -272,7 +278,7 @@ func TestRedirectToGetHasNoKey(t *testing.T) {
 	res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL, "order"))
 	require.NoError(t, err)
 	res.Body.Close()
-	require.Equal(t, "GET", s.got[1].method)
+	require.Equal(t, "GET", s.requests()[1].method)
 	require.Equal(t, []string{"", ""}, s.keys()[1:])
 	require.Empty(t, KeyOf(res))
 }
@@ -297,7 +303,7 @@ func TestOwnResendsOfNetHTTPKeepTheKey(t *testing.T) {
 	require.Len(t, keys, 3)
 	require.NotEqual(t, keys[0], keys[1])
 	require.Equal(t, keys[1], keys[2])
-	require.Equal(t, "second", s.got[2].body)
+	require.Equal(t, "second", s.requests()[2].body)
 }
 
 func TestManyRequestsAtOnce(t *testing.T) {
