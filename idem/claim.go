@@ -129,6 +129,11 @@ func (p *plan) newClaim(seen *Record, do Action) Claim {
 	}
 	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
 	rec.Write = rec.Owner + ".0"
+	return over(rec, seen, do)
+}
+
+// over makes the claim that writes rec over what was seen of the record.
+func over(rec Record, seen *Record, do Action) Claim {
 	c := Claim{}
 	if seen != nil {
 		c.Seen = seen.Write
@@ -140,6 +145,7 @@ func (p *plan) newClaim(seen *Record, do Action) Claim {
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
 	}
+	rec.ExpiresAt = time.Time{}
 	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
 	}

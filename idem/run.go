@@ -135,7 +135,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	ctx, cancel := p.finishing(ctx, len(en.Result))
 	defer cancel()
 	p.recorded = e.now()
-	err = e.store.Finish(ctx, p.recorded, f)
+	err = e.record(ctx, p.recorded, a, f)
 	var large *TooLargeError
 	if errors.As(err, &large) {
 		// The fact is never lost for the sake of the body.
@@ -143,7 +143,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
 		f.Ending.Result, f.Ending.Unavailable = a.kept, true
 		f.Write = a.writeID()
-		err = e.store.Finish(ctx, p.recorded, f)
+		err = e.record(ctx, p.recorded, a, f)
 	}
 	if blind(err) {
 		err = p.reread(ctx, f)
@@ -170,7 +170,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	}
 	recorded := p.recorded // repeated as it is
 	queued = p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
-		return e.store.Finish(ctx, recorded, f)
+		return e.record(ctx, recorded, a, f)
 	}}, err)
 	return InProgress, queued, nil
 }
