@@ -35,7 +35,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && rec.Write == w.Write {
 		return rec, nil
 	}
-	ev := Event{Kind: EventWithdraw, Owner: w.Claim.Record.Owner, Seen: w.Claim.Seen}
+	ev := Event{Kind: EventWithdraw, Owner: w.Claim.Record.Owner, Seen: w.Claim.Seen, Uncertain: w.Uncertain}
 	if Next(rec, ev, now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}

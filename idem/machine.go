@@ -31,7 +31,7 @@ const (
 	// Margin.
 	EventResolve
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
-	// Owner and Seen.
+	// Owner, Seen and Uncertain.
 	EventWithdraw
 	// EventFinishOpen: an attempt that ran without a claim, because the store was
 	// down, records how it ended. Uses Owner, To and Uncertain.
@@ -113,7 +113,9 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	case EventLapse, EventResolve:
 		return nextSettle(rec, ev, now)
 	case EventWithdraw:
-		if rec == nil || rec.holds(ev.Owner) || ev.Seen != "" && rec.Write == ev.Seen {
+		// As in EventRelease, a question that a stricter twin has opened stays open.
+		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
+		if rec == nil || rec.holds(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
 			return Decision{DoApply, Retryable}
 		}
 		return refuse(rec)

@@ -160,52 +160,52 @@ of no known state                       | unreadable unreadable reused      unre
 // refused, "=" already holds, "early" must wait, and P C F R U are the states that
 // the record goes to. Columns: extension to a later and to an earlier lease, step;
 // complete, fail, release (excluded, uncertain), park; a twin's park; resolution
-// to completed, failed, retryable; withdrawal by owner and by what was seen; end
-// without a claim as completed, retryable uncertain, unknown.
+// to completed, failed, retryable; withdrawal by owner (excluded, uncertain) and by
+// what was seen; end without a claim as completed, retryable uncertain, unknown.
 const writeTable = `
-                                        | later earlier step | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wSeen | oC oR? oU
-absent                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | R    R     | C  R   U
-pending R                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-pending NR                              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-in_progress R live                      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress NR live                     | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R in the margin             | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress NR in the margin            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R lapsed                    | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress NR lapsed                   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R lapsed, past its expiry   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R lapsed, a step            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress NR lapsed, a step           | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R live, an open step        | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-in_progress R lapsed, an open step      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     | C  R   U
-completed                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-completed, a step                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-completed, no expiry                    | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-completed, expiring now                 | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-completed, expired                      | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-completed, a step, expired              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-failed                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-failed, expired                         | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
-retryable R excluded                    | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable NR excluded                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R uncertain                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable NR uncertain                  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R excluded, a step            | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R uncertain, a step           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable NR uncertain, a step          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R excluded, an open step      | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R uncertain, an open step     | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R excluded, expired           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R uncertain, expired          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R excluded, a step, expired   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-retryable R uncertain, a step, expired  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    R     | -  -   -
-unknown R before the lease's end        | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    R     | C  -   U
-unknown R in the margin                 | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    R     | C  -   U
-unknown R after the lease               | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    R     | C  -   U
-unknown NR after the lease              | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    R     | C  -   U
-unknown R past an expiry                | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    R     | C  -   U
-unknown R, an open step                 | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    R     | C  -   U
-of no known state                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    R     | -  -   -
+                                        | later earlier step | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU
+absent                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U
+pending R                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+pending NR                              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+in_progress R live                      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress NR live                     | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R in the margin             | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress NR in the margin            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R lapsed                    | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress NR lapsed                   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R lapsed, past its expiry   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R lapsed, a step            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress NR lapsed, a step           | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R live, an open step        | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+in_progress R lapsed, an open step      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
+completed                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+completed, a step                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+completed, no expiry                    | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+completed, expiring now                 | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+completed, expired                      | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+completed, a step, expired              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+failed                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+failed, expired                         | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+retryable R excluded                    | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable NR excluded                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R uncertain                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable NR uncertain                  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R excluded, a step            | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R uncertain, a step           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable NR uncertain, a step          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R excluded, an open step      | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R uncertain, an open step     | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R excluded, expired           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R uncertain, expired          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R excluded, a step, expired   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+retryable R uncertain, a step, expired  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
+unknown R before the lease's end        | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U
+unknown R in the margin                 | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U
+unknown R after the lease               | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
+unknown NR after the lease              | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
+unknown R past an expiry                | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
+unknown R, an open step                 | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
+of no known state                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -287,6 +287,7 @@ func TestWriteTable(t *testing.T) {
 		{Kind: idem.EventResolve, Seen: "seen", To: idem.Failed, Margin: skew},
 		{Kind: idem.EventResolve, Seen: "seen", To: idem.Retryable, Margin: skew},
 		{Kind: idem.EventWithdraw, Owner: "own"},
+		{Kind: idem.EventWithdraw, Owner: "own", Uncertain: true},
 		{Kind: idem.EventWithdraw, Owner: "other", Seen: "seen"},
 		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Completed},
 		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Retryable, Uncertain: true},
@@ -381,6 +382,7 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 		require.True(t, seen || d.Do == idem.DoRefuse, where)
 	case idem.EventWithdraw:
 		require.True(t, seen || mine || d.Do == idem.DoRefuse, where)
+		require.False(t, rec.State == idem.Unknown && changes && ev.Uncertain && !seen, where)
 	default:
 		require.True(t, mine || d.Do == idem.DoRefuse, where)
 		if changes {

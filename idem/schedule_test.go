@@ -299,3 +299,32 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrLeaseLost)
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 }
+
+// A repeatable takeover lands without its reply, a stricter deployment parks what
+// lapsed, and only then comes the withdrawal: an attempt before it may have taken
+// effect, so the question stays open.
+func TestScheduleWithdrawalDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
+		key := op.Key("t", "k")
+		abandoned(t, r, key)
+		r.clock.Advance(time.Hour)
+		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
+		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, 2, r.record(t, key).Attempt, "the takeover has landed")
+
+		r.clock.Advance(time.Hour)
+		strict := idem.Operation{Name: "changing"}
+		_, err = idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
+
+		_, err = idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		require.Zero(t, c.count())
+	})
+}

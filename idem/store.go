@@ -29,7 +29,7 @@ type Store interface {
 	// Withdraw takes back a claim whose reply never came, so that it cannot land
 	// any more: it leaves the record Retryable with a new owner and write, created
 	// if absent. Its condition: no record, or the claim's own owner in InProgress
-	// or Unknown, or the write that the claim had seen.
+	// or, unless it is uncertain, Unknown, or the write that the claim had seen.
 	Withdraw(ctx context.Context, now time.Time, w Withdrawal) error
 
 	// Extend raises the lease of the owner's InProgress record. A record of the
@@ -81,7 +81,8 @@ type Withdrawal struct {
 	Owner, Write string
 	// ExpiresAt of what is left; zero if the record has steps.
 	ExpiresAt time.Time
-	// Uncertain says that an attempt before the claim may have taken effect.
+	// Uncertain says that an attempt before the claim may have taken effect. What a
+	// twin has parked meanwhile then stays parked.
 	Uncertain bool
 }
 

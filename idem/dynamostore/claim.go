@@ -103,7 +103,6 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 	u.str(":new_owner", w.Owner)
 	u.str(":owner", rec.Owner)
 	u.str(":in_progress", string(idem.InProgress))
-	u.str(":unknown", string(idem.Unknown))
 	u.str(":fp", string(rec.Fingerprint))
 	u.num(":v", schema.RecordVersion)
 	u.num(":created_at", millis(rec.CreatedAt))
@@ -113,7 +112,13 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 	} else {
 		u.drop("#value")
 	}
-	cond := ifAbsent + " OR " + ifHeld
+	held := ifRunning
+	if !w.Uncertain {
+		// Else a question that a twin has opened stays open.
+		held = ifHeld
+		u.str(":unknown", string(idem.Unknown))
+	}
+	cond := ifAbsent + " OR " + held
 	if w.Claim.Seen != "" {
 		cond += " OR " + ifSeen
 		u.str(":seen", w.Claim.Seen)

@@ -36,6 +36,14 @@ func delayedCases(steps bool) []check {
 			c.refused(a.acquire())
 			equal(c, "State", idem.Retryable, c.get(a.id()).State)
 		}},
+		{"uncertain withdrawal leaves what a twin parked", func(c *cell) {
+			a := c.start()
+			b := a.next() // of a lapsed claim
+			c.lands(b.acquire())
+			c.lands(b.lapse())
+			c.refused(b.withdraw())
+			equal(c, "State", idem.Unknown, c.get(a.id()).State)
+		}},
 		{"takeover after its withdrawal", func(c *cell) {
 			a := c.start()
 			b := a.next()
