@@ -1,0 +1,211 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeyHeaderIsConfigurable(t *testing.T) {
+	c, n := newContract(t, memory(), func(o *Options) { o.KeyHeader = "X-Request-Id" }), 0
+	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeKeyMissing)
+	r := payment(func(r *Request) { r.Header = map[string][]string{"x-REQUEST-id": {`"` + testKey + `"`}} })
+	for range 2 {
+		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
+	}
+	require.Equal(t, 1, n)
+}
+
+// A producer without headers names its key in the body, under the same rules.
+func TestKeyFromTheBody(t *testing.T) {
+	const id = "evt_1234567890ABC"
+	for name, row := range map[string]struct {
+		pointer, body string
+		want          string // the key, or a code
+	}{
+		"field":              {"/id", `{"id":"` + id + `","a":1}`, id},
+		"last field":         {"/id", `{"a":{"id":"x"},"b":["id"],"id":"` + id + `"}`, id},
+		"nested":             {"/data/object/id", `{"id":1,"data":{"object":{"id":"` + id + `"}}}`, id},
+		"element":            {"/a/1", `{"a":[1,"` + id + `"]}`, id},
+		"element's field":    {"/Records/0/messageId", `{"Records":[{"messageId":"` + id + `"}]}`, id},
+		"escaped name":       {"/a~1b~0c", `{"a/b~c":"` + id + `"}`, id},
+		"escapes":            {"/id", `{"\u0069d":"\u0065vt_1234567890ABC"}`, id},
+		"no JSON type":       {"/id", `{"id":"` + id + `"}`, id},
+		"absent":             {"/id", `{"ID":"` + id + `"}`, string(CodeKeyMissing)},
+		"null":               {"/id", `{"id":null}`, string(CodeKeyMissing)},
+		"empty body":         {"/id", ``, string(CodeKeyMissing)},
+		"blank body":         {"/id", "  \n", string(CodeKeyMissing)},
+		"a name, no value":   {"/id/id", `{"id":"id"}`, string(CodeKeyMissing)},
+		"another type":       {"/id", `[{"id":"` + id + `"}]`, string(CodeKeyMissing)},
+		"scalar":             {"/id", `"` + id + `"`, string(CodeKeyMissing)},
+		"empty":              {"/id", `{"id":""}`, string(CodeKeyInvalid)},
+		"short":              {"/id", `{"id":"evt_1"}`, string(CodeKeyInvalid)},
+		"characters":         {"/id", `{"id":"evt 1234567890 ABC"}`, string(CodeKeyInvalid)},
+		"structured":         {"/id", `{"id":"\"` + id + `\""}`, string(CodeKeyInvalid)},
+		"number":             {"/id", `{"id":12345678901234567890}`, string(CodeKeyInvalid)},
+		"object":             {"/id", `{"id":{"id":"` + id + `"}}`, string(CodeKeyInvalid)},
+		"list":               {"/id", `{"id":["` + id + `"]}`, string(CodeKeyInvalid)},
+		"twice":              {"/id", `{"id":"` + id + `","id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
+		"twice, other names": {"/id", `{"id":"` + id + `","a":1,"a":2}`, string(CodeNotCanonical)},
+		"two values":         {"/id", `{"id":"` + id + `"} {"id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
+		"cut short":          {"/id", `{"id":"` + id + `"`, string(CodeNotCanonical)},
+		"no JSON":            {"/id", `id=` + id, string(CodeNotCanonical)},
+		"invalid UTF-8":      {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, func(o *Options) { o.KeyPointer = row.pointer })
+			r := payment(func(r *Request) { r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}} })
+			if strings.Contains(name, "JSON") {
+				r.Header["content-type"] = []string{"text/plain"}
+			}
+			res := serve(t, c, r, counting(&n, created()))
+			if row.want != id {
+				require.Equal(t, 400, res.Status)
+				require.Contains(t, string(res.Body), row.want)
+				require.NotContains(t, string(res.Body), "evt")
+				require.Zero(t, n)
+				return
+			}
+			require.Equal(t, 201, res.Status)
+			rec, err := store.Get(t.Context(), charge.Key("blue", id).ID())
+			require.NoError(t, err)
+			require.Equal(t, id, rec.Value)
+			require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[HeaderReplayed])
+		})
+	}
+}
+
+// A function of one's own is held to the limits of every key, and to nothing else.
+func TestKeyFromAFunction(t *testing.T) {
+	down := errors.New("down")
+	for name, row := range map[string]struct {
+		key  string
+		err  error
+		want string // a code, or none
+	}{
+		"any characters": {key: "ö /#\x00", want: ""},
+		"short":          {key: "1", want: ""},
+		"longest":        {key: strings.Repeat("k", 1024), want: ""},
+		"too long":       {key: strings.Repeat("k", 1025), want: string(CodeKeyInvalid)},
+		"empty":          {want: string(CodeKeyMissing)},
+		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: string(CodeKeyMissing)},
+		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: string(CodeKeyInvalid)},
+		"broken":         {err: down},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, func(o *Options) {
+				o.Key = func(_ context.Context, r *Request) (string, error) {
+					require.Equal(t, "/payments", r.Route)
+					return row.key, row.err
+				}
+			})
+			r := payment(func(r *Request) { r.Header["idempotency-key"] = nil })
+			res, err := c.Serve(t.Context(), r, counting(&n, created()))
+			if row.err == down {
+				require.True(t, err == down)
+				require.Zero(t, n)
+				return
+			}
+			require.NoError(t, err)
+			if row.want != "" {
+				require.Equal(t, 400, res.Status)
+				require.Contains(t, string(res.Body), row.want)
+				require.NotContains(t, string(res.Body), "secret")
+				require.Zero(t, n)
+				return
+			}
+			rec, err := store.Get(t.Context(), charge.Key("blue", row.key).ID())
+			require.NoError(t, err)
+			require.Equal(t, row.key, rec.Value)
+			require.Equal(t, 1, n)
+		})
+	}
+}
+
+func sub(_ context.Context, r *Request) (string, error) { return verified(r.Identity.Claims["sub"]) }
+
+func as(tenant, principal string) func(*Request) {
+	return func(r *Request) {
+		r.Identity.Claims = map[string]string{"tenant": tenant, "sub": principal}
+		r.Header["idempotency-key"] = []string{testKey}
+	}
+}
+
+// Two principals of one tenant with the same key are two records, and no choice of
+// names makes them one.
+func TestPrincipalsNeverMeet(t *testing.T) {
+	store := memory()
+	c := newContract(t, store, func(o *Options) { o.Principal = sub })
+	callers := [][2]string{{"blue", "ann"}, {"blue", "bob"}, {"green", "ann"}, {"blue", "ann/" + testKey}, {"blue", "a/b"}, {"blue", "a%2Fb"}, {"blueann", "x"}, {"blue", "annx"}}
+	n := 0
+	for _, who := range callers {
+		body := strings.Join(who[:], " ")
+		for i := range 2 {
+			res := serve(t, c, payment(as(who[0], who[1])), func(context.Context) (*Response, error) {
+				n++
+				return &Response{Status: 200, Body: []byte(body)}, nil
+			})
+			require.Equal(t, body, string(res.Body))
+			require.Equal(t, i == 1, res.Headers[HeaderReplayed] == "true")
+		}
+		rec, err := store.Get(t.Context(), charge.Key(who[0], idem.JoinValues(who[1], testKey)).ID())
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, rec.State, "the record lies under the tenant")
+	}
+	require.Equal(t, len(callers), n)
+}
+
+// Unless bound, principals share their tenant's keys.
+func TestPrincipalsShareKeysUnlessBound(t *testing.T) {
+	c, n := newContract(t, memory()), 0
+	serve(t, c, payment(as("blue", "ann")), counting(&n, created()))
+	require.Equal(t, "true", serve(t, c, payment(as("blue", "bob")), counting(&n, created())).Headers[HeaderReplayed])
+}
+
+func TestUnusablePrincipal(t *testing.T) {
+	broken := errors.New("directory down")
+	for name, row := range map[string]struct {
+		f    TenantFunc
+		code Code
+	}{
+		"empty":         {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
+		"none":          {func(context.Context, *Request) (string, error) { return "", ErrNoTenant }, CodePrincipalMissing},
+		"no tenant":     {NoTenant, CodePrincipalMissing},
+		"too long":      {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1024), nil }, CodePrincipalMissing},
+		"long with key": {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1000), nil }, CodeKeyInvalid},
+		"broken":        {func(context.Context, *Request) (string, error) { return "", broken }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, n := newContract(t, memory(), func(o *Options) { o.Principal = row.f }), 0
+			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
+			require.Zero(t, n)
+			if row.code == "" {
+				require.True(t, err == broken)
+				return
+			}
+			require.NoError(t, err)
+			require.Contains(t, string(res.Body), row.code)
+		})
+	}
+	// A tenant that is too long is the tenant's fault, bound or not.
+	c, n := newContract(t, memory(), func(o *Options) { o.Principal = sub }), 0
+	require.Contains(t, string(serve(t, c, payment(as(strings.Repeat("t", 65), "ann")), counting(&n, created())).Body), CodeTenantMissing)
+	require.Zero(t, n)
+}
+
+// The longest header key fits beside a principal of any usual length.
+func TestLongKeyWithPrincipal(t *testing.T) {
+	c, n := newContract(t, memstore.New(), func(o *Options) { o.Principal = sub }), 0
+	r := payment(as("blue", "eu-central-1:11112222-3333-4444-5555-666677778888"), func(r *Request) {
+		r.Header["idempotency-key"] = []string{strings.Repeat(":", MaxKey)}
+	})
+	require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
+}

@@ -1,0 +1,179 @@
+package idemhttp
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// The profiles differ in what marks a replay; date and expiry are in both.
+func TestMarksOfAReplay(t *testing.T) {
+	for profile, marks := range map[Profile][2]string{
+		IETF:   {"Idempotency-Replayed", "Idempotent-Replayed"},
+		Stripe: {"Idempotent-Replayed", "Idempotency-Replayed"},
+	} {
+		c, n := newContract(t, memory(), func(o *Options) { o.Profile = profile }), 0
+		given := created()
+		given.MultiHeaders = map[string][]string{"IDEMPOTENT-REPLAYED": {"spoofed"}, "idempotency-Replayed": {"spoofed"}}
+		given.Headers["idempotency-original-date"] = "spoofed"
+		first := serve(t, c, payment(), counting(&n, given))
+		require.Equal(t, given, first)
+		again := serve(t, c, payment(), counting(&n, given))
+		require.Equal(t, map[string]string{
+			"Content-Type": "application/json", marks[0]: "true",
+			"Idempotency-Original-Date": "Sat, 21 Nov 2026 12:00:00 GMT",
+			"Idempotency-Expires":       "Sun, 22 Nov 2026 12:00:00 GMT",
+		}, again.Headers)
+		require.NotContains(t, again.Headers, marks[1])
+		require.Empty(t, again.MultiHeaders)
+		require.Equal(t, 1, n)
+	}
+}
+
+// The date is when the response was recorded, not when it is replayed.
+func TestOriginalDate(t *testing.T) {
+	now, n := noon, 0
+	e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	c, err := New(e, AnyRoute(charge), &Options{Tenant: NoTenant})
+	require.NoError(t, err)
+	serve(t, c, payment(), func(context.Context) (*Response, error) {
+		n++
+		now = now.Add(3 * time.Second)
+		return created(), nil
+	})
+	now = now.Add(time.Hour)
+	again := serve(t, c, payment(), counting(&n, created()))
+	require.Equal(t, noon.Add(3*time.Second).Format(http.TimeFormat), again.Headers[HeaderOriginalDate])
+	require.Equal(t, noon.Add(24*time.Hour+3*time.Second).Format(http.TimeFormat), again.Headers[HeaderExpires])
+	require.Equal(t, 1, n)
+}
+
+// First responses tell their expiry if asked to, where there is one to tell.
+func TestExpiresOnFirst(t *testing.T) {
+	for status, told := range map[int]bool{201: true, 404: true, 500: false, 429: false} {
+		c, n := newContract(t, memory(), func(o *Options) { o.ExpiresOnFirst = true }), 0
+		given := &Response{Status: status, Headers: map[string]string{"idempotency-expires": "spoofed"}}
+		first := serve(t, c, payment(), counting(&n, given))
+		if told {
+			require.Equal(t, map[string]string{HeaderExpires: noon.Add(24 * time.Hour).Format(http.TimeFormat)}, first.Headers)
+		} else {
+			require.Equal(t, given.Headers, first.Headers)
+		}
+		require.Equal(t, map[string]string{"idempotency-expires": "spoofed"}, given.Headers, "the handler's own is left alone")
+		require.NotContains(t, first.Headers, HeaderReplayed)
+	}
+	c, n := newContract(t, memory()), 0
+	require.NotContains(t, serve(t, c, payment(), counting(&n, created())).Headers, HeaderExpires)
+}
+
+// A service may say it in its own words, and with its own statuses.
+func TestRowsOverrideTheProfile(t *testing.T) {
+	rows := map[Code]Row{
+		CodeKeyMissing: {Status: 428, Type: "https://example.com/problems/no-key", Title: "No key", Detail: "Send a key."},
+		CodeKeyInvalid: {Detail: "Bad key."},
+		CodeKeyReused:  {Status: 409},
+	}
+	for _, profile := range []Profile{IETF, Stripe} {
+		own := maps.Clone(rows)
+		c := newContract(t, memory(), func(o *Options) { o.Rows, o.Profile = own, profile })
+		clear(own)
+		n := 0
+		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
+		require.Equal(t, 428, res.Status)
+		require.JSONEq(t, `{"type":"https://example.com/problems/no-key","title":"No key","status":428,
+			"code":"idempotency_key_missing","retryable":false,"detail":"Send a key."}`, string(res.Body))
+
+		res = serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{"short"} }), counting(&n, created()))
+		var p Problem
+		require.NoError(t, json.Unmarshal(res.Body, &p))
+		require.Equal(t, Problem{
+			Type: "urn:idem-go:problem:idempotency_key_invalid", Title: "Idempotency key invalid", Status: 400, Code: CodeKeyInvalid,
+			Detail: "Bad key: it has 5 characters: use at least 16, such as a random UUID.",
+		}, p, "what is not overridden stays")
+		require.Zero(t, n)
+		require.Equal(t, 409, after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) })).Status)
+	}
+}
+
+func TestMembersOfProblems(t *testing.T) {
+	var members map[string]any
+	c := newContract(t, memory(), func(o *Options) {
+		o.Members = func(ctx context.Context, r *Request, code Code) map[string]any {
+			require.NotNil(t, ctx)
+			require.Equal(t, "/payments", r.Route)
+			require.Equal(t, CodeKeyMissing, code)
+			return members
+		}
+	})
+	ask := func() string {
+		n := 0
+		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
+		require.Equal(t, ProblemMediaType, res.Headers["Content-Type"])
+		return string(res.Body)
+	}
+	bare := ask()
+	members = map[string]any{"instance": "/errors/1", "trace_id": "t-1", "help": map[string]any{"url": "https://example.com/?a=1&b=2"}}
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(ask()), &got))
+	require.Equal(t, "t-1", got["trace_id"])
+	require.Equal(t, "/errors/1", got["instance"])
+	require.Equal(t, members["help"], got["help"])
+	require.Equal(t, "idempotency_key_missing", got["code"])
+	require.Len(t, got, 9)
+
+	// The contract's own members stand, and one that cannot be encoded costs no answer.
+	members = map[string]any{}
+	for _, name := range problemNames {
+		members[name] = "spoofed"
+	}
+	require.Equal(t, bare, ask())
+	require.Len(t, members, len(problemNames), "the function's map is left alone")
+	members = map[string]any{"trace_id": "t-1", "bad": math.NaN()}
+	require.Equal(t, bare, ask())
+}
+
+// What the contract sets is what its Problem has, and nothing else can hide there.
+func TestProblemNames(t *testing.T) {
+	body, err := json.Marshal(Problem{RecordedStatus: 1})
+	require.NoError(t, err)
+	var members map[string]any
+	require.NoError(t, json.Unmarshal(body, &members))
+	require.Len(t, members, len(problemNames))
+	for _, name := range problemNames {
+		require.Contains(t, members, name)
+	}
+}
+
+func TestMistakesInRows(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"profile":        {Options{Profile: 7}, "Profile is 7"},
+		"code":           {Options{Rows: map[Code]Row{"no_such": {}}}, `"no_such"`},
+		"success":        {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 200}}}, "400 to 599"},
+		"redirect":       {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 303}}}, "400 to 599"},
+		"no status":      {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 600}}}, "400 to 599"},
+		"negative":       {Options{Rows: map[Code]Row{CodeKeyReused: {Status: -1}}}, "400 to 599"},
+		"accepted early": {Options{Rows: map[Code]Row{CodeAccepted: {Status: 199}}}, "400 to 599"},
+		"type":           {Options{Rows: map[Code]Row{CodeKeyReused: {Type: "http://[::1"}}}, "URI reference"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Tenant = NoTenant
+			_, err := New(newEngine(t, memory()), AnyRoute(charge), &c.o)
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: NoTenant, Rows: map[Code]Row{CodeAccepted: {Status: 200}}})
+	require.NoError(t, err)
+}
