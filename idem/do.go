@@ -16,15 +16,17 @@ type Result[Out any] struct {
 	Outcome Outcome
 }
 
-// Do runs fn at most once per key while the key's record is kept, and gives every
-// later call with the same key and input the recorded outcome.
+// Do runs fn at most once at a time per key while the key's record is kept, and
+// gives every later call with the same key and input the recorded outcome. Whether
+// fn may run again after an attempt without one, says the operation's [Repeat].
 //
 // The input's fingerprint is taken before fn runs: raw JSON ([json.RawMessage])
 // as RFC 8785 canonicalises it, []byte and string as they are, everything else as
-// its JSON. The result is recorded as JSON, and live too it is what decoding
-// that JSON gives. fn's error is returned as it is; later calls get a recorded
-// failure as a [*RecordedError]. Instead of an outcome a call can get one of the
-// package's errors, such as [ErrInFlight], [ErrKeyReused] or [ErrOutcomeUnknown].
+// its JSON; a struct without an exported field is refused. The result is recorded
+// as JSON, and live too it is what decoding that JSON gives. fn's error is returned
+// as it is; later calls get a recorded failure as a [*RecordedError]. Instead of an
+// outcome a call can get one of the package's errors, such as [ErrInFlight],
+// [ErrKeyReused] or [ErrOutcomeUnknown].
 //
 // Do is safe for concurrent use and returns only when fn has returned.
 func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Out, error) {
@@ -107,12 +109,35 @@ func fingerprintOf[In any](in In) (Fingerprint, error) {
 	if err != nil {
 		return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
 	}
+	if string(raw) == "{}" && hidesAll(reflect.TypeOf(in)) {
+		return "", &ConfigError{"input", fmt.Sprintf("%T has no exported field, so that all inputs would look the same: "+
+			"export what tells them apart", in)}
+	}
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.
 	if bytes.Contains(raw, []byte(`\ufffd`)) && invalidText(reflect.ValueOf(in)) {
 		return "", &NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
 	}
 	return FingerprintJSON(raw, nil)
+}
+
+// hidesAll reports whether encoding/json sees none of the type's fields.
+func hidesAll(t reflect.Type) bool {
+	if p := reflect.PointerTo(t); p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
+		return false
+	}
+	if t.Kind() == reflect.Pointer {
+		return hidesAll(t.Elem())
+	}
+	if t.Kind() != reflect.Struct || t.NumField() == 0 {
+		return false
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() || f.Anonymous {
+			return false
+		}
+	}
+	return true
 }
 
 // checkResult refuses a result type that no value of which can be encoded, before

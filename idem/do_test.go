@@ -244,3 +244,33 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, "StoreUnavailable", fmt.Sprint(r.events.take()[2]))
 }
+
+// A type whose JSON is the same whatever it holds would make all inputs equal.
+func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
+	type hidden struct{ id string }
+	type mixed struct {
+		id    string
+		Cents int `json:"cents,omitempty"`
+	}
+	r := newRig(t, nil)
+	for name, call := range map[string]func() error{
+		"struct": func() error {
+			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "hidden"), hidden{"a"}, never[hidden])
+			return err
+		},
+		"pointer": func() error {
+			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "pointer"), &hidden{"a"}, never[*hidden])
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bad *idem.ConfigError
+			require.ErrorAs(t, call(), &bad)
+			require.ErrorContains(t, bad, "hidden")
+		})
+	}
+	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "none"), struct{}{}, func(context.Context, struct{}) (int, error) { return 1, nil })
+	require.NoError(t, err, "an operation without input")
+	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "mixed"), mixed{id: "a"}, func(context.Context, mixed) (int, error) { return 1, nil })
+	require.NoError(t, err)
+}
