@@ -39,7 +39,7 @@ type lease struct {
 
 // lease starts counting. The handler's context carries its attempt.
 func (p *plan) lease(ctx context.Context, a *attempt) *lease {
-	l := &lease{plan: p, a: a, until: p.sent.Add(p.engine.opts.Lease)}
+	l := &lease{plan: p, a: a, until: p.leaseEnd()}
 	ctx = context.WithValue(ctx, attemptKey{}, a)
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	now := p.engine.now()
@@ -55,10 +55,21 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 			l.timer = time.AfterFunc(p.kill.Sub(now)-p.guard/2, l.parkFromTheSide)
 		}
 	} else if !a.open {
-		l.timer = time.AfterFunc(p.engine.opts.Lease/beats, l.beat)
+		// A claim that took its time is renewed at once.
+		whole := p.engine.opts.Lease
+		l.timer = time.AfterFunc(min(whole/beats, p.leaseLeft(l.until)-whole/(2*beats)), l.beat)
 	}
 	return l
 }
+
+// leaseEnd is when the claimed lease is over, by the monotonic clock.
+func (p *plan) leaseEnd() time.Time { return p.sent.Add(p.engine.opts.Lease) }
+
+// leaseLeft is how long the holder relies on a lease: it stops early, as far ahead
+// as the guard of a kill time.
+func (p *plan) leaseLeft(until time.Time) time.Duration { return time.Until(until) - p.reserve() }
+
+func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engine.opts.Lease/4) }
 
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
@@ -111,11 +122,9 @@ func (l *lease) beat() {
 	}
 	p, e := l.plan, l.plan.engine
 	whole := e.opts.Lease
-	// The holder stops early, as far ahead as the guard of a kill time, even if the
-	// store has not answered by then.
-	reserve := min(e.opts.Guard, whole/4)
+	// The holder stops early even if the store has not answered by then.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(l.ctx),
-		earlier(time.Now().Add(whole/(2*beats)), l.until.Add(-reserve)))
+		earlier(time.Now().Add(whole/(2*beats)), l.until.Add(-p.reserve())))
 	defer cancel()
 	l.beating = cancel
 	l.mu.Unlock()
@@ -145,7 +154,7 @@ func (l *lease) beat() {
 	default:
 		next = whole / (4 * beats)
 	}
-	left := time.Until(l.until) - reserve
+	left := p.leaseLeft(l.until)
 	if left <= 0 {
 		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)

@@ -9,7 +9,7 @@ import (
 // run executes the handler under its claim and records how it ended. It returns
 // only when the handler has returned.
 func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
-	if err := p.late(ctx); err != nil {
+	if err := p.late(ctx, a); err != nil {
 		// The claim came with no time left to use it: surely nothing was executed.
 		p.notify(ctx, p.engine.obs.OutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
 		_, _, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
@@ -112,12 +112,16 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
 }
 
 // late reports whether the handler's time was over before it began.
-func (p *plan) late(ctx context.Context) error {
+func (p *plan) late(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}
 	if !p.kill.IsZero() && p.kill.Sub(p.engine.now()) <= p.guard {
 		return ErrOutOfTime
+	}
+	// A pause since the claim was sent, or a slow store, has used up the lease.
+	if p.kill.IsZero() && !a.open && p.leaseLeft(p.leaseEnd()) <= 0 {
+		return errors.Join(ErrOutOfTime, ErrLeaseLost)
 	}
 	return nil
 }

@@ -328,3 +328,49 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
 		require.Zero(t, c.count())
 	})
 }
+
+// A claim comes so late that its lease is over, as after a pause of the process
+// between the two: others may have the claim by now, so the handler must not begin.
+func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
+				key := op.Key("t", "k")
+				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+					err := c.Do(ctx)
+					time.Sleep(10 * time.Second)
+					return err
+				})
+				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+				require.ErrorIs(t, err, idem.ErrOutOfTime)
+				require.Zero(t, c.count())
+				require.Equal(t, idem.Retryable, r.state(t, key), "surely nothing was executed")
+				v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, 1, v)
+			})
+		})
+	}
+}
+
+// A claim that is late, but in time, is renewed before it is over.
+func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Lease: 6 * time.Second, Margin: time.Millisecond, ClaimBudget: 20 * time.Second})
+		key := unsafe.Key("t", "k")
+		r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+			err := c.Do(ctx)
+			time.Sleep(4 * time.Second)
+			return err
+		})
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			for range 20 {
+				require.False(t, r.record(t, key).Lapsed(r.clock.Now(), 0), "the lease is never over")
+				time.Sleep(500 * time.Millisecond)
+			}
+			return 1, ctx.Err()
+		})
+		require.NoError(t, err)
+	})
+}
