@@ -14,6 +14,10 @@ const (
 	// claimShare of the budget goes to claiming, the rest is kept to take back a
 	// claim whose reply never came.
 	claimShare = 0.7
+	// barredFor is how long a withdrawn claim is kept out at least, whatever the
+	// retention: AWS takes a request for 15 minutes after it was signed, and the
+	// withdrawal itself may be written late.
+	barredFor = lateFor
 )
 
 // claim reserves the key, following the record as the machine says. It returns
@@ -225,7 +229,7 @@ func (p *plan) withdraw(ctx context.Context, c Claim) {
 	w := Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner + ".0"
 	if len(c.Record.Steps) == 0 {
-		w.ExpiresAt = ceil(e.now().Add(c.Record.Retention), time.Second)
+		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, barredFor)), time.Second)
 	}
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)

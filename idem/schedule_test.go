@@ -374,3 +374,21 @@ func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// A request can be under way for minutes, longer than a short retention: the record
+// that bars a withdrawn claim must outlive it.
+func TestScheduleWithdrawnClaimIsBarredBeyondAShortRetention(t *testing.T) {
+	r := newRig(t, nil)
+	op := idem.Operation{Name: "brief", Retention: time.Second}
+	key := op.Key("t", "k")
+	var net held
+	r.faults.Next(idemtest.Acquire, net.hold(false))
+	_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
+	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
+		r.mem.Delete(key.ID())
+	}
+	require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
+	require.NotEqual(t, idem.InProgress, r.state(t, key))
+}
