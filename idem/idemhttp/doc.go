@@ -2,7 +2,8 @@
 // need a key, what a client gets when it sends one again, and how a response is
 // kept so that its replay is the same, byte for byte. It is written once, over a
 // neutral [Request] and [Response]; what stands in front of a service, such as
-// API Gateway, is an adapter that translates (package idemlambda has them).
+// API Gateway, is an adapter that translates: package idemlambda has those of
+// Lambda, [Contract.Middleware] is the one of net/http.
 //
 //	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, &idemhttp.Options{
 //		Tenant: idemhttp.Claim("custom:tenant_id"),
@@ -22,6 +23,7 @@
 //	no key                                         400 idempotency_key_missing
 //	key malformed, too short or long, repeated     400 idempotency_key_invalid
 //	body that cannot be canonicalised              400 request_not_canonical
+//	body too large, or cut short (middleware)      413 request_too_large, 400 request_incomplete
 //	key used with another request                  422 idempotency_key_reused
 //	first request still running                    409 idempotency_key_in_progress + Retry-After
 //	outcome unknown                                409 outcome_unknown

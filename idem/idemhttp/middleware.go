@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,13 +88,13 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			next.ServeHTTP(w, r)
 			return
 		}
+		ctx := context.WithoutCancel(r.Context())
 		body, no := readBody(w, r, opts.MaxRequest)
+		req := opts.request(r, body)
 		if no != nil {
-			no.writeTo(w, r)
+			c.refusal(ctx, req, no).writeTo(w, r)
 			return
 		}
-		ctx := context.WithoutCancel(r.Context())
-		req := opts.request(r, body)
 		res, err := c.Serve(ctx, req, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
@@ -138,11 +137,15 @@ func logged(w http.ResponseWriter, r *http.Request, err error) {
 		printf = s.ErrorLog.Printf
 	}
 	printf("idemhttp: %s %s: %v", r.Method, r.URL.Path, err)
-	transportProblem(http.StatusInternalServerError, "", "").writeTo(w, r)
+	(&Response{
+		Status:  http.StatusInternalServerError,
+		Headers: map[string]string{"Content-Type": ProblemMediaType},
+		Body:    []byte(`{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`),
+	}).writeTo(w, r)
 }
 
 // readBody reads the request's body, or says why it cannot be.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Response) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *refusal) {
 	if r.Body == nil {
 		return nil, nil
 	}
@@ -150,11 +153,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Res
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, transportProblem(http.StatusRequestEntityTooLarge, CodeRequestTooLarge,
-			fmt.Sprintf("The body has more than %d bytes. Nothing was executed.", limit))
+		return nil, &refusal{code: CodeRequestTooLarge, why: fmt.Sprintf("it has more than %d bytes", limit)}
 	case err != nil:
-		return nil, transportProblem(http.StatusBadRequest, CodeRequestIncomplete,
-			"The body ended too early. Nothing was executed.")
+		return nil, &refusal{code: CodeRequestIncomplete, after: minRetryAfter}
 	}
 	return body, nil
 }
@@ -166,32 +167,4 @@ func withBody(r *http.Request, body []byte) *http.Request {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	return r
-}
-
-// Codes of what goes wrong before the contract sees a request. Profiles do not
-// change them.
-const (
-	// CodeRequestTooLarge says that the body exceeds MaxRequest.
-	CodeRequestTooLarge Code = "request_too_large"
-	// CodeRequestIncomplete says that the body ended before its end.
-	CodeRequestIncomplete Code = "request_incomplete"
-)
-
-func transportProblem(status int, code Code, detail string) *Response {
-	body, _ := json.Marshal(struct { // strings, numbers and a bool can always be encoded
-		Type      string `json:"type"`
-		Title     string `json:"title"`
-		Status    int    `json:"status"`
-		Code      Code   `json:"code,omitempty"`
-		Retryable bool   `json:"retryable"`
-		Detail    string `json:"detail,omitempty"`
-	}{typeOf(code), http.StatusText(status), status, code, code == CodeRequestIncomplete, detail})
-	return &Response{Status: status, Headers: map[string]string{"Content-Type": ProblemMediaType}, Body: body}
-}
-
-func typeOf(code Code) string {
-	if code == "" {
-		return "about:blank"
-	}
-	return problemType + string(code)
 }

@@ -36,6 +36,8 @@ const (
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
 	CodeOutOfTime          Code = "out_of_time"
+	CodeRequestTooLarge    Code = "request_too_large"
+	CodeRequestIncomplete  Code = "request_incomplete"
 )
 
 // problemType starts the URI that identifies a problem's type; the code follows.
@@ -78,6 +80,10 @@ var ietf = map[Code]row{
 		detail: "The key could not be reserved. Send the request again with the same key."},
 	CodeOutOfTime: {status: 503, retryable: true, title: "Out of time",
 		detail: "There was too little time left to begin. Send the request again with the same key."},
+	CodeRequestTooLarge: {status: 413, title: "Request too large",
+		detail: "Nothing was executed, since the body is larger than the service takes."},
+	CodeRequestIncomplete: {status: 400, retryable: true, title: "Request incomplete",
+		detail: "The body ended before its end. Nothing was executed. Send the request again with the same key."},
 }
 
 // Problem is the body of a refusal (RFC 9457).

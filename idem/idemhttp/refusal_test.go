@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -109,6 +112,16 @@ func situations() map[Code]situation {
 			res, err := newContract(t, memory(), with).Serve(ctx, payment(), never)
 			require.NoError(t, err)
 			return res
+		}},
+		CodeRequestTooLarge: {413, 413, false, func(t *testing.T, with func(*Options)) *Response {
+			h := newContract(t, memory(), with).Middleware(http.NotFoundHandler(), &MiddlewareOptions{MaxRequest: 1})
+			return responseOf(answerOf(h, netRequest("POST", "/payments", "{}")))
+		}},
+		CodeRequestIncomplete: {400, 400, true, func(t *testing.T, with func(*Options)) *Response {
+			h := newContract(t, memory(), with).Middleware(http.NotFoundHandler(), nil)
+			r := netRequest("POST", "/payments", "")
+			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+			return responseOf(answerOf(h, r))
 		}},
 	}
 }

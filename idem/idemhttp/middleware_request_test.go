@@ -1,0 +1,172 @@
+package idemhttp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// watching notes the callers' values that are claimed.
+type watching struct {
+	idem.Store
+	values []string
+}
+
+func (w *watching) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	w.values = append(w.values, c.Record.Value)
+	return w.Store.Acquire(ctx, now, c)
+}
+
+// The template and its parameters come from the mux's pattern.
+func TestRouteOfAPattern(t *testing.T) {
+	for _, c := range []struct {
+		pattern, url string
+		route        string
+		parameters   map[string]string
+	}{
+		{"/payments", "/payments", "/payments", map[string]string{}},
+		{"POST /payments", "/payments", "/payments", map[string]string{}},
+		{"POST  example.com/payments/{id}", "/payments/7", "/payments/{id}", map[string]string{"id": "7"}},
+		{"POST /payments/{id}/refunds/{n}", "/payments/a%2Fb/refunds/1", "/payments/{id}/refunds/{n}", map[string]string{"id": "a/b", "n": "1"}},
+		{"/files/{path...}", "/files/a/b%20c", "/files/{path...}", map[string]string{"path": "a/b c"}},
+		{"/exact/{$}", "/exact/", "/exact/{$}", map[string]string{}},
+		{"/below/", "/below/a%2Fb", "/below/", map[string]string{"": "/below/a%2Fb"}},
+		{"/", "/x", "/", map[string]string{"": "/x"}},
+	} {
+		var got *Request
+		mux := http.NewServeMux()
+		mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) { got = new(MiddlewareOptions).request(r, nil) })
+		mux.ServeHTTP(httptest.NewRecorder(), netRequest("POST", "http://example.com"+c.url+"?a=1&b=%2C&a=2", ""))
+		require.NotNil(t, got, c.pattern)
+		require.Equal(t, c.route, got.Route)
+		require.Equal(t, c.parameters, got.PathParameters)
+		require.Equal(t, c.url, got.Path)
+		require.Equal(t, map[string][]string{"a": {"1", "2"}, "b": {","}}, got.Query)
+	}
+}
+
+// Without a mux the path counts, and a router may tell its template.
+func TestRouteWithoutAPattern(t *testing.T) {
+	r := netRequest("POST", "/payments/7?a=%zz", "")
+	got := new(MiddlewareOptions).request(r, nil)
+	require.Empty(t, got.Route)
+	require.Equal(t, "/payments/7", got.Path)
+	require.Equal(t, map[string][]string{"": {"a=%zz"}}, got.Query)
+
+	o := &MiddlewareOptions{Route: func(*http.Request) string { return "/payments/{id}" }}
+	got = o.request(r, nil)
+	require.Equal(t, "/payments/{id}", got.Route)
+	require.Equal(t, map[string]string{"": "/payments/7"}, got.PathParameters)
+	o.Route = func(*http.Request) string { return "" }
+	require.Nil(t, o.request(r, nil).PathParameters)
+}
+
+// Two paths under one template are two requests, however the middleware is mounted.
+func TestPathsAreTwoRequests(t *testing.T) {
+	for name, mount := range map[string]func(*Contract, http.Handler) http.Handler{
+		"inside": func(c *Contract, h http.Handler) http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("POST /transfers/{id}", c.Middleware(h, nil))
+			return mux
+		},
+		"around": func(c *Contract, h http.Handler) http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("POST /transfers/{id}", h)
+			return c.Middleware(mux, nil)
+		},
+		"another router": func(c *Contract, h http.Handler) http.Handler {
+			return c.Middleware(h, &MiddlewareOptions{Route: func(*http.Request) string { return "/transfers/{id}" }})
+		},
+		"no router": func(c *Contract, h http.Handler) http.Handler { return c.Middleware(h, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			h := mount(netContract(t, memory()), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n++ }))
+			require.Equal(t, 200, answerOf(h, netRequest("POST", "/transfers/7", "{}")).Code)
+			require.Equal(t, "true", answerOf(h, netRequest("POST", "/transfers/7", "{}")).Header().Get(HeaderReplayed))
+			require.Equal(t, 422, answerOf(h, netRequest("POST", "/transfers/8", "{}")).Code)
+			require.Equal(t, 1, n)
+		})
+	}
+}
+
+// What the mux has no handler for is the mux's to answer.
+func TestAroundAMuxUnknownPathsAreNotFound(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /payments/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /refunds", func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	h := netContract(t, memory()).Middleware(mux, nil)
+	require.Equal(t, 404, answerOf(h, netRequest("POST", "/unknown", "{}")).Code)
+	require.Equal(t, 405, answerOf(h, netRequest("POST", "/payments/1", "{}")).Code)
+	undeclared := answerOf(h, netRequest("POST", "/refunds", "{}"))
+	require.Equal(t, 500, undeclared.Code)
+	require.Contains(t, undeclared.Body.String(), CodeUndeclared)
+}
+
+// mutations is how many changed requests the middleware gets.
+const mutations = 5000
+
+// Bytes that no client should send: no panic, always an answer, and whatever
+// reaches the table matches the key's grammar. The seed is fixed.
+func TestMutatedRequests(t *testing.T) {
+	seeds := []string{
+		"POST /payments?expand=a&expand=b HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nContent-Type: application/json\r\nIdempotency-Key: %s\r\nContent-Length: 12\r\n\r\n{\"amount\":1}",
+		"POST /transfers/a%%2Fb HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nidempotency-key: \"%s\"\r\nX-Tag: a\r\nx-tag: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n",
+		"PATCH http://x/payments HTTP/1.0\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: %s\r\nCookie: a=b; c=d\r\n\r\n",
+	}
+	watched, n := &watching{Store: memory()}, 0
+	c, err := New(newEngine(t, watched), AnyRoute(charge), &Options{Tenant: tenantInHeader})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	h := c.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n++ }), nil)
+	mux.Handle("/payments", h)
+	mux.Handle("/transfers/{id}", h)
+	mux.Handle("/", h)
+	random := rand.New(rand.NewPCG(1, 2))
+	read := 0
+	for i := range mutations {
+		raw := []byte(fmt.Sprintf(seeds[i%len(seeds)], "key-of-request-"+fmt.Sprint(random.IntN(1000)+1000)))
+		for range random.IntN(4) {
+			at := random.IntN(len(raw))
+			switch random.IntN(3) {
+			case 0:
+				raw = slices.Insert(raw, at, byte(random.IntN(256)))
+			case 1:
+				raw = slices.Delete(raw, at, min(at+1+random.IntN(4), len(raw)))
+			default:
+				raw[at] = byte(random.IntN(256))
+			}
+		}
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
+		if err != nil {
+			continue
+		}
+		read++
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Fatalf("%v with %q", p, raw)
+				}
+			}()
+			require.GreaterOrEqual(t, answerOf(mux, r).Code, 200)
+		}()
+	}
+	require.Greater(t, read, mutations/3)
+	require.Greater(t, len(watched.values), mutations/4)
+	require.Greater(t, n, 100)
+	grammar := regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
+	for _, value := range watched.values {
+		require.Regexp(t, grammar, value)
+	}
+}

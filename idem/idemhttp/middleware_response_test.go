@@ -1,0 +1,246 @@
+package idemhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// twice sends a request twice over a real connection.
+func twice(t *testing.T, c *Contract, method string, h http.HandlerFunc) (first, again *http.Response, informed []int) {
+	t.Helper()
+	server := httptest.NewServer(c.Middleware(h, nil))
+	t.Cleanup(server.Close)
+	send := func() *http.Response {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
+				require.Equal(t, "</style.css>", h.Get("Link"))
+				informed = append(informed, status)
+				return nil
+			},
+		})
+		r, err := http.NewRequestWithContext(ctx, method, server.URL+"/payments", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header = netRequest("POST", "/payments", "").Header
+		res, err := server.Client().Transport.RoundTrip(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		res.Body = io.NopCloser(strings.NewReader(string(body)))
+		return res
+	}
+	return send(), send(), informed
+}
+
+func textOf(t *testing.T, r *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// Informational responses go out at once, with the headers of that moment, and are
+// not a part of what is recorded.
+func TestInformationalResponses(t *testing.T) {
+	first, again, informed := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		w.Header().Set("X-Own", "1")
+		w.WriteHeader(http.StatusAccepted)
+	})
+	require.Equal(t, []int{103}, informed)
+	for _, res := range []*http.Response{first, again} {
+		require.Equal(t, 202, res.StatusCode)
+		require.Equal(t, "1", res.Header.Get("X-Own"))
+		require.Empty(t, res.Header.Get("Link"))
+	}
+	require.Equal(t, "true", again.Header.Get(HeaderReplayed))
+}
+
+// Trailers are dropped, live as on replay.
+func TestTrailersAreDropped(t *testing.T) {
+	first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		w.Header().Set(http.TrailerPrefix+"X-Early", "1")
+		_, _ = io.WriteString(w, "made")
+		w.Header().Set("X-Sum", "1")
+		w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+	})
+	for _, res := range []*http.Response{first, again} {
+		require.Empty(t, res.Trailer)
+		require.Empty(t, res.Header.Get("Trailer"))
+		require.Empty(t, res.Header.Get("X-Sum"))
+		require.Equal(t, int64(4), res.ContentLength)
+		require.Equal(t, "made", textOf(t, res))
+	}
+}
+
+func TestResponsesWithoutABody(t *testing.T) {
+	for _, status := range []int{204, 304} {
+		first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"1"`)
+			w.WriteHeader(status)
+			_, err := w.Write([]byte("x"))
+			require.ErrorIs(t, err, http.ErrBodyNotAllowed)
+		})
+		for _, res := range []*http.Response{first, again} {
+			require.Equal(t, status, res.StatusCode)
+			require.Equal(t, `"1"`, res.Header.Get("Etag"))
+			require.Empty(t, textOf(t, res))
+		}
+		require.Equal(t, "true", again.Header.Get(HeaderReplayed))
+	}
+}
+
+// Where HEAD needs a key, its response tells the length of a body that is not sent.
+func TestHead(t *testing.T) {
+	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, &Options{Tenant: tenantInHeader, Methods: []string{"HEAD"}})
+	require.NoError(t, err)
+	first, again, _ := twice(t, c, "HEAD", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("x"))
+	})
+	for _, res := range []*http.Response{first, again} {
+		require.Equal(t, int64(1000), res.ContentLength)
+		require.Empty(t, textOf(t, res))
+	}
+	require.Equal(t, "true", again.Header.Get(HeaderReplayed))
+}
+
+// The length is that of the body, whatever the handler announced, and the type is
+// what net/http finds.
+func TestFramingIsTheServers(t *testing.T) {
+	first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		w.Header()["Date"] = nil
+		_, _ = io.WriteString(w, "<html><p>made")
+	})
+	for _, res := range []*http.Response{first, again} {
+		require.Equal(t, int64(13), res.ContentLength)
+		require.Equal(t, "<html><p>made", textOf(t, res))
+		require.Equal(t, "text/html; charset=utf-8", res.Header.Get("Content-Type"))
+		require.Empty(t, res.Header.Get("Date"), "a header that is switched off stays off")
+	}
+}
+
+// Nothing reaches the client before the record is written, and nothing can go
+// around the recorder.
+func TestResponseIsBuffered(t *testing.T) {
+	w := httptest.NewRecorder()
+	h := mounted(netContract(t, memory()), nil, func(got http.ResponseWriter, _ *http.Request) {
+		got.Header().Set("X-Own", "1")
+		got.(http.Flusher).Flush()
+		got.Header().Set("X-Late", "1")
+		_, err := got.Write([]byte("made"))
+		require.NoError(t, err)
+		control := http.NewResponseController(got)
+		require.NoError(t, control.Flush())
+		_, _, err = control.Hijack()
+		require.ErrorIs(t, err, http.ErrNotSupported)
+		require.ErrorIs(t, control.EnableFullDuplex(), http.ErrNotSupported)
+		_, ok := got.(http.Hijacker)
+		require.False(t, ok)
+		got.WriteHeader(500) // too late, as in net/http
+		require.Zero(t, w.Body.Len())
+		require.Empty(t, w.Header())
+		require.False(t, w.Flushed)
+	})
+	h.ServeHTTP(w, netRequest("POST", "/payments", "{}"))
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "made", w.Body.String())
+	require.Equal(t, "1", w.Header().Get("X-Own"))
+	require.Empty(t, w.Header().Get("X-Late"))
+}
+
+func TestInvalidStatusPanicsInTheHandler(t *testing.T) {
+	for _, status := range []int{0, 99, 1000} {
+		h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		require.Panics(t, func() { answerOf(h, netRequest("POST", "/payments", "{}")) })
+	}
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(700) })
+	require.Equal(t, 700, answerOf(h, netRequest("POST", "/payments", "{}")).Code, "as net/http lets it")
+	require.Equal(t, 409, answerOf(h, netRequest("POST", "/payments", "{}")).Code)
+}
+
+// What an outer middleware sets is that exchange's own.
+func TestOuterHeaders(t *testing.T) {
+	inner := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {
+		require.Equal(t, []string{"Origin"}, w.Header()["Vary"])
+		w.Header().Add("Vary", "Accept")
+		w.Header().Del("X-Frame")
+	})
+	ids := []string{"1", "2"}
+	for i, id := range ids {
+		w := httptest.NewRecorder()
+		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("X-Frame", "deny")
+		inner.ServeHTTP(w, netRequest("POST", "/payments", "{}"))
+		require.Equal(t, i == 1, w.Header().Get(HeaderReplayed) == "true")
+		require.Equal(t, id, w.Header().Get("X-Request-Id"))
+		require.Equal(t, []string{"Origin", "Accept"}, w.Header()["Vary"])
+		require.Equal(t, "deny", w.Header().Get("X-Frame"))
+	}
+}
+
+// A response beyond the limit is recorded without its body, and its first caller
+// hears what later ones hear.
+func TestResponseBodyLimit(t *testing.T) {
+	status, n := 201, 0
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 4}, func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, "1234")
+		require.NoError(t, err)
+		for range 2 {
+			wrote, err := io.WriteString(w, "5")
+			require.ErrorIs(t, err, ErrResponseTooLarge)
+			require.Zero(t, wrote)
+		}
+	})
+	for range 2 {
+		w := answerOf(h, netRequest("POST", "/payments", "{}"))
+		require.Equal(t, 409, w.Code)
+		require.Contains(t, w.Body.String(), CodeOutcomeUnavailable)
+		require.Contains(t, w.Body.String(), `"recorded_status":201`)
+	}
+	require.Equal(t, 1, n)
+
+	status = 500
+	other := netRequest("POST", "/payments", "{}")
+	other.Header.Set("Idempotency-Key", "another-key-of-this-test")
+	w := answerOf(h, other)
+	require.Equal(t, 500, w.Code)
+	require.Zero(t, w.Body.Len())
+}
+
+// A container replays what a Lambda function recorded: its Base64 is taken off.
+func TestReplayOfAnotherFrontsResponse(t *testing.T) {
+	c := netContract(t, memory())
+	r := netRequest("POST", "/payments", "{}")
+	_, err := c.Serve(t.Context(), &Request{
+		Method: "POST", Route: "/payments", Header: r.Header, Body: []byte("{}"), Source: r,
+	}, func(context.Context) (*Response, error) {
+		return &Response{
+			Status: 201, Base64: true, Body: []byte("AAEC/w=="),
+			Headers:      map[string]string{"content-type": "image/png", "vary": "Never"},
+			MultiHeaders: map[string][]string{"Vary": {"Accept", "Origin"}},
+		}, nil
+	})
+	require.NoError(t, err)
+	w := answerOf(mounted(c, nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }), r)
+	require.Equal(t, 201, w.Code)
+	require.Equal(t, []byte{0, 1, 2, 255}, w.Body.Bytes())
+	require.Equal(t, "image/png", w.Header().Get("Content-Type"))
+	require.Equal(t, []string{"Accept", "Origin"}, w.Header()["Vary"])
+	require.Equal(t, "4", w.Header().Get("Content-Length"))
+}

@@ -1,0 +1,314 @@
+package idemhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// tenantInHeader stands for an authenticating middleware.
+var tenantInHeader = FromRequest(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })
+
+func netContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
+	t.Helper()
+	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Tenant = tenantInHeader }}, change...)...)
+}
+
+// netRequest is a request that the contract accepts.
+func netRequest(method, url, body string) *http.Request {
+	r := httptest.NewRequest(method, url, strings.NewReader(body))
+	r.Header.Set("Idempotency-Key", testKey)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Tenant", "blue")
+	return r
+}
+
+// answerOf serves a request without a network.
+func answerOf(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func responseOf(w *httptest.ResponseRecorder) *Response {
+	res := &Response{Status: w.Code, Body: w.Body.Bytes()}
+	for name := range w.Header() {
+		res.setHeader(name, w.Header().Get(name))
+	}
+	return res
+}
+
+// mounted puts the handler under the contract at POST /payments.
+func mounted(c *Contract, o *MiddlewareOptions, h http.HandlerFunc) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/payments", c.Middleware(h, o))
+	return mux
+}
+
+func TestMiddlewareReplays(t *testing.T) {
+	n := 0
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, `{"amount":1}`, string(body))
+		require.Equal(t, int64(len(body)), r.ContentLength)
+		_, ok := idem.InfoOf(r.Context())
+		require.True(t, ok, "the handler can use the claim")
+		w.Header().Set("Location", "/payments/1")
+		w.Header().Add("Link", "</a>")
+		w.Header().Add("Link", "</b>")
+		w.Header().Add("Set-Cookie", "a=secret")
+		w.Header().Add("Set-Cookie", "b=secret")
+		w.WriteHeader(http.StatusCreated)
+		w.Header().Set("Too-Late", "1")
+		_, _ = io.WriteString(w, `{"id":`)
+		_, _ = io.WriteString(w, `"ch_1"}`)
+	})
+	first := answerOf(h, netRequest("POST", "/payments", `{"amount":1}`))
+	require.Equal(t, 201, first.Code)
+	require.Equal(t, []string{"a=secret", "b=secret"}, first.Header()["Set-Cookie"])
+	require.NotContains(t, first.Header(), "Too-Late")
+	require.Equal(t, "13", first.Header().Get("Content-Length"))
+
+	again := answerOf(h, netRequest("POST", "/payments", `{ "amount": 1 }`))
+	require.Equal(t, 1, n)
+	require.Equal(t, first.Code, again.Code)
+	require.Equal(t, `{"id":"ch_1"}`, again.Body.String())
+	require.Equal(t, "true", again.Header().Get(HeaderReplayed))
+	require.NotContains(t, fmt.Sprint(again.Header()), "secret")
+	for _, name := range []string{HeaderReplayed, HeaderExpires, HeaderOriginalDate} {
+		again.Header().Del(name)
+	}
+	first.Header().Del("Set-Cookie")
+	require.Equal(t, first.Header(), again.Header())
+	require.Equal(t, []string{"</a>", "</b>"}, again.Header()["Link"])
+
+	require.Equal(t, 422, answerOf(h, netRequest("POST", "/payments", `{"amount":2}`)).Code)
+	stranger := netRequest("POST", "/payments", `{"amount":1}`)
+	stranger.Header.Set("X-Tenant", "green")
+	require.Equal(t, 201, answerOf(h, stranger).Code)
+	require.Equal(t, 2, n)
+}
+
+// What needs no key is not touched at all: the writer and the request are the
+// server's own.
+func TestMiddlewarePassesOtherMethods(t *testing.T) {
+	var w http.ResponseWriter
+	var r *http.Request
+	h := netContract(t, memory()).Middleware(http.HandlerFunc(func(gotW http.ResponseWriter, gotR *http.Request) {
+		require.True(t, gotW == w && gotR == r)
+	}), nil)
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
+		w, r = httptest.NewRecorder(), httptest.NewRequest(method, "/payments", nil)
+		h.ServeHTTP(w, r)
+	}
+}
+
+// A client that goes away in the middle turns nothing into a failure: the handler
+// goes on, its record is completed, and the retry gets the response.
+func TestClientGoesAway(t *testing.T) {
+	type key struct{}
+	c, n := netContract(t, memory()), 0
+	gone, served := make(chan struct{}), make(chan struct{}, 2)
+	inner := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		close(gone)
+		<-r.Context().Value(key{}).(context.Context).Done() // the server has noticed
+		require.NoError(t, r.Context().Err())
+		w.WriteHeader(http.StatusCreated)
+		_, err := io.WriteString(w, "made")
+		require.NoError(t, err)
+	}), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, r.Context())))
+		served <- struct{}{}
+	}))
+	defer server.Close()
+	send := func(ctx context.Context) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/payments", strings.NewReader(`{"amount":1}`))
+		require.NoError(t, err)
+		r.Header = netRequest("POST", "/payments", "").Header
+		return server.Client().Do(r)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-gone; leave() }()
+	_, err := send(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	<-served
+
+	res, err := send(t.Context())
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, 201, res.StatusCode)
+	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
+	require.Equal(t, "made", string(body))
+	require.Equal(t, 1, n)
+}
+
+// Neither a cancelled context nor one whose deadline is over counts.
+func TestContextIsDetached(t *testing.T) {
+	type key struct{}
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.Context().Err())
+		_, ok := r.Context().Deadline()
+		require.False(t, ok)
+		require.Equal(t, "kept", r.Context().Value(key{}))
+		w.WriteHeader(204)
+	})
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "kept"), 0)
+	defer cancel()
+	require.Equal(t, 204, answerOf(h, netRequest("POST", "/payments", "{}").WithContext(ctx)).Code)
+}
+
+func TestPanicsPassTheMiddleware(t *testing.T) {
+	for _, given := range []any{"boom", http.ErrAbortHandler} {
+		h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic(given)
+		})
+		w := httptest.NewRecorder()
+		require.PanicsWithValue(t, given, func() { h.ServeHTTP(w, netRequest("POST", "/payments", "{}")) })
+		require.Zero(t, w.Body.Len())
+		again := answerOf(h, netRequest("POST", "/payments", "{}"))
+		require.Equal(t, 409, again.Code)
+		require.Contains(t, again.Body.String(), CodeOutcomeUnknown)
+	}
+}
+
+func TestRequestBodyLimit(t *testing.T) {
+	n := 0
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12}, func(w http.ResponseWriter, _ *http.Request) { n++ })
+	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `{"amount":1}`)).Code)
+	require.Equal(t, 1, n)
+	chunked := netRequest("POST", "/payments", "")
+	chunked.Body, chunked.ContentLength = io.NopCloser(strings.NewReader(`{"amount": 1}`)), -1
+	for _, r := range []*http.Request{netRequest("POST", "/payments", `{"amount": 1}`), chunked} {
+		w := answerOf(h, r)
+		require.Equal(t, 413, w.Code)
+		require.Equal(t, ProblemMediaType, w.Header().Get("Content-Type"))
+		require.Contains(t, w.Body.String(), CodeRequestTooLarge)
+		require.Contains(t, w.Body.String(), "more than 12 bytes")
+	}
+	require.Equal(t, 1, n)
+	none := netRequest("POST", "/payments", "")
+	none.Body = nil
+	require.Equal(t, 422, answerOf(h, none).Code)
+}
+
+// A body that ends before its end claims nothing.
+func TestIncompleteBody(t *testing.T) {
+	watched := &watching{Store: memory()}
+	server := httptest.NewServer(mounted(netContract(t, watched), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: %s\r\nContent-Length: 100\r\n\r\n{", testKey)
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "HTTP/1.1 400 ")
+	require.Contains(t, string(answer), CodeRequestIncomplete)
+	require.Empty(t, watched.values)
+}
+
+// Errors that no client can act on go to the log, or to the service's own function.
+func TestErrorsOfTheMiddleware(t *testing.T) {
+	own := errors.New("the directory of tenant crimson is down")
+	c := netContract(t, memory(), func(o *Options) {
+		o.Tenant = FromRequest(func(*http.Request) (string, error) { return "", own })
+	})
+	never := func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }
+	var logged bytes.Buffer
+	r := netRequest("POST", "/payments", "{}")
+	server := &http.Server{ErrorLog: log.New(&logged, "", 0)}
+	w := answerOf(mounted(c, nil, never), r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))
+	require.Equal(t, 500, w.Code)
+	require.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`, w.Body.String())
+	require.Equal(t, "idemhttp: POST /payments: "+own.Error()+"\n", logged.String())
+
+	w = answerOf(mounted(c, &MiddlewareOptions{Error: func(w http.ResponseWriter, r *http.Request, err error) {
+		require.True(t, err == own)
+		w.WriteHeader(http.StatusBadGateway)
+	}}, never), netRequest("POST", "/payments", "{}"))
+	require.Equal(t, 502, w.Code)
+}
+
+// Another front's request has no net/http request to read.
+func TestFromRequestOfAnotherFront(t *testing.T) {
+	_, err := newContract(t, memory(), func(o *Options) { o.Tenant = tenantInHeader }).Serve(t.Context(), payment(), nil)
+	require.ErrorContains(t, err, "reads requests of net/http, and this one is a <nil>")
+	for _, tenant := range []string{"", idem.NoTenant} {
+		r := netRequest("POST", "/payments", "")
+		r.Header.Set("X-Tenant", tenant)
+		_, err = tenantInHeader(t.Context(), &Request{Source: r})
+		require.ErrorIs(t, err, ErrNoTenant)
+	}
+}
+
+// The functions for verified identities work with what a middleware in front found.
+func TestIdentityOfTheMiddleware(t *testing.T) {
+	c := netContract(t, memory(), func(o *Options) { o.Tenant = Claim("tenant") })
+	n := 0
+	h := mounted(c, &MiddlewareOptions{Identity: func(r *http.Request) Identity {
+		return Identity{Claims: map[string]string{"tenant": r.Header.Get("X-Tenant")}}
+	}}, func(http.ResponseWriter, *http.Request) { n++ })
+	for _, tenant := range []string{"blue", "green", "blue"} {
+		r := netRequest("POST", "/payments", "{}")
+		r.Header.Set("X-Tenant", tenant)
+		require.Equal(t, 200, answerOf(h, r).Code)
+	}
+	require.Equal(t, 2, n)
+}
+
+// A function that reads the body takes nothing away from the handler.
+func TestSourceHasABodyOfItsOwn(t *testing.T) {
+	c := netContract(t, memory(), func(o *Options) {
+		o.Key = func(_ context.Context, r *Request) (string, error) {
+			body, err := io.ReadAll(r.Source.(*http.Request).Body)
+			return "key-of-" + string(body), err
+		}
+	})
+	h := mounted(c, nil, func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, `"x"`, string(body))
+	})
+	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `"x"`)).Code)
+	require.Equal(t, "true", answerOf(h, netRequest("POST", "/payments", `"x"`)).Header().Get(HeaderReplayed))
+}
+
+func TestMistakesOfTheMiddleware(t *testing.T) {
+	c := netContract(t, memory())
+	ok := http.NotFoundHandler()
+	for want, f := range map[string]func(){
+		"the handler is nil":  func() { c.Middleware(nil, nil) },
+		"MaxRequest is -1":    func() { c.Middleware(ok, &MiddlewareOptions{MaxRequest: -1}) },
+		"MaxResponse -2":      func() { c.Middleware(ok, &MiddlewareOptions{MaxResponse: -2}) },
+		"the function is nil": func() { FromRequest(nil) },
+	} {
+		func() {
+			defer func() {
+				err, ok := recover().(*idem.ConfigError)
+				require.True(t, ok)
+				require.ErrorContains(t, err, want)
+			}()
+			f()
+		}()
+	}
+}
