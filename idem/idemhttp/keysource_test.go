@@ -61,7 +61,9 @@ func TestKeyFromTheBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
 			c := newContract(t, store, func(o *Options) { o.KeyPointer = row.pointer })
-			r := payment(func(r *Request) { r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}} })
+			r := payment(func(r *Request) {
+				r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}}
+			})
 			if strings.Contains(name, "JSON") {
 				r.Header["content-type"] = []string{"text/plain"}
 			}

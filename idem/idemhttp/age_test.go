@@ -1,0 +1,177 @@
+package idemhttp
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// madeUUID7 and madeULID make keys of a time, as RFC 9562 5.7 and the ULID specification
+// lay them out.
+func madeUUID7(at time.Time) string {
+	ms := fmt.Sprintf("%012x", at.UnixMilli())
+	return ms[:8] + "-" + ms[8:] + "-7c3a-9b2d-0123456789ab"
+}
+
+func madeULID(at time.Time) string {
+	ms, text := at.UnixMilli(), []byte("0123456789ABCDEFGHJKMNPQRS")
+	for i := 9; i >= 0; i-- {
+		text[i] = crockford[ms&31]
+		ms >>= 5
+	}
+	return string(text)
+}
+
+func TestTimeOfAKey(t *testing.T) {
+	for key, want := range map[string]string{
+		// The examples of RFC 9562 A.6 and of the ULID specification.
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398F": "2022-02-22T19:22:22Z",
+		"017f22e2-79b0-7cc3-98c4-dc0c0c07398f": "2022-02-22T19:22:22Z",
+		"01ARZ3NDEKTSV4RRFFQ69G5FAV":           "2016-07-30T23:54:10.259Z",
+		"01arz3ndektsv4rrffq69g5fav":           "2016-07-30T23:54:10.259Z",
+		"00000000000000000000000000":           "1970-01-01T00:00:00Z",
+		"7ZZZZZZZZZZZZZZZZZZZZZZZZZ":           "10889-08-02T05:31:50.655Z",
+		"017F22E2-79B0-4CC3-98C4-DC0C0C07398F": "", // version 4
+		"017F22E2-79B0-7CC3-C8C4-DC0C0C07398F": "", // variant
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G": "",
+		"017F22E2.79B0-7CC3-98C4-DC0C0C07398F": "",
+		"017F22E279B0-7CC3-98C4-DC0C0C07398F-": "",
+		"017F22E279B07CC398C4DC0C0C07398F":     "",
+		"81ARZ3NDEKTSV4RRFFQ69G5FAV":           "", // over 128 bits
+		"01ARZ3NDEKTSV4RRFFQ69G5FAU":           "", // U is left out of the alphabet
+		"01ARZ3NDEKTSV4RRFFQ69G5FA":            "",
+		"":                                     "",
+	} {
+		at, ok := keyTime(key)
+		require.Equal(t, want != "", ok, key)
+		if ok {
+			require.Equal(t, want, at.UTC().Format(time.RFC3339Nano), key)
+		}
+	}
+	at := time.UnixMilli(1795253213417)
+	for _, key := range []string{madeUUID7(at), madeULID(at)} {
+		got, ok := keyTime(key)
+		require.True(t, ok)
+		require.True(t, at.Equal(got))
+	}
+}
+
+// Retention is a day here and the tolerance five minutes, so that a request is
+// executed up to 23 h 55 min after it was first sent by its own clock.
+func TestTooOld(t *testing.T) {
+	const window = 24*time.Hour - DefaultTolerance
+	ran, old, invalid := "", string(CodeKeyTooOld), string(CodeKeyInvalid)
+	at := func(make func(time.Time) string, age time.Duration) func(*Request) {
+		return func(r *Request) { r.Header["idempotency-key"] = []string{make(noon.Add(-age))} }
+	}
+	sent := func(values ...string) func(*Request) {
+		return func(r *Request) { r.Header["first-sent"] = values }
+	}
+	for name, row := range map[string]struct {
+		o      TooOld
+		change func(*Request)
+		want   string
+	}{
+		"UUIDv7, fresh":          {TooOld{}, at(madeUUID7, 0), ran},
+		"UUIDv7, last moment":    {TooOld{}, at(madeUUID7, window), ran},
+		"UUIDv7, old":            {TooOld{}, at(madeUUID7, window+time.Millisecond), old},
+		"UUIDv7, ahead":          {TooOld{}, at(madeUUID7, -DefaultTolerance), ran},
+		"UUIDv7, too far ahead":  {TooOld{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
+		"ULID, last moment":      {TooOld{}, at(madeULID, window), ran},
+		"ULID, old":              {TooOld{}, at(madeULID, window+time.Millisecond), old},
+		"ULID, too far ahead":    {TooOld{}, at(madeULID, -time.Hour), invalid},
+		"no time":                {TooOld{}, func(*Request) {}, ran},
+		"no time, required":      {TooOld{Require: true}, func(*Request) {}, invalid},
+		"required":               {TooOld{Require: true}, at(madeUUID7, 0), ran},
+		"shorter":                {TooOld{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
+		"shorter, old":           {TooOld{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
+		"tolerance":              {TooOld{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
+		"tolerance, old":         {TooOld{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
+		"tolerance, ahead":       {TooOld{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
+		"header, HTTP date":      {TooOld{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
+		"header, RFC 3339":       {TooOld{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
+		"header, old":            {TooOld{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
+		"header, ahead":          {TooOld{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
+		"header, seconds":        {TooOld{Header: "First-Sent"}, sent("1795253213"), invalid},
+		"header, empty":          {TooOld{Header: "First-Sent"}, sent(""), invalid},
+		"header, twice":          {TooOld{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
+		"header, joined":         {TooOld{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z,2026-11-21T12:00:00Z"), invalid},
+		"no header":              {TooOld{Header: "First-Sent"}, func(*Request) {}, ran},
+		"no header, required":    {TooOld{Header: "First-Sent", Require: true}, func(*Request) {}, invalid},
+		"header, the key is old": {TooOld{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, func(o *Options) { o.TooOld = &row.o })
+			r := payment(row.change)
+			res := serve(t, c, r, counting(&n, created()))
+			if row.want == ran {
+				require.Equal(t, 201, res.Status)
+				require.Equal(t, 1, n)
+				return
+			}
+			require.Equal(t, map[string]int{old: 412, invalid: 400}[row.want], res.Status)
+			require.Contains(t, string(res.Body), row.want)
+			require.Zero(t, n)
+			rec, err := store.Get(t.Context(), charge.Key("blue", r.header(DefaultKeyHeader)[0]).ID())
+			require.NoError(t, err)
+			require.Nil(t, rec, "nothing is written")
+		})
+	}
+}
+
+// A late retry still gets what is recorded, whatever that is; only what would be
+// executed is refused.
+func TestTooOldLooksFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		first *Response
+		later time.Duration
+		want  string
+	}{
+		"recorded":      {created(), 23*time.Hour + 59*time.Minute, `"id":"ch_1"`},
+		"expired":       {created(), 24 * time.Hour, string(CodeKeyTooOld)},
+		"not executed":  {&Response{Status: 429}, 23*time.Hour + 59*time.Minute, string(CodeKeyTooOld)},
+		"unknown":       {&Response{Status: 500}, 48 * time.Hour, string(CodeOutcomeUnknown)},
+		"still allowed": {&Response{Status: 429}, 23 * time.Hour, `"id":"ch_2"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, n := noon, 0
+			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
+			require.NoError(t, err)
+			c, err := New(e, AnyRoute(charge), &Options{Tenant: NoTenant, TooOld: &TooOld{}})
+			require.NoError(t, err)
+			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
+			serve(t, c, r, counting(&n, row.first))
+			now = now.Add(row.later)
+			second := serve(t, c, r, counting(&n, &Response{Status: 201, Body: []byte(`{"id":"ch_2"}`)}))
+			require.Contains(t, string(second.Body), row.want)
+		})
+	}
+}
+
+func TestMistakesInTooOld(t *testing.T) {
+	short := charge
+	short.Retention = 5 * time.Minute
+	for name, row := range map[string]struct {
+		op   idem.Operation
+		o    TooOld
+		want string
+	}{
+		"header":             {charge, TooOld{Header: "a b"}, "header name"},
+		"negative":           {charge, TooOld{After: -1}, "negative"},
+		"negative tolerance": {charge, TooOld{Tolerance: -1}, "negative"},
+		"beyond retention":   {charge, TooOld{After: 25 * time.Hour}, "executed again"},
+		"all refused":        {charge, TooOld{After: time.Minute}, "every request"},
+		"short retention":    {short, TooOld{}, "every request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(newEngine(t, memory()), AnyRoute(row.op), &Options{Tenant: NoTenant, TooOld: &row.o})
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}

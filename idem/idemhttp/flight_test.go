@@ -1,0 +1,165 @@
+package idemhttp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// With waiting on, a twin gets the first request's response. It never waits past
+// the deadline, nor until the front gives up.
+func TestTwinWaits(t *testing.T) {
+	const takes = 20 * time.Second
+	for name, row := range map[string]struct {
+		engine, wait time.Duration // the engine's option, the contract's
+		front, kill  time.Duration // from the twin's begin; 0 for none
+		end          Response      // of the first request
+		want         int           // the twin's status
+		least, most  time.Duration // it waited
+	}{
+		"off":                       {want: 409},
+		"on":                        {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"by the engine":             {engine: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"off by the contract":       {engine: time.Minute, wait: -1, want: 409},
+		"too short":                 {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
+		"REST API":                  {wait: time.Minute, front: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
+		"front gives up":            {wait: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"front, by the engine":      {engine: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"front has given up":        {wait: time.Minute, front: -time.Second, want: 409},
+		"killed":                    {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
+		"killed later, front first": {wait: time.Minute, kill: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"a failure is replayed":     {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
+		"the twin's turn":           {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
+		"an open question":          {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, err := idem.New(memory(), &idem.Options{Wait: row.engine})
+				require.NoError(t, err)
+				c, err := New(e, AnyRoute(charge), &Options{Tenant: NoTenant, Wait: row.wait})
+				require.NoError(t, err)
+				first := make(chan *Response, 1)
+				go func() {
+					res, _ := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
+						time.Sleep(takes)
+						if row.end.Status != 0 {
+							return &row.end, nil
+						}
+						return created(), nil
+					})
+					first <- res
+				}()
+				synctest.Wait()
+
+				start, ctx, r := time.Now(), t.Context(), payment()
+				if row.front != 0 {
+					r.FrontDeadline = start.Add(row.front)
+				}
+				if row.kill != 0 {
+					ctx = idem.WithKillTime(ctx, start.Add(row.kill))
+				}
+				n := 0
+				twin, err := c.Serve(ctx, r, counting(&n, &Response{Status: 200}))
+				require.NoError(t, err)
+				waited := time.Since(start)
+				require.Equal(t, row.want, twin.Status)
+				require.GreaterOrEqual(t, waited, row.least)
+				require.LessOrEqual(t, waited, row.most)
+				require.Equal(t, row.want == 200, n == 1)
+				live := <-first
+				if row.want == 201 {
+					require.Equal(t, live.Body, twin.Body)
+					require.Equal(t, "true", twin.Headers[HeaderReplayed])
+				}
+			})
+		})
+	}
+}
+
+// Any number of identical requests at the same moment: one execution, and all get
+// the same bytes.
+func TestTwinsAtTheSameMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		c, err := New(e, AnyRoute(charge), &Options{Tenant: NoTenant, Wait: time.Minute})
+		require.NoError(t, err)
+		n := 0 // one execution, or a race
+		answers := make(chan *Response)
+		for range 16 {
+			go func() {
+				res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
+					n++
+					time.Sleep(time.Second)
+					return created(), nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- res
+			}()
+		}
+		live := 0
+		for range 16 {
+			res := <-answers
+			require.Equal(t, created().Body, res.Body)
+			require.Equal(t, 201, res.Status)
+			if _, again := res.Headers[HeaderReplayed]; !again {
+				live++
+			}
+		}
+		require.Equal(t, 1, live)
+		require.Equal(t, 1, n)
+	})
+}
+
+// Where a client can follow the request, a twin is told so with 202.
+func TestTwinIsToldWhereToLook(t *testing.T) {
+	for at, want := range map[string]int{
+		"/payments/status/1": 202, "https://api.example.com/status?id=1&v=2": 202,
+		"": 409, "/a b": 409, "/a\r\nSet-Cookie: a=b": 409, "/ö": 409, "http://[::1": 409,
+	} {
+		c := newContract(t, memory(), func(o *Options) {
+			o.Location = func(_ context.Context, r *Request) string {
+				require.Equal(t, "/payments", r.Route)
+				return at
+			}
+		})
+		res := inFlight(t, c)
+		require.Equal(t, want, res.Status, at)
+		require.NotEmpty(t, res.Headers["Retry-After"])
+		var p Problem
+		require.NoError(t, json.Unmarshal(res.Body, &p))
+		require.Equal(t, CodeInProgress, p.Code)
+		require.Equal(t, want, p.Status)
+		require.True(t, p.Retryable)
+		location, ok := res.Headers["Location"]
+		require.Equal(t, want == 202, ok)
+		if ok {
+			require.Equal(t, at, location)
+			require.Equal(t, "application/json", res.Headers["Content-Type"])
+		} else {
+			require.Equal(t, ProblemMediaType, res.Headers["Content-Type"])
+		}
+	}
+}
+
+// Other refusals have no such place, and work that is accepted has.
+func TestLocationIsForWorkUnderWay(t *testing.T) {
+	located := func(o *Options) {
+		o.Location = func(context.Context, *Request) string { return "/status" }
+	}
+	for code, s := range situations() {
+		_, ok := s.get(t, located).Headers["Location"]
+		require.Equal(t, code == CodeInProgress || code == CodeAccepted, ok, code)
+	}
+	res := situations()[CodeAccepted].get(t, located)
+	require.Equal(t, 202, res.Status)
+	require.Contains(t, fmt.Sprint(string(res.Body)), CodeAccepted)
+}

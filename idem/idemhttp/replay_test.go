@@ -1,0 +1,234 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func storedText(t *testing.T, store idem.Store) string {
+	t.Helper()
+	rec, err := store.Get(t.Context(), charge.Key("blue", testKey).ID())
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, rec.State)
+	body, err := store.Result(t.Context(), rec)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// The deny-list holds for storing, and for what older code has stored.
+func TestNeverStoreMore(t *testing.T) {
+	given := created()
+	given.Headers["X-Trace"] = "secret"
+	given.MultiHeaders = map[string][]string{"x-TRACE": {"secret"}, "Vary": {"Accept"}}
+	deny := func(o *Options) { o.NeverStore = []string{"X-trace"} }
+
+	store, n := memory(), 0
+	c := newContract(t, store, deny)
+	require.Equal(t, given, serve(t, c, payment(), counting(&n, given)), "the first caller has them")
+	require.NotContains(t, storedText(t, store), "secret")
+	again := serve(t, c, payment(), counting(&n, given))
+	require.NotContains(t, fmt.Sprint(again), "secret")
+	require.Equal(t, map[string][]string{"Vary": {"Accept"}}, again.MultiHeaders)
+
+	store = memory()
+	serve(t, newContract(t, store), payment(), counting(&n, given))
+	require.Contains(t, storedText(t, store), "secret")
+	require.NotContains(t, fmt.Sprint(serve(t, newContract(t, store, deny), payment(), counting(&n, given))), "secret")
+	require.Empty(t, neverStored["x-trace"], "contracts share the fixed list and do not change it")
+}
+
+// Redact works on a copy: the first caller has the whole response, the table and
+// later callers have what is left.
+func TestRedact(t *testing.T) {
+	given := &Response{
+		Status: 201, Headers: map[string]string{"X-Secret": "secret"}, Body: []byte(`{"token":"secret"}`),
+		MultiHeaders: map[string][]string{"X-Also": {"secret", "b"}}, Cookies: []string{"a=secret"},
+	}
+	store, n := memory(), 0
+	c := newContract(t, store, func(o *Options) {
+		o.Redact = func(r *Response) {
+			require.Equal(t, given, r)
+			delete(r.Headers, "X-Secret")
+			r.MultiHeaders["X-Also"][0] = "a"
+			copy(r.Body, `{"token":"*****!"}`)
+		}
+	})
+	whole := given.clone()
+	require.Equal(t, whole, serve(t, c, payment(), counting(&n, given)))
+	require.Equal(t, whole, given)
+	require.NotContains(t, storedText(t, store), "secret")
+	again := serve(t, c, payment(), counting(&n, given))
+	require.Equal(t, `{"token":"*****!"}`, string(again.Body))
+	require.Equal(t, map[string][]string{"X-Also": {"a", "b"}}, again.MultiHeaders)
+	require.NotContains(t, again.Headers, "X-Secret")
+	require.Equal(t, 1, n)
+}
+
+// A redaction that fails costs the recorded response, never the fact, and lets
+// nothing through.
+func TestRedactThatFails(t *testing.T) {
+	for name, redact := range map[string]func(*Response){
+		"panics":               func(r *Response) { panic("secret") },
+		"changes the status":   func(r *Response) { r.Status = 200 },
+		"leaves no status":     func(r *Response) { r.Status = 0 },
+		"panics half-way done": func(r *Response) { r.Body = nil; panic(errors.New("secret")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, func(o *Options) { o.Redact = redact })
+			given := &Response{Status: 201, Body: []byte("secret")}
+			require.Equal(t, given, serve(t, c, payment(), counting(&n, given)))
+			require.NotContains(t, storedText(t, store), "secret")
+			again := serve(t, c, payment(), counting(&n, given))
+			require.Equal(t, 409, again.Status)
+			require.Contains(t, string(again.Body), CodeOutcomeUnavailable)
+			require.Contains(t, string(again.Body), `"recorded_status":201`)
+			require.Equal(t, 1, n)
+		})
+	}
+}
+
+// Refresh sees this request and works on a copy; the contract's marks come last.
+func TestRefresh(t *testing.T) {
+	type key struct{}
+	store, n := memory(), 0
+	c := newContract(t, store, func(o *Options) {
+		o.Refresh = func(ctx context.Context, r *Request, res *Response) {
+			require.Equal(t, "here", ctx.Value(key{}))
+			require.NotContains(t, res.Headers, HeaderReplayed)
+			res.Headers["Access-Control-Allow-Origin"] = r.header("Origin")[0]
+			res.Headers["idempotency-replayed"] = "spoofed"
+			res.Cookies = []string{"fresh=1"}
+			copy(res.Body, `{"id":"fresh"`)
+		}
+	})
+	before := ""
+	for i, origin := range []string{"https://a.example", "https://b.example", "https://c.example"} {
+		r := payment(func(r *Request) { r.Header["ORIGIN"] = []string{origin} })
+		res, err := c.Serve(context.WithValue(t.Context(), key{}, "here"), r, counting(&n, created()))
+		require.NoError(t, err)
+		if i == 0 {
+			require.Equal(t, created(), res, "a first response is fresh")
+			before = storedText(t, store)
+			continue
+		}
+		require.Equal(t, origin, res.Headers["Access-Control-Allow-Origin"])
+		require.Equal(t, "true", res.Headers[HeaderReplayed])
+		require.NotContains(t, res.Headers, "idempotency-replayed")
+		require.Equal(t, []string{"fresh=1"}, res.Cookies)
+		require.True(t, strings.HasPrefix(string(res.Body), `{"id":"fresh"`))
+	}
+	require.Equal(t, before, storedText(t, store))
+	require.Equal(t, 1, n)
+}
+
+// Two versions of a service side by side: each gives the other's responses if it
+// can tell how, and says so if it cannot. Nothing is executed again.
+func TestResponseVersions(t *testing.T) {
+	migrate := func(to int) func(int, *Response) error {
+		return func(from int, res *Response) error {
+			if from > 2 {
+				return errors.New("secret: unknown version")
+			}
+			res.Headers["X-Migrated"] = fmt.Sprint(from, " to ", to)
+			res.Body = append(res.Body, '!')
+			return nil
+		}
+	}
+	for name, row := range map[string]struct {
+		stored, own int
+		migrate     bool
+		want        string // X-Migrated, "as it is" or none for a mismatch
+	}{
+		"same":                 {1, 1, true, "as it is"},
+		"unversioned":          {0, 0, false, "as it is"},
+		"older":                {1, 2, true, "1 to 2"},
+		"first version":        {0, 1, true, "0 to 1"},
+		"newer, in old code":   {2, 1, true, "2 to 1"},
+		"older, no function":   {1, 2, false, ""},
+		"newer, no function":   {2, 1, false, ""},
+		"version taken away":   {1, 0, false, ""},
+		"function that cannot": {3, 2, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			serve(t, newContract(t, store, func(o *Options) { o.ResponseVersion = row.stored }), payment(), counting(&n, created()))
+			before := storedText(t, store)
+			c := newContract(t, store, func(o *Options) {
+				o.ResponseVersion = row.own
+				if row.migrate {
+					o.Migrate = migrate(row.own)
+				}
+			})
+			for range 2 {
+				res := serve(t, c, payment(), counting(&n, created()))
+				switch row.want {
+				case "":
+					require.Equal(t, 503, res.Status)
+					require.Contains(t, string(res.Body), CodeVersionMismatch)
+					require.Contains(t, string(res.Body), `"retryable":true`)
+					require.NotEmpty(t, res.Headers["Retry-After"])
+					require.NotContains(t, string(res.Body), "secret")
+				case "as it is":
+					require.Equal(t, created().Body, res.Body)
+				default:
+					require.Equal(t, row.want, res.Headers["X-Migrated"])
+					require.Equal(t, `{"id":"ch_1"}!`, string(res.Body))
+					require.Equal(t, "true", res.Headers[HeaderReplayed])
+				}
+			}
+			require.Equal(t, before, storedText(t, store))
+			require.Equal(t, 1, n)
+		})
+	}
+}
+
+// Migration comes before refreshing.
+func TestMigrateThenRefresh(t *testing.T) {
+	store, n := memory(), 0
+	serve(t, newContract(t, store), payment(), counting(&n, created()))
+	c := newContract(t, store, func(o *Options) {
+		o.ResponseVersion = 1
+		o.Migrate = func(_ int, res *Response) error { res.Body = []byte("migrated"); return nil }
+		o.Refresh = func(_ context.Context, _ *Request, res *Response) { res.Body = append(res.Body, " and fresh"...) }
+	})
+	require.Equal(t, "migrated and fresh", string(serve(t, c, payment(), counting(&n, created())).Body))
+}
+
+// The service's own meaning of a status, which a single operation or response
+// still overrides.
+func TestStatusPolicyIsConfigurable(t *testing.T) {
+	policy := map[int]idem.Class{
+		503: idem.ClassNotExecuted, 403: idem.ClassCompleted, 404: idem.ClassNotExecuted, 202: idem.ClassUncertain, 500: idem.ClassCompleted,
+	}
+	c := newContract(t, memory(), func(o *Options) { o.Status = policy })
+	delete(policy, 404) // the options are copied
+	for status, runs := range map[int]int{503: 2, 403: 1, 404: 2, 202: 1, 500: 1, 201: 1, 429: 2} {
+		n := 0
+		r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{fmt.Sprint("a-key-for-status-", status)} })
+		given := &Response{Status: status, Body: []byte("x")}
+		require.Equal(t, given, serve(t, c, r, counting(&n, given)))
+		again := serve(t, c, r, counting(&n, given))
+		require.Equal(t, runs, n, status)
+		if status == 202 {
+			require.Contains(t, string(again.Body), CodeOutcomeUnknown)
+		} else {
+			require.Equal(t, status, again.Status)
+		}
+	}
+	n := 0
+	next := func(ctx context.Context) (*Response, error) {
+		n++
+		idem.SetNotExecuted(ctx)
+		return &Response{Status: 403}, nil
+	}
+	serve(t, c, payment(), next)
+	serve(t, c, payment(), next)
+	require.Equal(t, 2, n)
+}
