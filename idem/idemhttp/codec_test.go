@@ -2,7 +2,9 @@ package idemhttp
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,33 +128,99 @@ func TestNeverStored(t *testing.T) {
 	require.Equal(t, r.Cookies, back.Cookies)
 }
 
-// FuzzDecode: what is not refused is exactly what encode gives.
-func FuzzDecode(f *testing.F) {
-	for _, r := range storable() {
-		stored, err := encode(r, neverStored)
-		require.NoError(f, err)
-		f.Add(stored)
-		f.Add(stored[:len(stored)/2])
+// checkDecode: what is not refused is exactly what encode gives.
+func checkDecode(t testing.TB, stored []byte) (accepted bool) {
+	r, err := decode(stored)
+	if err != nil {
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		return false
 	}
-	f.Fuzz(func(t *testing.T, stored []byte) {
-		r, err := decode(stored)
-		if err != nil {
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			return
-		}
-		_, body, _ := bytes.Cut(stored, []byte("\n"))
-		require.Equal(t, body, r.Body)
-		again, err := encode(r, neverStored)
-		require.NoError(t, err)
-		second, err := decode(again)
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(second), fmt.Sprint(r.withoutExchange()))
-	})
+	_, body, _ := bytes.Cut(stored, []byte("\n"))
+	require.Equal(t, body, r.Body)
+	again, err := encode(r, headerSet{})
+	require.NoError(t, err)
+	second, err := decode(again)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(second), fmt.Sprint(r.without(headerSet{})))
+	return true
 }
 
-// withoutExchange is the response as encode sees it.
-func (r *Response) withoutExchange() *Response {
-	keep, out := r.keeps(neverStored), &Response{Status: r.Status, Body: r.Body, Base64: r.Base64}
+func storedSeeds(t testing.TB) (seeds []string) {
+	for _, r := range storable() {
+		stored, err := encode(r, neverStored)
+		require.NoError(t, err)
+		seeds = append(seeds, string(stored))
+	}
+	slices.Sort(seeds)
+	return seeds
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, stored := range storedSeeds(f) {
+		f.Add([]byte(stored))
+		f.Add([]byte(stored[:len(stored)/2]))
+	}
+	f.Fuzz(func(t *testing.T, stored []byte) { checkDecode(t, stored) })
+}
+
+func TestTwentyThousandStoredResponses(t *testing.T) {
+	g := newMutator(storedSeeds(t))
+	accepted := 0
+	for range 20_000 {
+		if checkDecode(t, []byte(g.next())) {
+			accepted++
+		}
+	}
+	require.Greater(t, accepted, 1000)
+	require.Less(t, accepted, 19_000)
+}
+
+// The head is written by hand and is what encoding/json would make of it.
+func TestHeadIsJSON(t *testing.T) {
+	type head struct {
+		Version int                 `json:"v"`
+		Status  int                 `json:"status"`
+		Headers map[string]string   `json:"headers,omitempty"`
+		Multi   map[string][]string `json:"multi,omitempty"`
+		Base64  bool                `json:"base64,omitempty"`
+	}
+	g := newMutator([]string{"Content-Type", "text/html; charset=utf-8", "<&>\"\\/", "caf\xe9 ü \u2028", "\x00\x01\b\f\n\r\t\x1f\x7f\x80\xff", ""})
+	for range 5000 {
+		r := &Response{Status: 200 + g.IntN(400), Headers: map[string]string{}, MultiHeaders: map[string][]string{}, Base64: g.IntN(2) == 0, Body: []byte{}}
+		want := head{Version: 1, Status: r.Status, Base64: r.Base64, Headers: map[string]string{}, Multi: map[string][]string{}}
+		for range g.IntN(12) {
+			k, v := g.next(), g.next()
+			r.Headers[k], want.Headers[toLatin1(k)] = v, toLatin1(v)
+		}
+		for range g.IntN(4) {
+			k, vs, ws := g.next(), []string{}, []string{}
+			for range g.IntN(3) {
+				v := g.next()
+				vs, ws = append(vs, v), append(ws, toLatin1(v))
+			}
+			r.MultiHeaders[k], want.Multi[toLatin1(k)] = vs, ws
+		}
+		var line bytes.Buffer
+		e := json.NewEncoder(&line)
+		e.SetEscapeHTML(false)
+		require.NoError(t, e.Encode(want))
+		got := r.appendHead(nil, everyHeader)
+		require.Equal(t, line.String(), string(got))
+		if len(r.Headers) == 0 {
+			r.Headers = nil
+		}
+		if len(r.MultiHeaders) == 0 {
+			r.MultiHeaders = nil
+		}
+		back, err := decode(got)
+		require.NoError(t, err)
+		require.Equal(t, r, back)
+	}
+}
+
+// without is the response as encode sees it.
+func (r *Response) without(never headerSet) *Response {
+	keep, out := r.keeps(never), &Response{Status: r.Status, Body: r.Body, Base64: r.Base64}
 	for k, v := range r.Headers {
 		if keep(k) {
 			out.setHeader(k, v)
@@ -185,7 +253,7 @@ func FuzzEncode(f *testing.F) {
 		}
 		back, err := decode(stored)
 		require.NoError(t, err)
-		want := r.withoutExchange()
+		want := r.without(neverStored)
 		require.Equal(t, want.Headers, back.Headers)
 		require.Equal(t, want.MultiHeaders, back.MultiHeaders)
 		require.True(t, bytes.Equal(body, back.Body))

@@ -83,32 +83,60 @@ func TestKeyInTwoSpellingsIsRepeated(t *testing.T) {
 
 var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
-// FuzzKey: whatever reaches the store matches the grammar, and nothing panics.
+// checkKeys serves a request with the header's values: nothing panics, and
+// whatever reaches the store matches the grammar.
+func checkKeys(t testing.TB, values ...string) (reached bool) {
+	store := memory()
+	n := 0
+	r := payment(func(r *Request) { r.Header["idempotency-key"] = values })
+	res := serve(t, newContract(t, store), r, counting(&n, created()))
+	key, err := parseKey(values, DefaultMinKey)
+	if err != nil {
+		require.Equal(t, 400, res.Status)
+		require.Zero(t, n)
+		return false
+	}
+	require.Regexp(t, keyGrammar, key)
+	require.Equal(t, 201, res.Status)
+	rec, err := store.Get(t.Context(), charge.Key("blue", key).ID())
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, rec.State)
+	require.Equal(t, key, rec.Value)
+	return true
+}
+
+var keySeeds = []string{
+	testKey, `"` + testKey + `"`, `"a";b`, `"`, ",", ":YQ==:", "?1", `%"a"`, "@1", "\x00", "ä", strings.Repeat("k", MaxKey),
+	`"1234567890\"123456"`, `"1234567890\\123456"`, " " + testKey + "\t", `"` + testKey + `";a=1`, testKey + "," + testKey, `("` + testKey + `")`,
+}
+
 func FuzzKey(f *testing.F) {
-	for _, v := range []string{testKey, `"` + testKey + `"`, `"a";b`, `"`, ",", ":YQ==:", "?1", `%"a"`, "@1", "\x00", "ä"} {
+	for _, v := range keySeeds {
 		f.Add(v, "", false)
 		f.Add(v, v, true)
 	}
 	f.Fuzz(func(t *testing.T, first, second string, two bool) {
-		store := memory()
-		values := []string{first}
 		if two {
-			values = append(values, second)
+			checkKeys(t, first, second)
+		} else {
+			checkKeys(t, first)
 		}
-		n := 0
-		r := payment(func(r *Request) { r.Header["idempotency-key"] = values })
-		res := serve(t, newContract(t, store), r, counting(&n, created()))
-		key, err := parseKey(values, DefaultMinKey)
-		if err != nil {
-			require.Equal(t, 400, res.Status)
-			require.Zero(t, n)
-			return
-		}
-		require.Regexp(t, keyGrammar, key)
-		require.Equal(t, 201, res.Status)
-		rec, err := store.Get(t.Context(), charge.Key("blue", key).ID())
-		require.NoError(t, err)
-		require.Equal(t, idem.Completed, rec.State)
-		require.Equal(t, key, rec.Value)
 	})
+}
+
+// The same number of the same inputs on every run, unlike the fuzzer's.
+func TestTwentyThousandKeys(t *testing.T) {
+	g := newMutator(keySeeds)
+	reached := 0
+	for range 20_000 {
+		values := []string{g.next()}
+		if g.IntN(16) == 0 {
+			values = append(values, g.next())
+		}
+		if checkKeys(t, values...) {
+			reached++
+		}
+	}
+	require.Greater(t, reached, 1000, "the inputs get past the parser often enough")
+	require.Less(t, reached, 19_000)
 }

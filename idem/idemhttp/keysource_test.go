@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -210,4 +211,54 @@ func TestLongKeyWithPrincipal(t *testing.T) {
 		r.Header["idempotency-key"] = []string{strings.Repeat(":", MaxKey)}
 	})
 	require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
+}
+
+// checkBody: no body panics, what is found is what encoding/json finds there, and
+// whatever reaches the store matches the grammar.
+func checkBody(t testing.TB, body string) (reached bool) {
+	store, n := memory(), 0
+	c := newContract(t, store, func(o *Options) { o.KeyPointer = "/a/id" })
+	res := serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
+	key, err := stringAt([]byte(body), "/a/id")
+	if err == nil {
+		var all struct {
+			A map[string]any `json:"a"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(body), &all), body)
+		require.Equal(t, all.A["id"], key)
+	}
+	if res.Status != 201 {
+		require.Equal(t, 400, res.Status)
+		require.Zero(t, n)
+		return false
+	}
+	require.NoError(t, err)
+	require.Regexp(t, keyGrammar, key)
+	rec, err := store.Get(t.Context(), charge.Key("blue", key).ID())
+	require.NoError(t, err)
+	require.Equal(t, key, rec.Value)
+	return true
+}
+
+var bodySeeds = []string{
+	`{"a":{"id":"` + testKey + `"}}`, `{"b":[1,{"a":null}],"a":{"x":"","id":"` + testKey + `"},"c":true}`,
+	`{"a":{"id":null}}`, `{"a":["id"]}`, `{"A":{"id":"` + testKey + `"}}`, `{"a":{"i\u0064":"1234567890\u0041BCDEF"}} `, `1`, `"a"`, ``,
+}
+
+func FuzzKeyPointer(f *testing.F) {
+	for _, body := range bodySeeds {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) { checkBody(t, body) })
+}
+
+func TestTwentyThousandBodies(t *testing.T) {
+	g, reached := newMutator(bodySeeds), 0
+	for range 20_000 {
+		if checkBody(t, g.next()) {
+			reached++
+		}
+	}
+	require.Greater(t, reached, 1000)
+	require.Less(t, reached, 19_000)
 }

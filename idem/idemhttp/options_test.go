@@ -19,27 +19,40 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		o      *Options
 		want   string
 	}{
-		"no options":      {good, nil, "NoTenant"},
-		"no tenant":       {good, &Options{}, "NoTenant"},
-		"no routes":       {nil, &Options{Tenant: NoTenant}, "no routes"},
-		"bad operation":   {Routes{"POST /a": bad}, &Options{Tenant: NoTenant}, "Name is empty"},
-		"bad any":         {AnyRoute(bad), &Options{Tenant: NoTenant}, "Name is empty"},
-		"no method":       {Routes{"/a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"no path":         {Routes{"POST": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"relative path":   {Routes{"POST a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"lower case":      {Routes{"post /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"query":           {Routes{"POST /a?b": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"two spaces":      {Routes{"POST  /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"not enforced":    {Routes{"GET /a": charge}, &Options{Tenant: NoTenant}, "GET needs no key"},
-		"any method":      {Routes{"ANY /a": charge}, &Options{Tenant: NoTenant}, "ANY needs no key"},
-		"mixed":           {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: NoTenant}, "mix AnyRoute"},
-		"key too long":    {good, &Options{Tenant: NoTenant, MinKey: 256}, "MinKey"},
-		"key negative":    {good, &Options{Tenant: NoTenant, MinKey: -1}, "MinKey"},
-		"key header":      {good, &Options{Tenant: NoTenant, KeyHeader: "a b"}, "KeyHeader"},
-		"methods":         {good, &Options{Tenant: NoTenant, Methods: []string{"post"}}, "capitals"},
-		"empty method":    {good, &Options{Tenant: NoTenant, Methods: []string{""}}, "capitals"},
-		"selection":       {good, &Options{Tenant: NoTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"everything left": {good, &Options{Tenant: NoTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
+		"no options":           {good, nil, "NoTenant"},
+		"no tenant":            {good, &Options{}, "NoTenant"},
+		"no routes":            {nil, &Options{Tenant: NoTenant}, "no routes"},
+		"bad operation":        {Routes{"POST /a": bad}, &Options{Tenant: NoTenant}, "Name is empty"},
+		"bad any":              {AnyRoute(bad), &Options{Tenant: NoTenant}, "Name is empty"},
+		"no method":            {Routes{"/a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"no path":              {Routes{"POST": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"relative path":        {Routes{"POST a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"lower case":           {Routes{"post /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"query":                {Routes{"POST /a?b": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"two spaces":           {Routes{"POST  /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
+		"not enforced":         {Routes{"GET /a": charge}, &Options{Tenant: NoTenant}, "GET needs no key"},
+		"any method":           {Routes{"ANY /a": charge}, &Options{Tenant: NoTenant}, "ANY needs no key"},
+		"mixed":                {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: NoTenant}, "mix AnyRoute"},
+		"key too long":         {good, &Options{Tenant: NoTenant, MinKey: 256}, "MinKey"},
+		"key negative":         {good, &Options{Tenant: NoTenant, MinKey: -1}, "MinKey"},
+		"key header":           {good, &Options{Tenant: NoTenant, KeyHeader: "a b"}, "KeyHeader"},
+		"methods":              {good, &Options{Tenant: NoTenant, Methods: []string{"post"}}, "capitals"},
+		"empty method":         {good, &Options{Tenant: NoTenant, Methods: []string{""}}, "capitals"},
+		"selection":            {good, &Options{Tenant: NoTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"two key sources":      {good, &Options{Tenant: NoTenant, KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
+		"key function":         {good, &Options{Tenant: NoTenant, KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
+		"key function, length": {good, &Options{Tenant: NoTenant, MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
+		"key pointer":          {good, &Options{Tenant: NoTenant, KeyPointer: "id"}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{Tenant: NoTenant, KeyPointer: "/a~2"}, "JSON pointer"},
+		"response version":     {good, &Options{Tenant: NoTenant, ResponseVersion: -1}, "ResponseVersion"},
+		"deny-list":            {good, &Options{Tenant: NoTenant, NeverStore: []string{"X-Trace:"}}, "header name"},
+		"status":               {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
+		"status's class":       {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{200: idem.ClassFailed}}, "ClassUncertain"},
+		"status without class": {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
+		"API's route":          {good, &Options{Tenant: NoTenant, API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
+		"API, any method":      {good, &Options{Tenant: NoTenant, API: []string{"ANY /payments"}}, `"PATCH /payments"`},
+		"API, no route":        {good, &Options{Tenant: NoTenant, API: []string{"payments"}}, "write method and path"},
+		"everything left":      {good, &Options{Tenant: NoTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newEngine(t, memory()), c.routes, c.o)
@@ -50,6 +63,19 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	}
 	_, err := New(nil, good, &Options{Tenant: NoTenant})
 	require.ErrorContains(t, err, "engine is nil")
+}
+
+// An API whose routes are all covered, or need no key, is fine.
+func TestKnownRoutes(t *testing.T) {
+	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
+	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
+		_, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, API: api})
+		require.NoError(t, err, api)
+		_, err = New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: NoTenant, API: append(api, "POST /more")})
+		require.NoError(t, err, api)
+	}
+	_, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
+	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 
 func TestOptionsAreCopied(t *testing.T) {
@@ -73,6 +99,7 @@ func TestTenantFunctions(t *testing.T) {
 			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.NoTenant, "list": []any{"a"},
 		},
 		AccountID: "444455556666", UserID: "AROAEXAMPLEEXAMPLE01:checkout-session",
+		CognitoIdentityID: "eu-central-1:11112222-3333-4444-5555-666677778888", APIKeyID: "k7f2", TenantID: "blue",
 	}
 	for name, c := range map[string]struct {
 		f    TenantFunc
@@ -97,6 +124,9 @@ func TestTenantFunctions(t *testing.T) {
 		"authorizer absent":   {AuthorizerValue("none"), ""},
 		"account":             {IAMAccount, "444455556666"},
 		"user":                {IAMUser, "AROAEXAMPLEEXAMPLE01"},
+		"Cognito identity":    {CognitoIdentity, "eu-central-1:11112222-3333-4444-5555-666677778888"},
+		"API key":             {APIKey, "k7f2"},
+		"Lambda's tenant":     {LambdaTenant, "blue"},
 		"none":                {NoTenant, idem.NoTenant},
 	} {
 		got, err := c.f(t.Context(), &Request{Identity: id})
@@ -107,7 +137,7 @@ func TestTenantFunctions(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
 	}
-	for _, f := range []TenantFunc{IAMAccount, IAMUser} {
+	for _, f := range []TenantFunc{IAMAccount, IAMUser, CognitoIdentity, APIKey, LambdaTenant} {
 		_, err := f(t.Context(), &Request{})
 		require.ErrorIs(t, err, ErrNoTenant)
 	}
