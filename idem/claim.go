@@ -208,10 +208,11 @@ func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) 
 }
 
 // unclaimed is what happens when the claim's reply never came: it is taken back,
-// so that it cannot land later, unless the operation fails open.
+// so that it cannot land later, unless the operation fails open. That it does not
+// where this process knows how an earlier attempt ended and has yet to write it.
 func (p *plan) unclaimed(ctx context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := p.engine
-	if p.call.Key.op.OnStoreFailure != FailClosed && first && ctx.Err() == nil {
+	if p.call.Key.op.OnStoreFailure != FailClosed && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
 		p.notify(ctx, e.obs.FailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
 	}

@@ -126,7 +126,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if e.opts.Observer != nil {
 		e.obs = *e.opts.Observer
 	}
-	e.queue = &queue{obs: &e.obs, now: e.now, limit: e.opts.QueueBytes, idle: make(chan struct{}, 1)}
+	e.queue = &queue{obs: &e.obs, now: e.now, limit: e.opts.QueueBytes, settled: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }
 

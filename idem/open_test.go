@@ -97,3 +97,51 @@ func TestFailOpenLeavesWhatIsNotFree(t *testing.T) {
 		})
 	}
 }
+
+// A retry during the outage, in the process that still holds the outcome in memory:
+// it must not run again, since this process knows that it has run.
+func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			op := openOp(strict)
+			r.faults.Always(idemtest.Refuse)
+			v, err := idem.Do(inLambda(t.Context()), r.engine, op.Key("t", "k"), 1, c.run)
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
+			_, err = idem.Do(inLambda(t.Context()), r.engine, op.Key("t", "k"), 1, c.run)
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			require.Equal(t, 1, c.count())
+			_, err = idem.Do(inLambda(t.Context()), r.engine, op.Key("t", "other"), 1, c.run)
+			require.NoError(t, err, "other keys fail open as before")
+			for range 2 {
+				_, err = idem.Do(inLambda(t.Context()), r.engine, op.Key("t", "released"), 1, fails(idem.NotExecuted(errPlain)))
+				require.Same(t, errPlain, err, "what may run again does")
+			}
+
+			r.faults.Heal()
+			v, err = idem.Do(inLambda(t.Context()), r.engine, op.Key("t", "k"), 1, c.run)
+			require.NoError(t, err)
+			require.Equal(t, 1, v, "the outcome that was written first")
+			require.Equal(t, 2, c.count())
+		})
+	}
+}
+
+// The claim of that retry may land, or its withdrawal: the outcome is written over
+// what is left of it.
+func TestFailOpenOutcomeLandsOverARetrysWithdrawnClaim(t *testing.T) {
+	r, c := newRig(t, nil), new(counter)
+	key := openOp(true).Key("t", "k")
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse, idemtest.LoseReply)
+	r.faults.Next(idemtest.Finish, idemtest.Refuse, idemtest.Refuse)
+	_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+	require.NoError(t, err)
+	_, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+	v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+	require.NoError(t, err)
+	require.Equal(t, 1, v)
+	require.Equal(t, 1, c.count())
+}

@@ -20,6 +20,7 @@ const (
 // late is a write that could not be confirmed in time. It is repeated as it is,
 // with the same write id.
 type late struct {
+	settles string // the record that it settles, empty if the key may run again
 	State   State
 	Attempt int
 	size    int
@@ -36,7 +37,8 @@ type queue struct {
 	obs     *Observer
 	now     func() time.Time
 	waiting []late
-	inHands int // of a round on its way
+	inHands int            // of a round on its way
+	settled map[string]int // how many settle a record, in hands too
 	bytes   int
 	limit   int
 	running bool
@@ -65,6 +67,9 @@ func (p *plan) later(ctx context.Context, l late, err error) bool {
 	if !full {
 		q.waiting = append(q.waiting, l)
 		q.bytes += l.size
+		if l.settles != "" {
+			q.settled[l.settles]++
+		}
 	}
 	background := !full && p.kill.IsZero() && !q.running
 	q.running = q.running || background
@@ -98,6 +103,9 @@ func (q *queue) settle(done, back []late) {
 	q.inHands -= len(done) + len(back)
 	for _, l := range done {
 		q.bytes -= l.size
+		if q.settled[l.settles]--; q.settled[l.settles] <= 0 {
+			delete(q.settled, l.settles)
+		}
 	}
 	if len(q.waiting)+q.inHands == 0 {
 		select {
@@ -105,6 +113,13 @@ func (q *queue) settle(done, back []late) {
 		default:
 		}
 	}
+}
+
+// knows reports whether what settles the record waits to be written.
+func (q *queue) knows(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.settled[id] > 0
 }
 
 func (q *queue) empty() bool {

@@ -173,9 +173,13 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		return "", false, err
 	}
 	recorded := p.recorded // repeated as it is
-	queued = p.later(ctx, late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
+	l := late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
 		return e.record(ctx, recorded, a, f)
-	}}, err)
+	}}
+	if en.State != Retryable {
+		l.settles = f.ID
+	}
+	queued = p.later(ctx, l, err)
 	return InProgress, queued, nil
 }
 
