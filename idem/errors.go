@@ -57,8 +57,11 @@ type InFlightError struct {
 }
 
 func (e *InFlightError) Error() string {
+	if e.Lost && e.Attempt == 0 {
+		return fmt.Sprintf("%v; its record is gone or cannot be read", ErrLeaseLost)
+	}
 	if e.Lost {
-		return fmt.Sprintf("%v; attempt %d has the claim now", ErrLeaseLost, e.Attempt)
+		return fmt.Sprintf("%v; attempt %d has taken the claim since", ErrLeaseLost, e.Attempt)
 	}
 	return fmt.Sprintf("%v (attempt %d, its lease ends in %v)", ErrInFlight, e.Attempt, e.LeaseLeft.Round(time.Millisecond))
 }

@@ -46,7 +46,10 @@ const (
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
 	// FailOpen runs the handler without a claim when the store is unavailable. Two
-	// attempts may then run at once. Only for repeatable operations.
+	// attempts may then run at once, or one after the other. Its outcome is recorded
+	// as if it had the claim, unless another attempt has run since; until that is
+	// written, the same process does not run the key again. Only for repeatable
+	// operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
 	// repeatable: it trades double execution for availability, and is spelled out

@@ -5,11 +5,12 @@
 //	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
 //	engine, err := idem.New(store, nil)
 //
-// Every write is one conditional PutItem or UpdateItem that returns the old item
-// when its condition fails. So a claim that meets a recorded outcome is answered
+// Every write of a record is one conditional PutItem or UpdateItem that returns the
+// old item when its condition fails. So a claim that meets a recorded outcome is answered
 // by the same single call, and a write whose reply was lost recognises itself in
-// the old item, by its write id. No expression is built at run time from anything
-// but the constants in expressions.go; testdata has every request in full.
+// the old item, by its write id. Expressions are put together from constants alone
+// (expressions.go has those that are always there), names and values go in beside
+// them; testdata has the requests in full.
 //
 // # The table
 //
