@@ -13,26 +13,36 @@
 // # What a client gets
 //
 // The key comes in the Idempotency-Key header, bare or as a structured-field
-// string (RFC 9651); both forms name the same key. Only POST and PATCH need one
+// string (RFC 9651); both forms name the same key. For producers without headers it
+// can come from the body or a function. Only POST and PATCH need one
 // by default; other methods pass untouched. Refusals are problem details
 // (RFC 9457) with a stable code, and say nothing about anybody else's request:
 //
 //	situation                                      answer
 //	the route declares no operation                500 operation_undeclared
 //	no tenant                                      403 tenant_missing
+//	no principal although bound                    403 principal_missing
 //	no key                                         400 idempotency_key_missing
 //	key malformed, too short or long, repeated     400 idempotency_key_invalid
 //	body that cannot be canonicalised              400 request_not_canonical
 //	body too large, or cut short (middleware)      413 request_too_large, 400 request_incomplete
 //	key used with another request                  422 idempotency_key_reused
 //	first request still running                    409 idempotency_key_in_progress + Retry-After
+//	first sent before the retention window         412 idempotency_key_too_old
 //	outcome unknown                                409 outcome_unknown
 //	outcome recorded without its response          409 outcome_unavailable
 //	accepted for later                             202 request_accepted + Retry-After
+//	response of another version                    503 response_version_mismatch + Retry-After
 //	record damaged or newer                        503 idempotency_record_unreadable
 //	store unavailable                              503 idempotency_store_unavailable + Retry-After
 //	too little time left to begin                  503 out_of_time + Retry-After
-//	outcome recorded                               the response, Idempotency-Replayed, Idempotency-Expires
+//	outcome recorded                               the response, Idempotency-Replayed: true,
+//	                                               Idempotency-Original-Date, Idempotency-Expires
+//
+// The [Stripe] profile answers a reused key with 400 and marks a replay with
+// Idempotent-Replayed. [Options.Rows] overrides single answers. A request that
+// finds the first one running can also wait for its response ([Options.Wait]) or
+// be told where to follow it ([Options.Location]).
 //
 // # What is kept
 //
@@ -40,8 +50,12 @@
 // 403, 425 and 429 say that nothing was executed, so the same key may try again;
 // 408, 5xx and everything else leave open whether something was, and the
 // operation's declaration decides. A handler that knows better says so with
-// [idem.SetNotExecuted] or in [idem.Operation.Classify].
+// [idem.SetNotExecuted] or in [idem.Operation.Classify]; [Options.Status] changes
+// what a status means everywhere.
 //
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
-// hop-by-hop and authentication headers are not: they belong to one exchange.
+// hop-by-hop and authentication headers are not: they belong to one exchange. The
+// first caller gets the same bytes as every later one, but for what a service
+// itself takes out of the record ([Options.NeverStore], [Options.Redact]) or renews
+// in a replay ([Options.Refresh], [Options.Migrate]).
 package idemhttp

@@ -97,14 +97,14 @@ type Options struct {
 	Refresh func(ctx context.Context, r *Request, res *Response)
 
 	// ResponseVersion is the version of the responses' schema, zero or more, recorded
-	// with each. Raise it with a change that old clients of new code, or the other
-	// way round, could not read.
+	// with each. Raise it with a change after which the clients of the new code could
+	// not read what the old code has recorded, or the other way round.
 	ResponseVersion int
 
 	// Migrate turns a recorded response of another version into one of
 	// ResponseVersion. During a rolling deployment from is lower in new code and
-	// higher in old code. An error, a panic excepted, is answered like no function at
-	// all: with 503 response_version_mismatch. It works on a copy.
+	// higher in old code. Its error, or no function at all, is answered with 503
+	// response_version_mismatch, and nothing is executed. It works on a copy.
 	Migrate func(from int, res *Response) error
 
 	// TooOld refuses requests that were first sent before the retention window. Nil
