@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"strings"
 	"sync"
@@ -149,8 +148,6 @@ func TestPrincipalsShareKeysByDefault(t *testing.T) {
 // Errors and panics of the handler pass through every front as they are. A
 // net/http handler has no errors, and its panics end the connection.
 func TestFaultsOfTheHandlerPassThrough(t *testing.T) {
-	log.SetOutput(io.Discard) // net/http logs panics
-	t.Cleanup(func() { log.SetOutput(log.Default().Writer()) })
 	for name, d := range doors {
 		t.Run(name, func(t *testing.T) {
 			own := errors.New("own")

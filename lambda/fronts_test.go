@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,9 +172,11 @@ func behindNetHTTP(around bool) door {
 			root = c.Middleware(mux, nil)
 		}
 		var test atomic.Pointer[context.Context]
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // on 127.0.0.1
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // on 127.0.0.1
 			root.ServeHTTP(w, r.WithContext(within{r.Context(), *test.Load()}))
 		}))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs panics
+		server.Start()
 		t.Cleanup(server.Close)
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			test.Store(&ctx)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/stretchr/testify/require"
 )
@@ -29,20 +28,6 @@ func receiptOf(n *int) HTTPAPIHandler {
 			IsBase64Encoded:   true,
 		}, nil
 	}
-}
-
-// The same body is the same request, as text or as Base64 of the API's own.
-func TestBase64BodyIsTheClientsBody(t *testing.T) {
-	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
-	e := sample(t, "apigw-v2-none")
-	_, err := h(t.Context(), e)
-	require.NoError(t, err)
-	e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(e.Body)), true
-	res, err := h(t.Context(), e)
-	require.NoError(t, err)
-	require.Equal(t, "true", res.Headers[idemhttp.HeaderReplayed])
-	require.Equal(t, 1, n)
 }
 
 // A tenant function of one's own reads the event.
@@ -77,7 +62,6 @@ func TestRequestOfAnEvent(t *testing.T) {
 	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
 	require.Empty(t, requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "ANY /a"}).Method)
 	require.Equal(t, map[string][]string{"": {"a=%zz"}}, requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).Query)
-	require.Equal(t, "no base64", string(requestOfV2(&events.APIGatewayV2HTTPRequest{Body: "no base64", IsBase64Encoded: true}).Body))
 }
 
 func TestRoutes(t *testing.T) {
@@ -134,51 +118,4 @@ func TestPathParametersAndQueryCount(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 422, res.StatusCode)
 	require.Equal(t, 1, n)
-}
-
-// A handler that changes its event does not change what a retry is compared with.
-func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
-	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant},
-		func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			n++
-			e.Body = ""
-			e.Headers["idempotency-key"] = "another-key-of-the-handler"
-			e.RequestContext.HTTP.Method = "GET"
-			return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
-		})
-	for range 2 {
-		_, err := h(t.Context(), sample(t, "apigw-v2-none"))
-		require.NoError(t, err)
-	}
-	require.Equal(t, 1, n)
-}
-
-// A recorded failure reports to the runtime what the first one did.
-func TestHTTPAPIFailureReplays(t *testing.T) {
-	for name, given := range failures() {
-		t.Run(name, func(t *testing.T) {
-			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.NoTenant},
-				func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-					n++
-					return events.APIGatewayV2HTTPResponse{}, idem.Permanent(given)
-				})
-			_, live := h(t.Context(), sample(t, "apigw-v2-none"))
-			_, again := h(t.Context(), sample(t, "apigw-v2-none"))
-			require.Equal(t, 1, n)
-			require.Equal(t, typeName(live), typeName(again))
-			require.Equal(t, message(live), message(again))
-		})
-	}
-}
-
-func TestSetUpMistakesPanicInHTTPAPI(t *testing.T) {
-	engine, n := newEngine(t, memory()), 0
-	o := &idemhttp.Options{Tenant: idemhttp.NoTenant}
-	requireConfigPanic(t, func() { HTTPAPI(nil, idemhttp.AnyRoute(charge), o, receiptOf(&n)) }, "engine is nil")
-	requireConfigPanic(t, func() { HTTPAPI(engine, nil, o, receiptOf(&n)) }, "no routes")
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(idem.Operation{}), o, receiptOf(&n)) }, "Name is empty")
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), nil, receiptOf(&n)) }, "NoTenant")
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), o, nil) }, "handler is nil")
 }

@@ -9,6 +9,12 @@ import (
 // or the base path of a custom domain. A path that does not end in the template
 // with these parameters stays as it is.
 func withoutBase(path, template string, parameters map[string]string) string {
+	switch template {
+	case "":
+		return path
+	case "/":
+		return template
+	}
 	want := strings.Split(strings.Trim(template, "/"), "/")
 	have := strings.Split(strings.Trim(path, "/"), "/")
 	for i := range have {
