@@ -141,7 +141,7 @@ func TestAProblemThatBreaksOffStaysBroken(t *testing.T) {
 	broken := errors.New("connection reset")
 	c := newTrial(t, answering(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 409, Header: http.Header{"Content-Type": {ProblemMediaType}},
-			Body: io.NopCloser(io.MultiReader(strings.NewReader(`{"code"`), failing{broken}))}, nil
+			Body: io.NopCloser(io.MultiReader(strings.NewReader(`{"code"`), &failingOnce{err: broken}))}, nil
 	}), nil)
 	res, err := c.Do(request(t, "POST", "http://service.test/", "order"))
 	require.NoError(t, err)
@@ -149,6 +149,17 @@ func TestAProblemThatBreaksOffStaysBroken(t *testing.T) {
 	got, err := io.ReadAll(res.Body)
 	require.ErrorIs(t, err, broken)
 	require.Equal(t, `{"code"`, string(got))
+}
+
+// failingOnce forgets its error, as a body may.
+type failingOnce struct{ err error }
+
+func (f *failingOnce) Read([]byte) (int, error) {
+	if err := f.err; err != nil {
+		f.err = nil
+		return 0, err
+	}
+	return 0, io.EOF
 }
 
 // answering is a base without a network.
