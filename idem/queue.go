@@ -13,6 +13,9 @@ const (
 	lateFor = time.Hour
 	// lateOverhead is what a queued write counts for besides its result.
 	lateOverhead = 1 << 10
+	// lateLarge is the size from which a queued write may need more time than a call
+	// has for it before its own claim.
+	lateLarge    = 64 << 10
 	latePauseMin = 50 * time.Millisecond
 	latePauseMax = 5 * time.Second
 )
@@ -158,6 +161,25 @@ func (q *queue) flush(ctx context.Context) error {
 	}
 	q.settle(ls, nil)
 	return nil
+}
+
+// flushLarge writes what waits if some of it is too large for the time before a
+// claim. It is for after a call's own end was written, which shows that the store
+// answers, where nothing runs in the background.
+func (p *plan) flushLarge(ctx context.Context) {
+	q := p.engine.queue
+	q.mu.Lock()
+	largest := 0
+	for _, l := range q.waiting {
+		largest = max(largest, l.size)
+	}
+	q.mu.Unlock()
+	if largest < lateLarge {
+		return
+	}
+	ctx, cancel := p.finishing(ctx, largest)
+	defer cancel()
+	_ = q.flush(ctx) // what could not be written stays in the queue
 }
 
 // drain flushes in the background until nothing waits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,5 +291,26 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 		require.Error(t, r.engine.Flush(expired(t)))
 		require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "good")))
 		require.Equal(t, idem.InProgress, r.state(t, bad))
+	})
+}
+
+// A large outcome needs more time than there is before a claim: it lands after the
+// end of the next call, and costs the calls after that nothing.
+func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "large")
+		large := strings.Repeat("x", 1<<20)
+		r.faults.Next(idemtest.Finish, idemtest.Refuse)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return large, nil })
+		require.NoError(t, err)
+		r.faults.Always(slow(600*time.Millisecond, idemtest.Pass), idemtest.Finish)
+		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "next"), 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, r.state(t, key))
+		r.faults.Reset()
+		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "after"), 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
 	})
 }

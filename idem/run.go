@@ -51,6 +51,9 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err != nil {
 		return p.lost(ctx, a, err)
 	}
+	if !queued && !p.kill.IsZero() {
+		p.flushLarge(ctx)
+	}
 	return Outcome{
 		Body: ans.Body, State: state, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
 		RecordedAt: p.recorded, ExpiresAt: end.ExpiresAt, Queued: queued,
