@@ -28,6 +28,8 @@ const (
 	long   = idem.DefaultLease
 	short  = 1500 * time.Millisecond
 	margin = 250 * time.Millisecond
+	// patience with a store that is slow because the machine is busy.
+	patience = 20 * time.Second
 )
 
 // job is what a worker is told to do.
@@ -73,7 +75,8 @@ func work(table string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	store, err := dynamostore.New(client, table, nil)
+	// Whether a busy DynamoDB Local answers in time is not what is tested here.
+	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: patience})
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func work(table string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	engine, err := idem.New(store, &idem.Options{
-		Lease: lease, Margin: margin, ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second,
+		Lease: lease, Margin: margin, ClaimBudget: 2 * patience, FinishBudget: patience,
 	})
 	if err != nil {
 		return err
