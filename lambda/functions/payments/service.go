@@ -54,6 +54,9 @@ func (s *service) move(ctx context.Context, r request, path, key string) (respon
 		return refuse(ctx, "send an amount above zero and a currency of three letters")
 	}
 	id, err := s.ask(ctx, path, key, p)
+	if errors.Is(err, errDeclined) {
+		return answer(http.StatusPaymentRequired, map[string]string{"message": "the provider declined"})
+	}
 	if err != nil {
 		return response{}, err
 	}
@@ -62,6 +65,8 @@ func (s *service) move(ctx context.Context, r request, path, key string) (respon
 		payment
 	}{id, p})
 }
+
+var errDeclined = errors.New("declined")
 
 func (s *service) ask(ctx context.Context, path, key string, p payment) (string, error) {
 	body, err := json.Marshal(p)
@@ -77,14 +82,20 @@ func (s *service) ask(ctx context.Context, path, key string, p payment) (string,
 		req.Header.Set("Idempotency-Key", key)
 	}
 	res, err := http.DefaultClient.Do(req)
+	// Without a connection the provider knows nothing of it. With a key that does
+	// not follow: net/http sends such a request again by itself, and the error is
+	// that of the last time.
 	var refused *net.OpError
-	if errors.As(err, &refused) && refused.Op == "dial" {
-		return "", idem.NotExecuted(err) // no connection: the provider knows nothing of it
+	if key == "" && errors.As(err, &refused) && refused.Op == "dial" {
+		return "", idem.NotExecuted(err)
 	}
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusPaymentRequired {
+		return "", errDeclined // the provider's final word: recorded and replayed
+	}
 	if res.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the provider answered %s", res.Status)
 	}

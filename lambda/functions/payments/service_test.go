@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/memstore"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+// function is the deployed handler over an in-memory store.
+func function(t *testing.T, provider string) func(route, key, body string) (response, error) {
+	engine, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	s := &service{provider: provider}
+	h := idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.NoTenant}, s.handle)
+	return func(route, key, body string) (response, error) {
+		r := request{RouteKey: route, Body: body, Headers: map[string]string{
+			"idempotency-key": key, "content-type": "application/json",
+		}}
+		r.RequestContext.HTTP.Method = "POST"
+		return h(context.Background(), r)
+	}
+}
+
+const good = `{"amount": 100, "currency": "EUR"}`
+
+func TestProviderGetsTheTokenWhereItTakesOne(t *testing.T) {
+	var keys []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.URL.Path+" "+r.Header.Get("Idempotency-Key"))
+		_, _ = w.Write([]byte(`{"id": "ch_1"}`))
+	}))
+	defer srv.Close()
+	call := function(t, srv.URL)
+	for range 2 {
+		for _, route := range []string{"POST /payments", "POST /refunds"} {
+			res, err := call(route, "key-0123456789abc", good)
+			require.NoError(t, err)
+			require.Equal(t, 201, res.StatusCode)
+		}
+	}
+	require.Len(t, keys, 2, "each ran once")
+	require.Regexp(t, `^/charges [0-9a-f-]{36}$`, keys[0])
+	require.Equal(t, "/refunds ", keys[1])
+}
+
+func TestDeclinedIsRecorded(t *testing.T) {
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusPaymentRequired)
+	}))
+	defer srv.Close()
+	call := function(t, srv.URL)
+	for range 2 {
+		res, err := call("POST /refunds", "key-0123456789abc", good)
+		require.NoError(t, err)
+		require.Equal(t, 402, res.StatusCode)
+	}
+	require.Equal(t, 1, asked)
+}
+
+// A refused connection excludes a refund; a broken answer does not.
+func TestWhatARefundMayTryAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	call := function(t, "http://"+addr)
+	for range 2 {
+		_, err := call("POST /refunds", "key-0123456789abc", good)
+		var dial *net.OpError
+		require.True(t, errors.As(err, &dial), "ran, and was refused again: %v", err)
+	}
+
+	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer broken.Close()
+	call = function(t, broken.URL)
+	_, err = call("POST /refunds", "key-0123456789abc", good)
+	require.Error(t, err)
+	res, err := call("POST /refunds", "key-0123456789abc", good)
+	require.NoError(t, err)
+	require.Equal(t, 409, res.StatusCode)
+	require.Contains(t, res.Body, "outcome_unknown")
+}
+
+func TestBadRequestsAreNotRecorded(t *testing.T) {
+	call := function(t, "http://127.0.0.1:1")
+	for _, route := range []string{"POST /payments", "POST /statements"} {
+		for range 2 {
+			res, err := call(route, "key-0123456789abc", `{}`)
+			require.NoError(t, err)
+			require.Equal(t, 400, res.StatusCode)
+			require.NotContains(t, res.Headers, idemhttp.HeaderReplayed)
+		}
+	}
+}
