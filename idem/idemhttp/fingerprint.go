@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -13,7 +14,7 @@ func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b idem.FingerprintBuilder
 	b.Text("method", strings.ToUpper(r.Method))
 	b.Text("route", r.location())
-	b.Map("path", r.PathParameters)
+	b.Map("path", r.parameters())
 	b.Values("query", r.Query)
 	if len(r.Body) > 0 && r.isJSON() {
 		b.JSON("body", r.Body, c.opts.Select)
@@ -21,4 +22,24 @@ func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 		b.Bytes("body", r.Body)
 	}
 	return b.Sum()
+}
+
+// parameters are what the template leaves open. Where the front does not tell all
+// of it the path counts too: two resources under one template are two requests.
+func (r *Request) parameters() map[string]string {
+	for rest := r.Route; ; {
+		_, after, ok := strings.Cut(rest, "{")
+		if !ok {
+			return r.PathParameters
+		}
+		name, after, _ := strings.Cut(after, "}")
+		rest = after
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "+"), "...")
+		if name == "$" || r.PathParameters[name] != "" {
+			continue
+		}
+		all := map[string]string{wholePath: r.Path}
+		maps.Copy(all, r.PathParameters)
+		return all
+	}
 }
