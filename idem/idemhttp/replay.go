@@ -27,6 +27,9 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 	if c.opts.Refresh != nil {
 		c.opts.Refresh(ctx, r, res)
 	}
+	if !res.final() {
+		return nil, &refusal{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
+	}
 	res.mark(c.opts.Profile.marker(), "true")
 	res.mark(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
