@@ -71,8 +71,13 @@ func (r *Request) header(name string) []string {
 }
 
 // isJSON reports whether the body is declared as JSON: application/json or a
-// media type with the suffix +json (RFC 6839).
+// media type with the suffix +json (RFC 6839). What is compressed is not.
 func (r *Request) isJSON() bool {
+	for _, coding := range r.header("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return false
+		}
+	}
 	types := r.header("Content-Type")
 	if len(types) == 0 {
 		return false
