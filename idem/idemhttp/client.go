@@ -82,10 +82,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, s.failed(err)
 		}
-		res, err := t.base.RoundTrip(out)
+		res, err := complete(t.base.RoundTrip(out))
 		s.attempts++
 		s.status = 0
-		if res != nil && err == nil {
+		if err == nil {
 			s.note(res, out, t.now())
 		}
 		delay, again := t.again(req, s, res, err)
@@ -134,6 +134,21 @@ func (t *Transport) CloseIdleConnections() {
 		c.CloseIdleConnections()
 	}
 }
+
+// complete makes up for transports of others, such as those of tests, that leave
+// out what [http.RoundTripper] asks for.
+func complete(res *http.Response, err error) (*http.Response, error) {
+	switch {
+	case err != nil:
+	case res == nil:
+		err = errNoAnswer
+	case res.Body == nil:
+		res.Body = http.NoBody
+	}
+	return res, err
+}
+
+var errNoAnswer = errors.New("the transport gave neither a response nor an error")
 
 // isIdempotent reports whether RFC 9110 9.2.2 calls the method idempotent.
 func isIdempotent(method string) bool {
