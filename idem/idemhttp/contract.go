@@ -94,6 +94,9 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	switch {
 	case own && err != nil:
 		return nil, err
+	case own && live.cut != nil && out.Unencoded:
+		// What every later caller gets.
+		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case own:
 		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Unencoded {
 			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))

@@ -90,6 +90,10 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		}
 		ctx := context.WithoutCancel(r.Context())
 		body, no := readBody(w, r, opts.MaxRequest)
+		if no == nil && len(body) == 0 && wasRead(r) {
+			opts.Error(w, r, errBodyRead)
+			return
+		}
 		req := opts.request(r, body)
 		if no != nil {
 			c.refusal(ctx, req, no).writeTo(w, r)
@@ -100,13 +104,9 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
 			return rec.response(), nil
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			opts.Error(w, r, err)
 			return
-		case res.cut != nil && c.classOf(res.Status) == idem.ClassCompleted:
-			// What every later caller gets.
-			res = c.refusal(ctx, req, &refusal{code: CodeOutcomeUnavailable, status: res.Status})
 		}
 		res.writeTo(w, r)
 	})
@@ -159,6 +159,14 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *ref
 	}
 	return body, nil
 }
+
+// wasRead reports whether somebody has read the body before: an empty one would
+// then make different requests look the same.
+func wasRead(r *http.Request) bool {
+	return r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
+}
+
+var errBodyRead = mistake("the request's body was read before Contract.Middleware, which must see it: mount what reads it inside, or have it put the body back; nothing was executed")
 
 // withBody gives the handler the body that was read.
 func withBody(r *http.Request, body []byte) *http.Request {

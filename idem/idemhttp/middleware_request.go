@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -41,11 +42,11 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 		Source: withBody(r.WithContext(r.Context()), body),
 	}
 	if o.Identity != nil {
-		out.Identity = o.Identity(r)
+		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), body))
 	}
 	if o.Route != nil {
 		// Which parameters the router found is its own secret, so the path counts.
-		if out.Route = o.Route(r); out.Route != "" {
+		if out.Route = o.Route(withBody(r.WithContext(r.Context()), body)); out.Route != "" {
 			out.PathParameters = map[string]string{wholePath: out.Path}
 		}
 		return out
@@ -93,12 +94,15 @@ func queryOf(raw string) map[string][]string {
 }
 
 // unrouted reports whether next is a mux that has no handler for the request: it
-// answers 404 or 405 by itself.
+// answers 404 or 405 by itself, or sends the client to the path's clean form. That
+// is where the key will count: it must not be taken by the redirect.
 func unrouted(next http.Handler, r *http.Request) bool {
 	mux, ok := next.(*http.ServeMux)
 	if !ok {
 		return false
 	}
-	_, pattern := mux.Handler(r)
-	return pattern == ""
+	h, pattern := mux.Handler(r)
+	return pattern == "" || reflect.TypeOf(h) == redirects
 }
+
+var redirects = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
