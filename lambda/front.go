@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/idem-go/idempotency/idem"
@@ -56,7 +57,7 @@ func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, o *idemht
 		if err != nil {
 			return none, fromHandler(err)
 		}
-		return f.to(&event, &given, res), nil
+		return f.to(&event, &given, asText(res)), nil
 	}
 }
 
@@ -74,6 +75,17 @@ func (f front[E, R]) deadline(event *E, now time.Time) time.Time {
 		}
 	}
 	return now.Add(f.limit)
+}
+
+// asText puts a body that is not text, as net/http handlers record them, into
+// Base64: events are JSON, in which its bytes would be lost.
+func asText(res *idemhttp.Response) *idemhttp.Response {
+	if res.Base64 || utf8.Valid(res.Body) {
+		return res
+	}
+	text := *res
+	text.Body, text.Base64 = base64.StdEncoding.AppendEncode(nil, res.Body), true
+	return &text
 }
 
 // lines gives every header one line.
