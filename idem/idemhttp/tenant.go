@@ -14,7 +14,9 @@ import (
 // must take the tenant from what an authorizer has verified, never from the body
 // or a header that the client sets. It returns [ErrNoTenant] or "" if the request
 // has none, which is answered with 403; any other error goes to the runtime as it
-// is. It must be safe for concurrent use.
+// is. A tenant of more than 64 bytes counts as none: where the identity is longer,
+// such as an ARN, return a part or a digest of it. It must be safe for concurrent
+// use.
 type TenantFunc func(ctx context.Context, r *Request) (string, error)
 
 // ErrNoTenant says that the request has no tenant.
