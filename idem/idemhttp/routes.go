@@ -31,11 +31,18 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		return nil, mistake("there are no routes: declare an operation for each, such as {\"POST /payments\": Charge}")
 	}
 	table := make(map[route]idem.Operation, len(r))
+	declared := map[string]idem.Repeat{}
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		op := r[name]
 		if err := op.Check(); err != nil {
 			return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
 		}
+		// Routes may share an operation, and with it their keys, but not what it says
+		// of itself.
+		if repeat, ok := declared[op.Name]; ok && repeat != op.Repeat {
+			return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, or one declaration", name, op.Name)
+		}
+		declared[op.Name] = op.Repeat
 		if name == anyRoute {
 			if len(r) > 1 {
 				return nil, mistake("the routes mix AnyRoute with others: declare every route, or only AnyRoute")
@@ -47,6 +54,8 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		switch {
 		case !ok:
 			return nil, mistake("route %q: write method and path template, such as \"POST /payments/{id}\"", name)
+		case !isTemplate(location):
+			return nil, mistake("route %q: a parameter is a whole segment in braces, such as \"{id}\"", name)
 		case !slices.Contains(methods, method):
 			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods or remove the route", name, method)
 		}
@@ -60,6 +69,23 @@ func parseRoute(name string) (method, location string, ok bool) {
 	method, location, ok = strings.Cut(name, " ")
 	ok = ok && isToken(method) && method == strings.ToUpper(method) && strings.HasPrefix(location, "/") && !strings.ContainsAny(location, " ?#")
 	return method, location, ok
+}
+
+// isTemplate reports whether every parameter of a path is a whole segment in
+// braces with a name: what other routers write as ":id" would match nothing.
+func isTemplate(location string) bool {
+	for segment := range strings.SplitSeq(location, "/") {
+		name, isParameter := strings.CutPrefix(segment, "{")
+		if isParameter {
+			if name, isParameter = strings.CutSuffix(name, "}"); !isParameter || name == "" {
+				return false
+			}
+		}
+		if strings.ContainsAny(name, "{}") || strings.HasPrefix(name, ":") {
+			return false
+		}
+	}
+	return true
 }
 
 // covers reports a route of the API that needs a key and has no operation. What
