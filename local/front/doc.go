@@ -33,8 +33,8 @@
 //
 // Payload format 1.0, stages other than $default, stage variables, custom
 // domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
-// access logs, authorizers other than JWT (whose claims come from a hook; the
-// token itself is not looked at), and that the service cuts a path off at an
+// access logs, authorizers other than JWT (whose claims come from a hook, such as
+// Issuer.Claims; scopes are not looked at), and that the service cuts a path off at an
 // escaped question mark.
 //
 // Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
