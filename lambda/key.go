@@ -24,7 +24,8 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // A value must be a string that is not empty, or an integer, whose digits are
 // taken as they are. Null, a missing member, a bool, a fraction, an object and an
 // array are errors that match [idem.ErrKeyInvalid]: what is not there must not
-// become everybody's key. A pointer that is none panics.
+// become everybody's key. So is a member that another one equals but for its case:
+// a Go handler could see the other one. A pointer that is none panics.
 func Pointer(tenant string, values ...string) KeyFunc {
 	var owner pointer
 	if tenant != idem.NoTenant {
@@ -64,7 +65,8 @@ func Pointer(tenant string, values ...string) KeyFunc {
 
 // By takes the key from the event as the handler's own type. f returns
 // [idem.NoTenant] as the tenant where there is none; an empty tenant or value is
-// refused. The event is decoded once more for it. A nil f panics.
+// refused. Whatever f takes from the event must not be "\x00", which is
+// idem.NoTenant. The event is decoded once more for it. A nil f panics.
 func By[In any](f func(In) (tenant, value string)) KeyFunc {
 	if f == nil {
 		panic(&idem.ConfigError{What: "idemlambda.By", Problem: "the function is nil"})
@@ -114,7 +116,7 @@ func (p pointer) scalar(doc json.RawMessage) (string, error) {
 	for _, token := range p.tokens {
 		var ok bool
 		if at, ok = member(at, token); !ok {
-			return "", p.wrong("there is no value")
+			return "", p.wrong("there is no value, or more than one if case is ignored,")
 		}
 	}
 	at = bytes.TrimSpace(at)
@@ -140,7 +142,7 @@ func (p pointer) scalar(doc json.RawMessage) (string, error) {
 }
 
 // member returns a member of an object, by its exact name, or an element of an
-// array, and false if there is none.
+// array, and false if there is none, or more than one that differ in case alone.
 func member(doc json.RawMessage, token string) (json.RawMessage, bool) {
 	doc = bytes.TrimSpace(doc)
 	switch {
@@ -149,6 +151,13 @@ func member(doc json.RawMessage, token string) (json.RawMessage, bool) {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(doc, &object) != nil {
 			return nil, false
+		}
+		for name := range object {
+			// encoding/json fills a field from a member of any case: what the handler
+			// sees could be another value than the key's.
+			if name != token && strings.EqualFold(name, token) {
+				return nil, false
+			}
 		}
 		v, ok := object[token]
 		return v, ok && len(v) > 0

@@ -133,3 +133,18 @@ func FuzzPointer(f *testing.F) {
 		}
 	})
 }
+
+// encoding/json fills a field from a member of any case, the last one wins: the
+// handler must not see another value than the key's.
+func TestPointerRefusesMembersThatDifferInCaseAlone(t *testing.T) {
+	key := Pointer("/Customer", "/ID")
+	for _, event := range []string{
+		`{"Customer":"a","ID":"1","id":"2"}`, `{"Customer":"a","CUSTOMER":"b","ID":"1"}`, `{"customer":"a","ID":"1"}`,
+	} {
+		_, _, err := key(t.Context(), json.RawMessage(event))
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, event)
+	}
+	tenant, value, err := key(t.Context(), json.RawMessage(`{"Customer":"a","ID":"1","other":"2"}`))
+	require.NoError(t, err)
+	require.Equal(t, "a 1", tenant+" "+value)
+}
