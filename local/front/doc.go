@@ -29,9 +29,16 @@
 //
 // A function runs on after a 503, and after its client has gone.
 //
+// # Other services
+//
+// Options.Flavour makes it a function URL (6 MB in; 502 "Internal Server Error" as
+// text) or an Application Load Balancer (single or multi-value headers; path and
+// query not decoded; base64 also with a Content-Encoding; 1 MB each way; pages of
+// HTML with 413, 502 and 504). A balancer's Claims only admit: its events have none.
+//
 // # What is not imitated
 //
-// Payload format 1.0, stages other than $default, stage variables, custom
+// Payload format 1.0 (REST APIs), stages other than $default, stage variables, custom
 // domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
 // access logs, authorizers other than JWT (whose claims come from a hook, such as
 // Issuer.Claims; scopes are not looked at), and that the service cuts a path off at an

@@ -25,10 +25,7 @@ var hopByHop = []string{
 }
 
 func (h *Handler) event(r *http.Request, match *route, parameters, claims map[string]string, body []byte, now time.Time) events.APIGatewayV2HTTPRequest {
-	sourceIP, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		sourceIP = r.RemoteAddr
-	}
+	sourceIP := sourceOf(r)
 	event := events.APIGatewayV2HTTPRequest{
 		Version:               "2.0",
 		RouteKey:              match.key,
@@ -63,6 +60,14 @@ func (h *Handler) event(r *http.Request, match *route, parameters, claims map[st
 	}
 	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))
 	return event
+}
+
+func sourceOf(r *http.Request) string {
+	ip, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return ip
 }
 
 // headers are lower-cased; repeats are joined with a bare comma.

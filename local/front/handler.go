@@ -26,11 +26,15 @@ type Invoke func(ctx context.Context, event []byte) ([]byte, error)
 
 // Options of a front; nil and zero values mean the defaults.
 type Options struct {
+	// Flavour is the service that the front stands for. Default: HTTPAPI.
+	Flavour Flavour
+	// MultiValueHeaders is the attribute of an ALB's target group.
+	MultiValueHeaders bool
 	// Claims stands for a JWT authorizer: it returns the claims of the caller,
 	// or false to answer 401. No claims and true: no authorizer in the event.
 	Claims func(*http.Request) (claims map[string]string, ok bool)
 	// Timeout is how long the client waits for the function. Default, and at
-	// most, 30 s.
+	// most: HTTPAPI 30 s, ALB 60 s, FunctionURL 15 min.
 	Timeout time.Duration
 	// AccountID, APIID and DomainName are told to the function. Defaults:
 	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
@@ -45,6 +49,7 @@ type Options struct {
 type Handler struct {
 	table   table
 	options Options
+	service service
 }
 
 // New makes a front for a table of routes: "METHOD /path", where a segment may be
@@ -60,11 +65,21 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	if options != nil {
 		h.options = *options
 	}
-	if h.options.Timeout == 0 {
-		h.options.Timeout = DefaultTimeout
+	var known bool
+	if h.service, known = services[h.options.Flavour]; !known {
+		return nil, fmt.Errorf("front: Options.Flavour %d is none of HTTPAPI, FunctionURL, ALB", h.options.Flavour)
 	}
-	if h.options.Timeout < 0 || h.options.Timeout > DefaultTimeout {
-		return nil, fmt.Errorf("front: Options.Timeout %v is not in (0, %v]", h.options.Timeout, DefaultTimeout)
+	if h.options.Timeout == 0 {
+		h.options.Timeout = h.service.timeout
+	}
+	if h.options.Timeout < 0 || h.options.Timeout > h.service.timeout {
+		return nil, fmt.Errorf("front: Options.Timeout %v is not in (0, %v]", h.options.Timeout, h.service.timeout)
+	}
+	if h.options.MultiValueHeaders && h.options.Flavour != ALB {
+		return nil, errors.New("front: Options.MultiValueHeaders is of flavour ALB only; leave it out")
+	}
+	if h.options.Flavour == FunctionURL && (h.options.Claims != nil || t.fallback == nil || len(t.routes) > 0) {
+		return nil, errors.New(`front: a function URL has one function and no claims: give it the route "$default" alone, and no Options.Claims`)
 	}
 	if h.options.AccountID == "" {
 		h.options.AccountID = "123456789012"
@@ -74,6 +89,9 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	}
 	if h.options.DomainName == "" {
 		h.options.DomainName = h.options.APIID + ".execute-api.us-east-1.amazonaws.com"
+		if h.options.Flavour == FunctionURL {
+			h.options.DomainName = h.options.APIID + ".lambda-url.us-east-1.on.aws"
+		}
 	}
 	return h, nil
 }
@@ -82,36 +100,35 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	match, parameters := h.table.match(r.Method, r.URL.EscapedPath())
 	if match == nil {
-		message(http.StatusNotFound, "Not Found").write(w, "")
+		h.refuse(w, noRoute)
 		return
 	}
 	var claims map[string]string
 	if h.options.Claims != nil {
 		var ok bool
 		if claims, ok = h.options.Claims(r); !ok {
-			message(http.StatusUnauthorized, "Unauthorized").write(w, "")
+			h.refuse(w, unauthorized)
 			return
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequestBytes))
-	var tooLarge *http.MaxBytesError
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
+	var overLimit *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		message(http.StatusRequestEntityTooLarge, "Request Entity Too Large").write(w, "")
+	case errors.As(err, &overLimit):
+		h.refuse(w, tooLarge)
 		return
 	case err != nil: // the client went away or broke the framing
-		message(http.StatusBadRequest, "Bad Request").write(w, "")
+		h.refuse(w, badRequest)
 		return
 	}
-	event := h.event(r, match, parameters, claims, body, time.Now())
-	id := event.RequestContext.RequestID
+	event, id := h.newEvent(r, match, parameters, claims, body, time.Now())
 	payload, err := json.Marshal(event)
 	if err != nil {
-		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, id)
+		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, h.service.idHeader, id)
 		return
 	}
 	if response, ok := h.answer(r.Context(), match.invoke, payload, id); ok {
-		response.write(w, id)
+		response.write(w, h.service.idHeader, id)
 	}
 }
 
@@ -134,12 +151,12 @@ func (h *Handler) answer(client context.Context, invoke Invoke, event []byte, id
 		return response{}, false
 	case <-patience.C:
 		h.report(id, context.DeadlineExceeded)
-		return message(http.StatusServiceUnavailable, "Service Unavailable"), true
+		return h.service.refusals[timedOut], true
 	case out := <-done:
 		if out.err != nil {
 			return h.fail(id, out.err), true
 		}
-		response, err := parseResponse(out.answer)
+		response, err := h.parse(out.answer)
 		if err != nil {
 			return h.fail(id, err), true
 		}
@@ -149,7 +166,7 @@ func (h *Handler) answer(client context.Context, invoke Invoke, event []byte, id
 
 func (h *Handler) fail(id string, err error) response {
 	h.report(id, err)
-	return message(http.StatusInternalServerError, "Internal Server Error")
+	return h.service.refusals[failed]
 }
 
 func (h *Handler) report(id string, err error) {
@@ -165,4 +182,30 @@ func call(ctx context.Context, invoke Invoke, event []byte) (answer []byte, err 
 		}
 	}()
 	return invoke(ctx, event)
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, why refusal) {
+	h.service.refusals[why].write(w, "", "")
+}
+
+// newEvent is the flavour's event and the request's id.
+func (h *Handler) newEvent(r *http.Request, match *route, parameters, claims map[string]string, body []byte, now time.Time) (any, string) {
+	if h.options.Flavour == ALB {
+		return h.albEvent(r, body, now), requestID()
+	}
+	event := h.event(r, match, parameters, claims, body, now)
+	if h.options.Flavour == FunctionURL {
+		event.RequestContext.AccountID = "anonymous" // AuthType NONE
+	}
+	return event, event.RequestContext.RequestID
+}
+
+func (h *Handler) parse(answer []byte) (response, error) {
+	if len(answer) > h.service.answer {
+		return response{}, fmt.Errorf("front: the function's response has %d bytes, the service takes at most %d", len(answer), h.service.answer)
+	}
+	if h.options.Flavour == ALB {
+		return parseALB(answer, h.options.MultiValueHeaders)
+	}
+	return parseResponse(answer)
 }

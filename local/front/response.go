@@ -21,9 +21,6 @@ type response struct {
 
 // parseResponse reads a function's answer in payload format 2.0.
 func parseResponse(answer []byte) (response, error) {
-	if len(answer) > MaxResponseBytes {
-		return response{}, fmt.Errorf("front: the function's response has %d bytes, Lambda takes at most %d", len(answer), MaxResponseBytes)
-	}
 	if !json.Valid(answer) {
 		return response{}, errors.New("front: the function's response is not JSON")
 	}
@@ -107,7 +104,7 @@ func message(status int, text string) response {
 	return response{status, http.Header{"Content-Type": {"application/json"}}, body}
 }
 
-func (r response) write(w http.ResponseWriter, requestID string) {
+func (r response) write(w http.ResponseWriter, idHeader, requestID string) {
 	header := w.Header()
 	for name, values := range r.header {
 		// The length is counted, the connection is the server's own.
@@ -122,8 +119,8 @@ func (r response) write(w http.ResponseWriter, requestID string) {
 	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
 		header.Del("Content-Length")
 	}
-	if requestID != "" {
-		header.Set("Apigw-Requestid", requestID)
+	if idHeader != "" && requestID != "" {
+		header.Set(idHeader, requestID)
 	}
 	w.WriteHeader(r.status)
 	w.Write(r.body) // a client that has gone needs no answer
