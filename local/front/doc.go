@@ -31,14 +31,15 @@
 //
 // # Other services
 //
-// Options.Flavour makes it a function URL (6 MB in; 502 "Internal Server Error" as
+// Options.Flavour makes it a REST API (payload format 1.0 with its 29 s, 502 and 504;
+// stage prod; bodies are text), a function URL (6 MB in; 502 "Internal Server Error" as
 // text) or an Application Load Balancer (single or multi-value headers; path and
 // query not decoded; base64 also with a Content-Encoding; 1 MB each way; pages of
 // HTML with 413, 502 and 504). A balancer's Claims only admit: its events have none.
 //
 // # What is not imitated
 //
-// Payload format 1.0 (REST APIs), stages other than $default, stage variables, custom
+// Binary media types, payload format 1.0 of HTTP APIs, stages other than $default, stage variables, custom
 // domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
 // access logs, authorizers other than JWT (whose claims come from a hook, such as
 // Issuer.Claims; scopes are not looked at), and that the service cuts a path off at an

@@ -12,6 +12,7 @@ type Flavour int
 // The flavours; the zero value is an HTTP API with payload format 2.0.
 const (
 	HTTPAPI     Flavour = iota
+	RESTAPI             // API Gateway REST API, stage prod, no binary media types
 	FunctionURL         // Lambda function URL, buffered, AuthType NONE
 	ALB                 // Application Load Balancer
 )
@@ -44,6 +45,11 @@ var services = map[Flavour]service{
 		noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"),
 		tooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
 		failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
+	}},
+	RESTAPI: {29 * time.Second, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
+		noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"),
+		tooLarge: message(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
+		failed: message(502, "Internal server error"), timedOut: message(504, "Endpoint request timed out"),
 	}},
 	FunctionURL: {15 * time.Minute, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
 		noRoute: plain(404), tooLarge: plain(413), badRequest: plain(400),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	// or false to answer 401. No claims and true: no authorizer in the event.
 	Claims func(*http.Request) (claims map[string]string, ok bool)
 	// Timeout is how long the client waits for the function. Default, and at
-	// most: HTTPAPI 30 s, ALB 60 s, FunctionURL 15 min.
+	// most: HTTPAPI 30 s, RESTAPI 29 s, ALB 60 s, FunctionURL 15 min.
 	Timeout time.Duration
 	// AccountID, APIID and DomainName are told to the function. Defaults:
 	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
@@ -67,13 +68,16 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	}
 	var known bool
 	if h.service, known = services[h.options.Flavour]; !known {
-		return nil, fmt.Errorf("front: Options.Flavour %d is none of HTTPAPI, FunctionURL, ALB", h.options.Flavour)
+		return nil, fmt.Errorf("front: Options.Flavour %d is none of HTTPAPI, RESTAPI, FunctionURL, ALB", h.options.Flavour)
 	}
 	if h.options.Timeout == 0 {
 		h.options.Timeout = h.service.timeout
 	}
 	if h.options.Timeout < 0 || h.options.Timeout > h.service.timeout {
 		return nil, fmt.Errorf("front: Options.Timeout %v is not in (0, %v]", h.options.Timeout, h.service.timeout)
+	}
+	if h.options.Flavour == RESTAPI && t.fallback != nil {
+		return nil, errors.New(`front: a REST API has no route $default; give it "ANY /{proxy+}" and "ANY /"`)
 	}
 	if h.options.MultiValueHeaders && h.options.Flavour != ALB {
 		return nil, errors.New("front: Options.MultiValueHeaders is of flavour ALB only; leave it out")
@@ -98,7 +102,15 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	match, parameters := h.table.match(r.Method, r.URL.EscapedPath())
+	path, deployed := r.URL.EscapedPath(), true
+	if h.options.Flavour == RESTAPI {
+		path, deployed = strings.CutPrefix(path, "/"+stage)
+		deployed = deployed && strings.HasPrefix(path, "/")
+	}
+	match, parameters := h.table.match(r.Method, path)
+	if !deployed {
+		match = nil
+	}
 	if match == nil {
 		h.refuse(w, noRoute)
 		return
@@ -121,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, badRequest)
 		return
 	}
-	event, id := h.newEvent(r, match, parameters, claims, body, time.Now())
+	event, id := h.newEvent(r, match, parameters, claims, path, body, time.Now())
 	payload, err := json.Marshal(event)
 	if err != nil {
 		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, h.service.idHeader, id)
@@ -189,9 +201,13 @@ func (h *Handler) refuse(w http.ResponseWriter, why refusal) {
 }
 
 // newEvent is the flavour's event and the request's id.
-func (h *Handler) newEvent(r *http.Request, match *route, parameters, claims map[string]string, body []byte, now time.Time) (any, string) {
+func (h *Handler) newEvent(r *http.Request, match *route, parameters, claims map[string]string, path string, body []byte, now time.Time) (any, string) {
 	if h.options.Flavour == ALB {
 		return h.albEvent(r, body, now), requestID()
+	}
+	if h.options.Flavour == RESTAPI {
+		event := h.restEvent(r, match, parameters, claims, path, body, now)
+		return event, event.RequestContext.RequestID
 	}
 	event := h.event(r, match, parameters, claims, body, now)
 	if h.options.Flavour == FunctionURL {
@@ -206,6 +222,9 @@ func (h *Handler) parse(answer []byte) (response, error) {
 	}
 	if h.options.Flavour == ALB {
 		return parseALB(answer, h.options.MultiValueHeaders)
+	}
+	if h.options.Flavour == RESTAPI {
+		return parseREST(answer)
 	}
 	return parseResponse(answer)
 }

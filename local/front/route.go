@@ -185,3 +185,9 @@ func (r *route) match(method string, texts []string) (map[string]string, bool) {
 	}
 	return parameters, len(texts) == len(r.segments)
 }
+
+// path is the key without the method.
+func (r *route) path() string {
+	_, path, _ := strings.Cut(r.key, " ")
+	return path
+}
