@@ -9,7 +9,8 @@ import (
 
 // fingerprint is taken over method, route with its parameters, query and body:
 // JSON by what it says, anything else by its bytes. An empty body is bytes
-// whatever its type. Headers do not count: a retry may differ in them.
+// whatever its type. Headers do not count, but for what they say of the body's
+// form: a retry may differ in all others.
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b idem.FingerprintBuilder
 	b.Text("method", strings.ToUpper(r.Method))
