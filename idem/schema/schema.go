@@ -16,6 +16,9 @@ const (
 	StepSK = "step#"
 	// AuditSK starts the sort key of a person's change: audit#<time>#<random>.
 	AuditSK = "audit#"
+	// OutboxSK starts the sort key of an outbox message, which lies beside the
+	// record that it was committed with: outbox#<message id>.
+	OutboxSK = "outbox#"
 	// PartPK separates a record's id from owner, digest and number of a part in the
 	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>.
 	PartPK = "#part#"
@@ -89,4 +92,17 @@ const (
 	EnvTable = "IDEM_TABLE"
 	// EnvEndpoint is the endpoint of a local DynamoDB; unset on AWS.
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT"
+
+	// EnvFunctionTimeout is the function's time-out in whole seconds, which a
+	// function cannot read from anywhere before its first invocation.
+	EnvFunctionTimeout = "IDEM_FUNCTION_TIMEOUT"
+	// EnvQueueVisibility is the visibility time-out of the function's queue, in
+	// whole seconds.
+	EnvQueueVisibility = "IDEM_QUEUE_VISIBILITY"
+	// EnvQueueBatchSize is the event source mapping's batch size.
+	EnvQueueBatchSize = "IDEM_QUEUE_BATCH_SIZE"
+	// EnvQueueBatchWindow is its batch window in whole seconds.
+	EnvQueueBatchWindow = "IDEM_QUEUE_BATCH_WINDOW"
+	// EnvQueueMaxReceives is the queue's maxReceiveCount.
+	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
 )

@@ -1,0 +1,102 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// SQSKeyFunc finds tenant and value of the key in a message. It returns
+// [idem.NoTenant] as the tenant where there is none. It must not change or keep
+// the message and must be safe for concurrent use. With an error the message goes
+// back to its queue and nothing is executed.
+type SQSKeyFunc func(ctx context.Context, m *events.SQSMessage) (tenant, value string, err error)
+
+// SQSAttribute takes the key from the message attribute of the name, as
+// [SQSSendingOf] sets it, and the tenant from another one, which may be
+// [idem.NoTenant] instead. Attributes must be of type String or Number and not
+// empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key
+// survives a redrive from a dead-letter queue, and a producer that sends the
+// message twice. An empty name panics.
+func SQSAttribute(tenant, name string) SQSKeyFunc {
+	if name == "" {
+		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute", Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
+	}
+	return withSQSTenant("SQSAttribute", tenant, func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
+}
+
+// SQSPointer takes tenant and key from the body by JSON pointer; all is as with
+// [Pointer]. It suits messages that bear an identity of their own, such as an
+// order's id.
+func SQSPointer(tenant string, values ...string) SQSKeyFunc {
+	inBody := Pointer(tenant, values...)
+	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
+		return inBody(ctx, json.RawMessage(m.Body))
+	}
+}
+
+// SQSDeduplicationID takes the key from a FIFO queue's deduplication id, and the
+// tenant from the message attribute of the name, which may be [idem.NoTenant]
+// instead. The queue itself drops repeats for five minutes only; with this key the
+// id holds for the operation's retention. With content-based deduplication the id
+// is a digest of the body: two messages that are meant to be two, but look the
+// same, are one then.
+func SQSDeduplicationID(tenant string) SQSKeyFunc {
+	return withSQSTenant("SQSDeduplicationID", tenant, func(m *events.SQSMessage) (string, error) {
+		if id := m.Attributes["MessageDeduplicationId"]; id != "" {
+			return id, nil
+		}
+		return "", fmt.Errorf("%w: the message has no deduplication id: only those of FIFO queues do", idem.ErrKeyInvalid)
+	})
+}
+
+// SQSMessageID takes the key from the id that SQS gave the message, and the tenant
+// from the message attribute of the name, which may be [idem.NoTenant] instead.
+// It is the last resort: the id is the same in every delivery, but a redrive from
+// a dead-letter queue gives the message a new one, and so does a producer that
+// sends it again after a time-out. In both cases the handler runs again.
+func SQSMessageID(tenant string) SQSKeyFunc {
+	return withSQSTenant("SQSMessageID", tenant, func(m *events.SQSMessage) (string, error) {
+		if m.MessageId == "" {
+			return "", fmt.Errorf("%w: the message has no id", idem.ErrKeyInvalid)
+		}
+		return m.MessageId, nil
+	})
+}
+
+func withSQSTenant(what, tenant string, value func(*events.SQSMessage) (string, error)) SQSKeyFunc {
+	if tenant == "" {
+		panic(&idem.ConfigError{What: "idemlambda." + what, Problem: "the tenant is empty: " +
+			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.NoTenant"})
+	}
+	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
+		t := idem.NoTenant
+		if tenant != idem.NoTenant {
+			var err error
+			if t, err = sqsAttribute(m, tenant); err != nil {
+				return "", "", err
+			}
+			if t == idem.NoTenant {
+				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+			}
+		}
+		v, err := value(m)
+		return t, v, err
+	}
+}
+
+func sqsAttribute(m *events.SQSMessage, name string) (string, error) {
+	a, ok := m.MessageAttributes[name]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%w: the message has no attribute %q", idem.ErrKeyInvalid, name)
+	case a.StringValue == nil:
+		return "", fmt.Errorf("%w: the message attribute %q is of type %s: send it as String", idem.ErrKeyInvalid, name, a.DataType)
+	case *a.StringValue == "":
+		return "", fmt.Errorf("%w: the message attribute %q is empty", idem.ErrKeyInvalid, name)
+	}
+	return *a.StringValue, nil
+}
