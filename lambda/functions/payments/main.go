@@ -8,9 +8,11 @@ package main
 import (
 	"context"
 	"log"
+	"log/slog"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/idem-go/idempotency/idem"
@@ -30,6 +32,7 @@ var operations = map[string]idem.Operation{
 }
 
 func main() {
+	slog.SetDefault(lambdacontext.NewLogger())
 	engine, err := open(context.Background())
 	if err != nil {
 		log.Fatal(err)

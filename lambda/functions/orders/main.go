@@ -1,0 +1,67 @@
+// Command orders is the example behind a queue: every message is an order, which
+// is written to the business's own table once, however often it is delivered or
+// sent.
+//
+// A message bears its key in the attributes idempotency-tenant and
+// idempotency-key, as idemlambda.SQSSendingOf names them; the tenant is the
+// customer. Its body is JSON, see order.
+//
+// Environment: IDEM_TABLE names the table of records, ORDERS_TABLE the one of
+// orders (keys: customer and order_id, both strings), IDEM_DYNAMODB_ENDPOINT a
+// local DynamoDB (unset on AWS). The event source mapping must have
+// ReportBatchItemFailures.
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+var (
+	// The order is written under the operation's token: writing it again is safe.
+	fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+
+	byAttribute = idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
+)
+
+func main() {
+	slog.SetDefault(lambdacontext.NewLogger())
+	engine, orders, err := open(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil))
+}
+
+func open(ctx context.Context) (*idem.Engine, *shop, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	orders := &shop{client, os.Getenv("ORDERS_TABLE")}
+	if orders.table == "" {
+		return nil, nil, errors.New("ORDERS_TABLE names no table")
+	}
+	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	return engine, orders, err
+}
