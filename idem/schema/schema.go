@@ -74,13 +74,56 @@ const (
 const (
 	// StuckIndex is the index's name.
 	StuckIndex = "stuck"
-	// Stuck is its partition key (S): a shard, "00" to "15".
+	// Stuck is its partition key (S): a shard, "00" to "15" for records.
 	Stuck = "stuck"
 	// StuckAt is its sort key (N): when the question was opened, in milliseconds.
 	StuckAt = "stuck_at"
 	// StuckShards is the number of shards.
 	StuckShards = 16
 )
+
+// Attributes of an outbox message, beside its keys, State, CreatedAt, ExpiresAt
+// and the index's. It sits in the index as long as it is not dispatched: StuckAt is
+// when it was committed or parked. It has an expiry once it is dispatched.
+const (
+	Destination = "destination"
+	OrderingKey = "ordering_key"
+	MessageType = "message_type"
+	ContentType = "content_type"
+	Body        = "body" // B
+	Tags        = "tags" // M of S
+	// Number is the message's place among those of its record, from 0.
+	Number = "number"
+	// Tries counts the tries to send it that failed, NextTry is when the next one
+	// is due, Reason why the last one failed.
+	Tries   = "tries"
+	NextTry = "next_try"
+	Reason  = "reason"
+	// DispatchedAt is when it was marked as sent, ParkedAt when it was given up.
+	DispatchedAt = "dispatched_at"
+	ParkedAt     = "parked_at"
+)
+
+// States of an outbox message.
+const (
+	OutboxNew        = "new"
+	OutboxRetrying   = "retrying"
+	OutboxDispatched = "dispatched"
+	OutboxParked     = "parked"
+)
+
+// Shards of the index that hold outbox messages: these, then "00" to "15".
+const (
+	OutboxShard = "outbox-"
+	ParkedShard = "outbox-parked-"
+)
+
+// OutboxFilter is the relay's filter for its event source mapping: messages that
+// nobody has tried to send yet.
+const OutboxFilter = `{"dynamodb":{"Keys":{"sk":{"S":[{"prefix":"outbox#"}]}},"NewImage":{"state":{"S":["new"]}}}}`
+
+// OutboxItemVersion is the version of a message's form that this code writes.
+const OutboxItemVersion = 1
 
 // RecordVersion is the version of the record's form that this code writes. A
 // record of a higher version is never interpreted.
@@ -103,6 +146,12 @@ const (
 	EnvQueueBatchSize = "IDEM_QUEUE_BATCH_SIZE"
 	// EnvQueueBatchWindow is its batch window in whole seconds.
 	EnvQueueBatchWindow = "IDEM_QUEUE_BATCH_WINDOW"
+	// EnvOutboxRoutes says where the relay sends what: a JSON object of destinations
+	// and the queue's URL, the topic's ARN or the event bus's ARN of each.
+	EnvOutboxRoutes = "IDEM_OUTBOX_ROUTES"
+	// EnvOutboxSource is the source of the relay's events on EventBridge.
+	EnvOutboxSource = "IDEM_OUTBOX_SOURCE"
+
 	// EnvQueueMaxReceives is the queue's maxReceiveCount.
 	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
 )

@@ -20,7 +20,8 @@ var allowed = map[string][]string{
 	"idem":             {jsonModule},
 	"idem/schema":      {},
 	"idem/memstore":    {jsonModule, "./idem"},
-	"idem/dynamostore": {jsonModule, "./idem", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/dynamostore": {jsonModule, "./idem", "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/outbox":      {},
 	"idem/idemhttp":    {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
 	"idem/storetest":   {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
 	"idem/idemtest":    {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},
@@ -41,7 +42,7 @@ const (
 )
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/idemhttp", "lambda"}
+var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda"}
 
 type listed struct {
 	ImportPath string

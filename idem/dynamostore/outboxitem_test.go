@@ -1,0 +1,42 @@
+package dynamostore
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+func TestOutboxItem(t *testing.T) {
+	m := outbox.Message{
+		Destination: "orders", OrderingKey: "o-1", Type: "order.placed", ContentType: "text/plain",
+		Body: []byte("hello"), Attributes: map[string]string{"region": "eu"},
+	}
+	it, err := outboxItem("acme#charge#abc", 0, m, base)
+	require.NoError(t, err)
+	at := it["created_at"].(*types.AttributeValueMemberN).Value
+	require.Equal(t, item{
+		"pk": str("acme#charge#abc"), "sk": str("outbox#" + outbox.MessageID("acme#charge#abc", 0)),
+		"v": num("1"), "state": str("new"), "destination": str("orders"), "ordering_key": str("o-1"),
+		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
+		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
+		"tags":       &types.AttributeValueMemberM{Value: item{"region": str("eu")}},
+		"created_at": num(at), "stuck": it["stuck"], "stuck_at": num(at),
+	}, it)
+	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "stuck"))
+	require.NotContains(t, it, "expires_at", "the table never forgets what is not sent")
+
+	again, err := outboxItem("acme#charge#abc", 0, m, base)
+	require.NoError(t, err)
+	require.Equal(t, it, again)
+
+	other, err := outboxItem("acme#refund#xyz", 3, m, base)
+	require.NoError(t, err)
+	require.Equal(t, it["stuck"], other["stuck"], "what is in order with each other lies in one shard")
+
+	m.Body = nil
+	_, err = outboxItem("acme#charge#abc", 0, m, base)
+	require.ErrorContains(t, err, "Body is empty")
+}

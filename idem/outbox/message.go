@@ -1,0 +1,164 @@
+package outbox
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a message. They are the tightest of the services that a message may
+// go to, so that what was committed can be sent, wherever its route leads.
+const (
+	// MaxSize is the most bytes that body, type, content type and attributes may
+	// have together, a body that is not text counting as Base64: a message of SNS or EventBridge takes 256 KB, of which the
+	// rest is for what a sender adds.
+	MaxSize = 240 << 10
+	// MaxDestination is the longest name of a destination, in bytes.
+	MaxDestination = 128
+	// MaxOrderingKey is the longest ordering key: the longest group id of SQS and SNS.
+	MaxOrderingKey = 128
+	// MaxAttributes is the number of attributes: SQS takes 10, three of which are
+	// the message's id, type and content type, and one its encoding.
+	MaxAttributes = 6
+	// MaxType is the longest type, in bytes: EventBridge's limit for a detail-type.
+	MaxType = 128
+	// maxName and maxValue bound the parts of an attribute.
+	maxName        = 100
+	maxContentType = 256
+)
+
+// Message is something to be told to others once the transaction that it is
+// published in has committed. The zero value of every field but Destination and
+// Body is fine.
+type Message struct {
+	// ID is the same on every attempt of the operation and every time the message
+	// is sent: what a consumer tells repeats by. It is given when the message is
+	// published ([MessageID]); leave it empty.
+	ID string
+
+	// Destination names where the message goes, such as "orders". The relay knows
+	// which queue, topic or bus that is. Required; letters, digits and "._-".
+	Destination string
+
+	// OrderingKey asks for order: of messages with the same destination and
+	// ordering key none is sent before an earlier one. See the package's comment
+	// for what is earlier. Empty means no order. Visible ASCII without spaces.
+	OrderingKey string
+
+	// Type says what the message is about, such as "order.placed". EventBridge has
+	// it as the detail-type, and needs it; queues and topics as an attribute.
+	Type string
+
+	// ContentType of Body, such as "application/json". Queues and topics get it as
+	// an attribute.
+	ContentType string
+
+	// Body is what is sent. Bytes that are not text are sent as Base64 where a
+	// service takes text alone. Not empty.
+	Body []byte
+
+	// Attributes go along for the consumer's or the topic's filters. Names have
+	// letters, digits and "._-"; the relay's own begin with "idem-". No value is empty.
+	Attributes map[string]string
+}
+
+// bodySize is the length of the body as [Message.Text] gives it.
+func (m *Message) bodySize() int {
+	if isText(string(m.Body)) {
+		return len(m.Body)
+	}
+	return base64.StdEncoding.EncodedLen(len(m.Body))
+}
+
+// Check reports what is wrong with a message that is to be published, so that it
+// is found before anything is committed, and not when it can no longer be sent.
+func (m *Message) Check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("outbox: message for %q: %s", m.Destination, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case m.ID != "":
+		return bad("ID is set: leave it empty, it is made of the record's key")
+	case m.Destination == "":
+		return fmt.Errorf("outbox: message of type %q: Destination is empty: name where it goes", m.Type)
+	case len(m.Destination) > MaxDestination || !isName(m.Destination):
+		return bad("Destination may have %d letters, digits, '.', '_' and '-'", MaxDestination)
+	case len(m.OrderingKey) > MaxOrderingKey || !isVisible(m.OrderingKey):
+		return bad("OrderingKey %q may have %d visible ASCII characters without spaces", m.OrderingKey, MaxOrderingKey)
+	case len(m.Type) > MaxType || !isText(m.Type):
+		return bad("Type %q may have %d bytes of text", m.Type, MaxType)
+	case len(m.ContentType) > maxContentType || !isText(m.ContentType):
+		return bad("ContentType %q may have %d bytes of text", m.ContentType, maxContentType)
+	case len(m.Body) == 0:
+		return bad("Body is empty: queues and topics refuse a message without one")
+	case len(m.Attributes) > MaxAttributes:
+		return bad("it has %d attributes and may have %d", len(m.Attributes), MaxAttributes)
+	}
+	size := m.bodySize() + len(m.Type) + len(m.ContentType)
+	for name, value := range m.Attributes {
+		switch {
+		case name == "" || len(name) > maxName || !isName(name) || strings.Trim(name, ".") != name || strings.Contains(name, ".."):
+			return bad("attribute name %q may have %d letters, digits, '_' and '-', and single dots inside", name, maxName)
+		case reserved(name):
+			return bad("attribute name %q: names that begin with idem-, AWS. or Amazon. are taken", name)
+		case value == "" || !isText(value):
+			return bad("attribute %q has a value that is empty or not text: encode it", name)
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxSize {
+		return bad("it has %d bytes and may have %d: store the body and send where it is", size, MaxSize)
+	}
+	return nil
+}
+
+// MessageID is the id of the n-th message (from 0) that a record's operation
+// publishes. It depends on nothing else, so every attempt gives the same id, also
+// after the record has expired. Its form is a UUID (version 8, RFC 9562).
+func MessageID(record string, n int) string {
+	sum := sha256.Sum256([]byte("idem outbox 1\x00" + strconv.Itoa(n) + "\x00" + record))
+	u := sum[:16]
+	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
+	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+func reserved(name string) bool {
+	n := strings.ToLower(name)
+	return strings.HasPrefix(n, "idem-") || strings.HasPrefix(n, "aws.") || strings.HasPrefix(n, "amazon.")
+}
+
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isVisible(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// isText reports whether a service that takes text takes s: the characters of
+// XML 1.0, which is what SQS and SNS document.
+func isText(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == '\uFFFE' || r == '\uFFFF' {
+			return false
+		}
+	}
+	return true
+}

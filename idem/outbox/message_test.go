@@ -1,0 +1,80 @@
+package outbox_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+func good() outbox.Message {
+	return outbox.Message{
+		Destination: "orders", OrderingKey: "order-1", Type: "order.placed", ContentType: "application/json",
+		Body: []byte(`{"n":1}`), Attributes: map[string]string{"region": "eu"},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	m := good()
+	require.NoError(t, m.Check())
+	for name, c := range map[string]struct {
+		change func(*outbox.Message)
+		says   string
+	}{
+		"id":                  {func(m *outbox.Message) { m.ID = "x" }, "leave it empty"},
+		"no destination":      {func(m *outbox.Message) { m.Destination = "" }, "Destination is empty"},
+		"url as destination":  {func(m *outbox.Message) { m.Destination = "https://q" }, "Destination may have"},
+		"long destination":    {func(m *outbox.Message) { m.Destination = strings.Repeat("d", 129) }, "128"},
+		"key with space":      {func(m *outbox.Message) { m.OrderingKey = "a b" }, "OrderingKey"},
+		"long key":            {func(m *outbox.Message) { m.OrderingKey = strings.Repeat("k", 129) }, "OrderingKey"},
+		"type with control":   {func(m *outbox.Message) { m.Type = "a\x00" }, "Type"},
+		"content type":        {func(m *outbox.Message) { m.ContentType = "\xff" }, "ContentType"},
+		"no body":             {func(m *outbox.Message) { m.Body = nil }, "Body is empty"},
+		"large":               {func(m *outbox.Message) { m.Body = make([]byte, 181<<10) }, "store the body"},
+		"large text":          {func(m *outbox.Message) { m.Body = []byte(strings.Repeat("x", 240<<10)) }, "store the body"},
+		"empty value":         {func(m *outbox.Message) { m.Attributes["a"] = "" }, "empty or not text"},
+		"value with control":  {func(m *outbox.Message) { m.Attributes["a"] = "\x01" }, "not text"},
+		"name with space":     {func(m *outbox.Message) { m.Attributes["a b"] = "c" }, "attribute name"},
+		"name with dots":      {func(m *outbox.Message) { m.Attributes["a..b"] = "c" }, "attribute name"},
+		"name that is taken":  {func(m *outbox.Message) { m.Attributes["Idem-Message-Id"] = "c" }, "are taken"},
+		"name of the service": {func(m *outbox.Message) { m.Attributes["AWS.x"] = "c" }, "are taken"},
+		"many attributes": {func(m *outbox.Message) {
+			m.Attributes = map[string]string{"a": "1", "b": "1", "c": "1", "d": "1", "e": "1", "f": "1", "g": "1"}
+		}, "7 attributes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := good()
+			c.change(&m)
+			require.ErrorContains(t, m.Check(), c.says)
+		})
+	}
+}
+
+func TestMessageID(t *testing.T) {
+	id := outbox.MessageID("acme#charge#abc", 0)
+	require.Equal(t, "b9b5e83d-a14a-8a30-aea2-b06c1cafc41c", id, "ids are kept by consumers: they never change")
+	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, id)
+	seen := map[string]bool{id: true}
+	for _, other := range []string{outbox.MessageID("acme#charge#abc", 1), outbox.MessageID("acme#charge#abd", 0), outbox.MessageID("0\x00acme#charge#abc", 0)} {
+		require.False(t, seen[other])
+		seen[other] = true
+	}
+}
+
+func TestBodiesThatAreNotText(t *testing.T) {
+	m := good()
+	body, encoded := m.Text()
+	require.Equal(t, `{"n":1}`, body)
+	require.False(t, encoded)
+	m.ID = "id-1"
+	require.Equal(t, map[string]string{
+		"region": "eu", "idem-message-id": "id-1", "idem-type": "order.placed", "idem-content-type": "application/json",
+	}, m.Tags())
+	m.Body = []byte{0, 1, 0xff}
+	body, encoded = m.Text()
+	require.Equal(t, "AAH/", body)
+	require.True(t, encoded)
+	require.Equal(t, "base64", m.Tags()["idem-encoding"])
+}

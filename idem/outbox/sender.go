@@ -1,0 +1,65 @@
+package outbox
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// Attributes that senders add to a message where the service has attributes.
+const (
+	AttributeID          = "idem-message-id"
+	AttributeType        = "idem-type"
+	AttributeContentType = "idem-content-type"
+	// AttributeEncoding is "base64" if the body was not text and is sent as such.
+	AttributeEncoding = "idem-encoding"
+)
+
+// Sender sends messages to one queue, topic or bus. It is safe for concurrent use.
+type Sender interface {
+	// Send tries to send each of the messages once and returns one error for each,
+	// in their order: nil for a message that the service has taken. An error that
+	// matches [ErrRejected] says that this message will never be taken; after any
+	// other the message may or may not have been taken, and is worth another try.
+	//
+	// No two of the messages have the same ordering key. A sender makes as many
+	// requests as the service's limits need.
+	Send(ctx context.Context, messages []Message) []error
+}
+
+// ErrRejected says that the destination will never take a message as it is.
+var ErrRejected = errors.New("outbox: the destination rejects the message")
+
+// Reject marks an error as the destination's last word: see [ErrRejected].
+func Reject(err error) error {
+	return fmt.Errorf("%w: %w", ErrRejected, err)
+}
+
+// Text is the body as a service takes it that takes text alone: as it is, or as
+// Base64, which the second result tells.
+func (m *Message) Text() (body string, encoded bool) {
+	if s := string(m.Body); isText(s) {
+		return s, false
+	}
+	return base64.StdEncoding.EncodeToString(m.Body), true
+}
+
+// Tags are the message's attributes and those that senders add.
+func (m *Message) Tags() map[string]string {
+	tags := make(map[string]string, len(m.Attributes)+4)
+	for name, value := range m.Attributes {
+		tags[name] = value
+	}
+	tags[AttributeID] = m.ID
+	if m.Type != "" {
+		tags[AttributeType] = m.Type
+	}
+	if m.ContentType != "" {
+		tags[AttributeContentType] = m.ContentType
+	}
+	if _, encoded := m.Text(); encoded {
+		tags[AttributeEncoding] = "base64"
+	}
+	return tags
+}
