@@ -3,9 +3,9 @@ package front
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
-	"time"
 )
 
 type albEvent struct {
@@ -22,7 +22,8 @@ type albEvent struct {
 
 // albEvent decodes neither path nor query, as the balancer does; without
 // multi-value headers the last value wins.
-func (h *Handler) albEvent(r *http.Request, body []byte, now time.Time) albEvent {
+func (h *Handler) albEvent(in inbound) albEvent {
+	r, body, now := in.Request, in.body, in.at
 	event := albEvent{
 		RequestContext: map[string]map[string]string{"elb": {
 			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + h.options.AccountID + ":targetgroup/local/0123456789abcdef",
@@ -81,8 +82,24 @@ func parseALB(answer []byte, multi bool) (response, error) {
 	}
 	delete(members, unread)
 	delete(members, "cookies")
-	return parseMulti(members)
+	r, err := parseMulti(members)
+	if err != nil {
+		return r, err
+	}
+	size := 0
+	for name, values := range r.header {
+		for _, value := range values {
+			size += len(name) + len(": ") + len(value) + len("\r\n")
+		}
+	}
+	if size > maxALBHeader {
+		return r, fmt.Errorf("front: the headers of the function's response have %d bytes, the balancer takes at most %d", size, maxALBHeader)
+	}
+	return r, nil
 }
+
+// maxALBHeader is the balancer's limit on all headers of a target's response.
+const maxALBHeader = 32 << 10
 
 // parseMulti is parseMembers with multiValueHeaders, which win over headers.
 func parseMulti(members map[string]json.RawMessage) (response, error) {

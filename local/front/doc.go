@@ -22,7 +22,9 @@
 //
 //	no route                              404 {"message":"Not Found"}
 //	Options.Claims refuses                401 {"message":"Unauthorized"}
-//	body over 10 MB                       413 {"message":"Request Entity Too Large"}
+//	Options.IAM refuses                   403 {"message":"Forbidden"}
+//	headers over 10,240 bytes             431 {"message":"Request Header Fields Too Large"}
+//	body over 10 MB, or event over 6 MB   413 {"message":"Request Entity Too Large"}
 //	function error, malformed response,
 //	response over 6 MB                    500 {"message":"Internal Server Error"}
 //	no answer within Options.Timeout      503 {"message":"Service Unavailable"}
@@ -31,22 +33,34 @@
 //
 // # Other services
 //
-// Options.Flavour makes it a REST API (payload format 1.0 with its 29 s, 502 and 504;
-// stage prod; bodies are text), a function URL (6 MB in; 502 "Internal Server Error" as
-// text) or an Application Load Balancer (single or multi-value headers; path and
-// query not decoded; base64 also with a Content-Encoding; 1 MB each way; pages of
-// HTML with 413, 502 and 504). A balancer's Claims only admit: its events have none.
+// Options.Flavour makes it something else:
+//
+//   - A REST API: payload format 1.0, 29 s, its stage in front of every path, 502 and
+//     504 in its own words, bodies that are text but for Options.BinaryMediaTypes.
+//   - A function URL: 6 MB in, 15 min, 403 {"Message":"Forbidden"}, 502 "Internal Server
+//     Error".
+//   - An Application Load Balancer: single or multi-value headers; path and query not
+//     decoded; Base64 also with a Content-Encoding; 1 MB each way, 16 K a header line;
+//     pages of HTML with 400, 401, 413, 502 and 504. A function that fails or times out is
+//     a 502, a balancer that has waited too long a 504. Its Claims are a listener's JWT
+//     verification, which passes the token on and puts no claims into the event.
 //
 // # What is not imitated
 //
-// Binary media types, payload format 1.0 of HTTP APIs, stages other than $default, stage variables, custom
+// Payload format 1.0 of HTTP APIs, stage variables, custom
 // domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
-// access logs, authorizers other than JWT (whose claims come from a hook, such as
-// Issuer.Claims; scopes are not looked at), and that the service cuts a path off at an
+// access logs, authorizers other than JWT and IAM (whose claims and signers come from
+// hooks, such as Issuer.Claims; scopes are not looked at, no signature is checked), a
+// balancer's own login (X-Amzn-Oidc-Data), and that the service cuts a path off at an
 // escaped question mark.
 //
 // Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
-// HTTP APIs", "Create routes for HTTP APIs", "Quotas for HTTP APIs"; what the
-// guide leaves open (the media types, the decoded path) follows published
-// captures of the service.
+// HTTP APIs", "Create routes for HTTP APIs", "Quotas for configuring and running an
+// HTTP API", "… a REST API", "Gateway response types", "Binary media types for REST
+// APIs", "Return binary media from a Lambda proxy integration", "Handling Lambda errors
+// with an API Gateway API"; Lambda developer guide, "Lambda quotas", "Invoking Lambda
+// function URLs"; "Use Lambda functions as targets of an Application Load Balancer",
+// "Verify JWTs using an Application Load Balancer", "Troubleshoot your Application Load
+// Balancers". What the guides leave open (the media types, the decoded path, some
+// texts) follows published captures of the services.
 package front

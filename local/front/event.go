@@ -24,21 +24,22 @@ var hopByHop = []string{
 	"te", "trailer", "transfer-encoding", "upgrade",
 }
 
-func (h *Handler) event(r *http.Request, match *route, parameters, claims map[string]string, body []byte, now time.Time) events.APIGatewayV2HTTPRequest {
+func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
+	r, body, now := in.Request, in.body, in.at
 	sourceIP := sourceOf(r)
 	event := events.APIGatewayV2HTTPRequest{
 		Version:               "2.0",
-		RouteKey:              match.key,
+		RouteKey:              in.match.key,
 		RawPath:               r.URL.Path,
 		RawQueryString:        r.URL.RawQuery,
 		Cookies:               cookies(r),
 		Headers:               headers(r, sourceIP, len(body), now),
 		QueryStringParameters: joinQuery(r.URL.RawQuery),
-		PathParameters:        parameters,
+		PathParameters:        in.parameters,
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey:     match.key,
+			RouteKey:     in.match.key,
 			AccountID:    h.options.AccountID,
-			Stage:        defaultRoute,
+			Stage:        h.stage(),
 			RequestID:    requestID(),
 			APIID:        h.options.APIID,
 			DomainName:   h.options.DomainName,
@@ -54,13 +55,24 @@ func (h *Handler) event(r *http.Request, match *route, parameters, claims map[st
 			},
 		},
 	}
-	if claims != nil {
-		jwt := &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: claims}
-		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{JWT: jwt}
+	switch {
+	case in.claims != nil:
+		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
+			JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: in.claims},
+		}
+	case in.signer != nil:
+		event.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
+			IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
+				AccountID: in.signer.AccountID, CallerID: in.signer.UserID, UserID: in.signer.UserID, UserARN: in.signer.ARN,
+			},
+		}
 	}
 	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))
 	return event
 }
+
+// stage is what events say: function URLs have none, and say $default.
+func (h *Handler) stage() string { return orElse(h.options.Stage, defaultRoute) }
 
 func sourceOf(r *http.Request) string {
 	ip, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -306,14 +306,18 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// Lambda's limit on the event comes before the service's own.
 func TestRequestLimit(t *testing.T) {
 	fn := &recorder{answer: `{}`}
 	server := serve(t, map[string]front.Invoke{"POST /": fn.invoke}, nil)
-	require.Equal(t, 200, send(t, "POST", server.URL+"/", strings.Repeat("a", front.MaxRequestBytes), nil).StatusCode)
+	plain := func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }
+	require.Equal(t, 200, send(t, "POST", server.URL+"/", strings.Repeat("a", front.MaxEventBytes-2048), plain).StatusCode)
 	require.Equal(t, 1, fn.calls())
-	got := send(t, "POST", server.URL+"/", strings.Repeat("a", front.MaxRequestBytes+1), nil)
-	require.Equal(t, 413, got.StatusCode)
-	require.JSONEq(t, `{"message":"Request Entity Too Large"}`, got.body)
+	for _, size := range []int{front.MaxEventBytes, front.MaxRequestBytes, front.MaxRequestBytes + 1} {
+		got := send(t, "POST", server.URL+"/", strings.Repeat("a", size), plain)
+		require.Equal(t, 413, got.StatusCode)
+		require.JSONEq(t, `{"message":"Request Entity Too Large"}`, got.body)
+	}
 	require.Equal(t, 1, fn.calls())
 }
 

@@ -7,44 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
-
-const (
-	// DefaultTimeout is the longest that an HTTP API waits for a function.
-	DefaultTimeout = 30 * time.Second
-	// MaxRequestBytes is the service's limit on a request's body.
-	MaxRequestBytes = 10 << 20
-	// MaxResponseBytes is Lambda's limit on a function's answer.
-	MaxResponseBytes = 6<<20 + 100
-)
-
-// Invoke runs a function with a JSON event and returns its JSON answer. An error
-// is a function that failed; its text goes to Options.Report only. The context
-// does not end with the client's connection.
-type Invoke func(ctx context.Context, event []byte) ([]byte, error)
-
-// Options of a front; nil and zero values mean the defaults.
-type Options struct {
-	// Flavour is the service that the front stands for. Default: HTTPAPI.
-	Flavour Flavour
-	// MultiValueHeaders is the attribute of an ALB's target group.
-	MultiValueHeaders bool
-	// Claims stands for a JWT authorizer: it returns the claims of the caller,
-	// or false to answer 401. No claims and true: no authorizer in the event.
-	Claims func(*http.Request) (claims map[string]string, ok bool)
-	// Timeout is how long the client waits for the function. Default, and at
-	// most: HTTPAPI 30 s, RESTAPI 29 s, ALB 60 s, FunctionURL 15 min.
-	Timeout time.Duration
-	// AccountID, APIID and DomainName are told to the function. Defaults:
-	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
-	AccountID, APIID, DomainName string
-	// Report, if set, is told what is behind a 500 or a 503: with a 500 the
-	// function's error or what is wrong with its response, with a 503
-	// context.DeadlineExceeded. It may be called concurrently.
-	Report func(requestID string, err error)
-}
 
 // Handler is the front as an http.Handler; see New.
 type Handler struct {
@@ -62,98 +26,96 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{table: t}
-	if options != nil {
-		h.options = *options
+	if options == nil {
+		options = &Options{}
 	}
-	var known bool
-	if h.service, known = services[h.options.Flavour]; !known {
-		return nil, fmt.Errorf("front: Options.Flavour %d is none of HTTPAPI, RESTAPI, FunctionURL, ALB", h.options.Flavour)
+	o, err := options.withDefaults(t)
+	if err != nil {
+		return nil, err
 	}
-	if h.options.Timeout == 0 {
-		h.options.Timeout = h.service.timeout
-	}
-	if h.options.Timeout < 0 || h.options.Timeout > h.service.timeout {
-		return nil, fmt.Errorf("front: Options.Timeout %v is not in (0, %v]", h.options.Timeout, h.service.timeout)
-	}
-	if h.options.Flavour == RESTAPI && t.fallback != nil {
-		return nil, errors.New(`front: a REST API has no route $default; give it "ANY /{proxy+}" and "ANY /"`)
-	}
-	if h.options.MultiValueHeaders && h.options.Flavour != ALB {
-		return nil, errors.New("front: Options.MultiValueHeaders is of flavour ALB only; leave it out")
-	}
-	if h.options.Flavour == FunctionURL && (h.options.Claims != nil || t.fallback == nil || len(t.routes) > 0) {
-		return nil, errors.New(`front: a function URL has one function and no claims: give it the route "$default" alone, and no Options.Claims`)
-	}
-	if h.options.AccountID == "" {
-		h.options.AccountID = "123456789012"
-	}
-	if h.options.APIID == "" {
-		h.options.APIID = "local"
-	}
-	if h.options.DomainName == "" {
-		h.options.DomainName = h.options.APIID + ".execute-api.us-east-1.amazonaws.com"
-		if h.options.Flavour == FunctionURL {
-			h.options.DomainName = h.options.APIID + ".lambda-url.us-east-1.on.aws"
-		}
-	}
-	return h, nil
+	return &Handler{table: t, options: o, service: services[o.Flavour]}, nil
+}
+
+// inbound is a request that the service lets through, with what it found out.
+type inbound struct {
+	*http.Request
+	path       string // escaped, without the stage
+	match      *route
+	parameters map[string]string
+	claims     map[string]string // nil: no claims
+	signer     *Principal        // nil: not signed
+	body       []byte
+	at         time.Time
 }
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path, deployed := r.URL.EscapedPath(), true
-	if h.options.Flavour == RESTAPI {
-		path, deployed = strings.CutPrefix(path, "/"+stage)
-		deployed = deployed && strings.HasPrefix(path, "/")
-	}
-	match, parameters := h.table.match(r.Method, path)
-	if !deployed {
-		match = nil
-	}
-	if match == nil {
-		h.refuse(w, noRoute)
+	in, why, ok := h.admit(w, r)
+	if !ok {
+		h.service.refusals[why].write(w, "", "")
 		return
 	}
-	var claims map[string]string
-	if h.options.Claims != nil {
-		var ok bool
-		if claims, ok = h.options.Claims(r); !ok {
-			h.refuse(w, unauthorized)
-			return
+	event, id := h.newEvent(in)
+	payload, err := json.Marshal(event)
+	switch {
+	case err != nil:
+		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, h.service.idHeader, id)
+	case len(payload) > MaxEventBytes:
+		h.service.refusals[eventTooLarge].write(w, h.service.idHeader, id)
+	default:
+		if response, ok := h.answer(in, payload, id); ok {
+			response.write(w, h.service.idHeader, id)
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
+}
+
+// admit does what comes before the function: limits, routes, authorizers.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
+	if h.service.head.exceeded(r) {
+		return in, headTooLarge, false
+	}
+	in = inbound{Request: r, at: time.Now()}
+	if in.path, ok = h.options.deployed(r.URL.EscapedPath()); !ok {
+		return in, noRoute, false
+	}
+	if in.match, in.parameters = h.table.match(r.Method, in.path); in.match == nil {
+		return in, noRoute, false
+	}
+	if h.options.Claims != nil {
+		if in.claims, ok = h.options.Claims(r); !ok {
+			return in, unauthorized, false
+		}
+	}
+	if h.options.IAM != nil {
+		signer, ok := h.options.IAM(r)
+		if !ok {
+			return in, forbidden, false
+		}
+		in.signer = &signer
+	}
+	var err error
+	in.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
 	var overLimit *http.MaxBytesError
 	switch {
 	case errors.As(err, &overLimit):
-		h.refuse(w, tooLarge)
-		return
+		return in, tooLarge, false
 	case err != nil: // the client went away or broke the framing
-		h.refuse(w, badRequest)
-		return
+		return in, badRequest, false
 	}
-	event, id := h.newEvent(r, match, parameters, claims, path, body, time.Now())
-	payload, err := json.Marshal(event)
-	if err != nil {
-		h.fail(id, fmt.Errorf("front: encode the event: %w", err)).write(w, h.service.idHeader, id)
-		return
-	}
-	if response, ok := h.answer(r.Context(), match.invoke, payload, id); ok {
-		response.write(w, h.service.idHeader, id)
-	}
+	return in, 0, true
 }
 
 // answer invokes the function and waits as long as the service would. It reports
 // false if nobody waits for the answer any more.
-func (h *Handler) answer(client context.Context, invoke Invoke, event []byte, id string) (response, bool) {
+func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
+	client := in.Context()
 	type outcome struct {
 		answer []byte
 		err    error
 	}
 	done := make(chan outcome, 1) // the function may end after everybody has left
 	go func() {
-		answer, err := call(context.WithoutCancel(client), invoke, event)
+		answer, err := call(context.WithoutCancel(client), in.match.invoke, event)
 		done <- outcome{answer, err}
 	}()
 	patience := time.NewTimer(h.options.Timeout)
@@ -168,7 +130,7 @@ func (h *Handler) answer(client context.Context, invoke Invoke, event []byte, id
 		if out.err != nil {
 			return h.fail(id, out.err), true
 		}
-		response, err := h.parse(out.answer)
+		response, err := h.parse(in, out.answer)
 		if err != nil {
 			return h.fail(id, err), true
 		}
@@ -196,35 +158,31 @@ func call(ctx context.Context, invoke Invoke, event []byte) (answer []byte, err 
 	return invoke(ctx, event)
 }
 
-func (h *Handler) refuse(w http.ResponseWriter, why refusal) {
-	h.service.refusals[why].write(w, "", "")
-}
-
 // newEvent is the flavour's event and the request's id.
-func (h *Handler) newEvent(r *http.Request, match *route, parameters, claims map[string]string, path string, body []byte, now time.Time) (any, string) {
-	if h.options.Flavour == ALB {
-		return h.albEvent(r, body, now), requestID()
-	}
-	if h.options.Flavour == RESTAPI {
-		event := h.restEvent(r, match, parameters, claims, path, body, now)
+func (h *Handler) newEvent(in inbound) (any, string) {
+	switch h.options.Flavour {
+	case ALB:
+		return h.albEvent(in), requestID()
+	case RESTAPI:
+		event := h.restEvent(in)
 		return event, event.RequestContext.RequestID
 	}
-	event := h.event(r, match, parameters, claims, body, now)
-	if h.options.Flavour == FunctionURL {
+	event := h.event(in)
+	if h.options.Flavour == FunctionURL && in.signer == nil {
 		event.RequestContext.AccountID = "anonymous" // AuthType NONE
 	}
 	return event, event.RequestContext.RequestID
 }
 
-func (h *Handler) parse(answer []byte) (response, error) {
+func (h *Handler) parse(in inbound, answer []byte) (response, error) {
 	if len(answer) > h.service.answer {
 		return response{}, fmt.Errorf("front: the function's response has %d bytes, the service takes at most %d", len(answer), h.service.answer)
 	}
-	if h.options.Flavour == ALB {
+	switch h.options.Flavour {
+	case ALB:
 		return parseALB(answer, h.options.MultiValueHeaders)
-	}
-	if h.options.Flavour == RESTAPI {
-		return parseREST(answer)
+	case RESTAPI:
+		return parseREST(answer, h.options.binary(in.Header.Get("Accept")))
 	}
 	return parseResponse(answer)
 }

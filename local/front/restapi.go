@@ -1,22 +1,20 @@
 package front
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// stage is where a REST API is deployed here: paths begin with it.
-const stage = "prod"
-
 // restEvent is payload format 1.0: single maps hold the last value. The server
 // has made header names canonical, the service keeps the case sent.
-func (h *Handler) restEvent(r *http.Request, match *route, parameters, claims map[string]string, path string, body []byte, now time.Time) events.APIGatewayProxyRequest {
+func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
+	r, body, now, stage := in.Request, in.body, in.at, h.options.Stage
 	lines := map[string][]string{}
 	for name, value := range headers(r, sourceOf(r), len(body), now) {
 		canonical := http.CanonicalHeaderKey(name)
@@ -30,12 +28,12 @@ func (h *Handler) restEvent(r *http.Request, match *route, parameters, claims ma
 		lines["Cookie"] = cookies
 	}
 	event := events.APIGatewayProxyRequest{
-		Resource: match.path(), Path: path, HTTPMethod: r.Method,
-		Headers: last(lines), MultiValueHeaders: lines, PathParameters: parameters, Body: string(body),
+		Resource: in.match.path(), Path: in.path, HTTPMethod: r.Method,
+		Headers: last(lines), MultiValueHeaders: lines, PathParameters: in.parameters, Body: string(body),
 		RequestContext: events.APIGatewayProxyRequestContext{
 			AccountID: h.options.AccountID, ResourceID: "local1", Stage: stage, DomainName: h.options.DomainName,
 			DomainPrefix: h.options.APIID, RequestID: requestID(), ExtendedRequestID: requestID(), Protocol: r.Proto,
-			ResourcePath: match.path(), HTTPMethod: r.Method, Path: "/" + stage + path, APIID: h.options.APIID,
+			ResourcePath: in.match.path(), HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: h.options.APIID,
 			RequestTime: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), RequestTimeEpoch: now.UnixMilli(),
 			Identity: events.APIGatewayRequestIdentity{SourceIP: sourceOf(r), UserAgent: r.UserAgent()},
 		},
@@ -43,15 +41,22 @@ func (h *Handler) restEvent(r *http.Request, match *route, parameters, claims ma
 	if query, _ := url.ParseQuery(r.URL.RawQuery); len(query) > 0 {
 		event.QueryStringParameters, event.MultiValueQueryStringParameters = last(query), query
 	}
-	if claims != nil { // as of a Cognito user pool
-		event.RequestContext.Authorizer = map[string]any{"claims": claims}
+	if h.options.binary(r.Header.Get("Content-Type")) && len(body) > 0 {
+		event.Body, event.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	if in.claims != nil { // as of a Cognito user pool
+		event.RequestContext.Authorizer = map[string]any{"claims": in.claims}
+	}
+	if in.signer != nil {
+		id := &event.RequestContext.Identity
+		id.AccountID, id.Caller, id.User, id.UserArn = in.signer.AccountID, in.signer.UserID, in.signer.UserID, in.signer.ARN
 	}
 	return event
 }
 
 // parseREST reads a function's answer; the service takes no member that it does
-// not know.
-func parseREST(answer []byte) (response, error) {
+// not know, and decodes Base64 only where the client accepts a binary type.
+func parseREST(answer []byte, binary bool) (response, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
 		return response{}, errors.New("front: the function's response is no JSON object with a statusCode")
@@ -62,6 +67,9 @@ func parseREST(answer []byte) (response, error) {
 		default:
 			return response{}, fmt.Errorf("front: the function's response has a member %q that payload format 1.0 does not know", name)
 		}
+	}
+	if !binary {
+		delete(members, "isBase64Encoded")
 	}
 	r, err := parseMulti(members)
 	if err == nil && r.header.Get("Content-Type") == "text/plain;charset=UTF-8" && string(members["headers"]) == "null" {

@@ -67,7 +67,7 @@ func TestREST(t *testing.T) {
 		got := send(t, "GET", server.URL+"/prod/", "", nil)
 		require.Equal(t, 502, got.StatusCode)
 		require.True(t, json.Valid([]byte(got.body)))
-		require.Equal(t, `{"message":"Internal server error"}`, got.body)
+		require.Equal(t, `{"message": "Internal server error"}`, got.body)
 	}
 	goOn := make(chan struct{})
 	defer close(goOn)
@@ -75,7 +75,7 @@ func TestREST(t *testing.T) {
 	server = serve(t, map[string]front.Invoke{"GET /": hang}, &front.Options{Flavour: front.RESTAPI, Timeout: time.Millisecond})
 	got = send(t, "GET", server.URL+"/prod/", "", nil)
 	require.Equal(t, 504, got.StatusCode)
-	require.Equal(t, `{"message":"Endpoint request timed out"}`, got.body)
+	require.Equal(t, `{"message": "Endpoint request timed out"}`, got.body)
 	_, err = front.New(map[string]front.Invoke{"$default": hang}, &front.Options{Flavour: front.RESTAPI})
 	require.ErrorContains(t, err, "$default")
 }
