@@ -2,12 +2,13 @@ package dynamodblocal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/child"
 )
 
 // Between two questions. The first answer takes about two seconds, so this is
@@ -33,15 +34,13 @@ func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, en
 		}
 		select {
 		case <-ended:
-			return errEnded
+			return child.ErrEnded
 		case <-waiting.Done():
 			return fmt.Errorf("%s: %w (last try: %v)", endpoint, context.Cause(waiting), last)
 		case <-tick.C:
 		}
 	}
 }
-
-var errEnded = errors.New("it ended before it answered")
 
 // asker honours proxies as the AWS SDK does, and leaves no connection open.
 var asker = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}

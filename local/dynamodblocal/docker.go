@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/child"
 )
 
 // The image has the same version as the npm package holds, so that both ways
@@ -118,7 +120,7 @@ func (e *engine) provideImage(ctx context.Context, s settings) error {
 type container struct {
 	engine *engine
 	id     string
-	output *tail
+	output *child.Tail
 	stream *attachment   // its standard streams, once attached
 	ended  chan struct{} // closed when its output ends
 }
@@ -131,7 +133,7 @@ func (e *engine) create(ctx context.Context) (*container, error) {
 	if created.ID == "" {
 		return nil, errors.New("create a container: the engine gave no id")
 	}
-	return &container{engine: e, id: created.ID, output: newTail(), ended: make(chan struct{})}, nil
+	return &container{engine: e, id: created.ID, output: child.NewTail(), ended: make(chan struct{})}, nil
 }
 
 // run attaches before it starts, so that no output is missed and the container

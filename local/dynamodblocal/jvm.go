@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/cache"
+	"github.com/idem-go/idempotency/local/child"
 )
 
 const (
@@ -41,31 +43,31 @@ func checkFolder(dir string) error {
 
 // runJava runs the DynamoDB Local in dir and waits until it answers.
 func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Server, error) {
-	cache, err := s.cache()
+	folder, err := cache.Folder(s.CacheDir)
 	if err != nil {
 		return nil, err
 	}
-	classDir, err := installWrapper(cache)
+	classDir, err := installWrapper(folder)
 	if err != nil {
 		return nil, err
 	}
 	s.Log("starting %s with Java %d", origin, j.version)
 	begin := time.Now()
-	c, err := startChild(wrapperCommand(j.path, classDir, dir))
+	c, err := child.Start(wrapperCommand(j.path, classDir, dir))
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", j.path, err)
 	}
-	endpoint, err := c.awaitEndpoint(ctx, s.answerTimeout())
+	endpoint, err := awaitEndpoint(ctx, c, s.answerTimeout())
 	if err != nil {
-		_ = c.close() // it is of no use; its output says why
-		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.output)
+		_ = c.Close() // it is of no use; its output says why
+		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.Output())
 	}
 	s.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
 	return &Server{
 		endpoint: endpoint,
 		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
-		pid:      c.cmd.Process.Pid,
-		stop:     c.close,
+		pid:      c.PID(),
+		stop:     c.Close,
 	}, nil
 }
 
@@ -107,20 +109,12 @@ func nativeLibrary(lib string) []string {
 }
 
 // awaitEndpoint waits for the wrapper's line, then for an answer.
-func (c *child) awaitEndpoint(ctx context.Context, timeout time.Duration) (string, error) {
+func awaitEndpoint(ctx context.Context, c *child.Process, timeout time.Duration) (string, error) {
 	deadline := time.Now().Add(timeout)
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	var endpoint string
-	select {
-	case address := <-c.output.listening:
-		endpoint = "http://" + strings.TrimSpace(address)
-	case <-c.ended:
-		return "", fmt.Errorf("%w: %v", errEnded, c.err)
-	case <-timer.C:
-		return "", fmt.Errorf("it did not listen within %v", timeout)
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	address, err := c.AwaitAddress(ctx, timeout)
+	if err != nil {
+		return "", err
 	}
-	return endpoint, awaitAnswer(ctx, endpoint, time.Until(deadline), c.ended)
+	endpoint := "http://" + address
+	return endpoint, awaitAnswer(ctx, endpoint, time.Until(deadline), c.Ended())
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/child/childtest"
 )
 
 func TestFolderIsRunAndEndsWithClose(t *testing.T) {
@@ -27,7 +29,7 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")
 	requireRefuses(t, srv.Endpoint())
-	require.True(t, gone(srv.pid))
+	require.True(t, childtest.Gone(srv.pid))
 	require.NoError(t, checkTree(dir), "nothing was written to the user's folder")
 
 	// DynamoDB Local keeps an installation id for its telemetry where it runs.
@@ -57,25 +59,9 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	cache := provisionedCache(t)
 	isolate(t)
 	parent, pid, endpoint := startHelper(t, cache)
-	require.False(t, gone(pid))
+	require.False(t, childtest.Gone(pid))
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
-	requireGone(t, pid)
+	childtest.RequireGone(t, pid)
 	requireRefuses(t, endpoint)
-}
-
-func TestTailKeepsTheLastLines(t *testing.T) {
-	out := newTail()
-	require.Equal(t, "  (nothing)", out.String())
-	for range tailLines {
-		_, err := out.Write([]byte("early\r\n"))
-		require.NoError(t, err)
-	}
-	_, err := out.Write([]byte("la"))
-	require.NoError(t, err)
-	_, err = out.Write([]byte("te\nListening on 127.0.0.1:1\nListening on 127.0.0.1:2\nno end"))
-	require.NoError(t, err)
-	require.Regexp(t, `^(  early\n){17}  late\n  Listening on 127.0.0.1:1\n  Listening on 127.0.0.1:2\n  no end$`, out.String())
-	require.Equal(t, "127.0.0.1:1", <-out.listening)
-	require.Empty(t, out.listening)
 }

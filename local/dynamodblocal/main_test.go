@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -151,19 +150,4 @@ func startHelper(t *testing.T, cache string) (cmd *exec.Cmd, pid int, endpoint s
 	_, err = fmt.Sscan(line, &pid, &endpoint)
 	require.NoError(t, err, line)
 	return cmd, pid, endpoint
-}
-
-// gone tells whether a process has ended, be it reaped or not.
-func gone(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
-}
-
-func requireGone(t *testing.T, pid int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return gone(pid) }, 20*time.Second, 10*time.Millisecond)
 }

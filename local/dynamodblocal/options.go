@@ -2,13 +2,13 @@ package dynamodblocal
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/cache"
 )
 
 // Environment variables that stand in for options which are not set.
@@ -16,7 +16,7 @@ const (
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT" // Options.Endpoint
 	EnvJarDir   = "IDEM_DYNAMODB_JAR_DIR"  // Options.JarDir
 	EnvDocker   = "DOCKER_HOST"            // Options.DockerHost
-	EnvCacheDir = "IDEM_CACHE_DIR"         // Options.CacheDir
+	EnvCacheDir = cache.Env                // Options.CacheDir
 )
 
 // NoDocker as [Options.DockerHost] leaves the Docker engine out.
@@ -69,7 +69,6 @@ func (o *Options) settings() (settings, error) {
 	s.Endpoint = cmp.Or(s.Endpoint, os.Getenv(EnvEndpoint))
 	s.JarDir = cmp.Or(s.JarDir, os.Getenv(EnvJarDir))
 	s.DockerHost = cmp.Or(s.DockerHost, os.Getenv(EnvDocker))
-	s.CacheDir = cmp.Or(s.CacheDir, os.Getenv(EnvCacheDir))
 	if s.Log == nil {
 		s.Log = func(string, ...any) {}
 	}
@@ -88,36 +87,3 @@ func (o *Options) settings() (settings, error) {
 
 // answerTimeout is the wait for a server that this package has started.
 func (s settings) answerTimeout() time.Duration { return cmp.Or(s.AnswerTimeout, time.Minute) }
-
-// cache returns the cache folder, absolute and writable.
-func (s settings) cache() (string, error) {
-	dir := s.CacheDir
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("no cache folder (%w); set %s to a folder that can be written to", err, EnvCacheDir)
-		}
-		dir = filepath.Join(base, "idem")
-	}
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err == nil {
-		err = writable(dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("the cache folder cannot be written to (%w); set %s to one that can", err, EnvCacheDir)
-	}
-	return dir, nil
-}
-
-// writable tries, because permission bits do not tell about read-only mounts,
-// quotas and users other than the owner.
-func writable(dir string) error {
-	f, err := os.CreateTemp(dir, ".writable-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
-}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/local/cache"
 )
 
 // Server is a DynamoDB that answers. Its methods may be called from several
@@ -103,11 +105,11 @@ func fromNPM(ctx context.Context, s settings) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := s.cache()
+	folder, err := cache.Folder(s.CacheDir)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := simulator(ctx, s, cache)
+	dir, err := simulator(ctx, s, folder)
 	if err != nil {
 		return nil, err
 	}

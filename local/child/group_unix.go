@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package dynamodblocal
+package child
 
 import "syscall"
 

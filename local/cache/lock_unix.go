@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package dynamodblocal
+package cache
 
 import (
 	"context"
@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// lock keeps other processes out until unlock is called, or this process ends.
-// The file stays: deleting it would let two processes lock two files of one
-// name.
-func lock(ctx context.Context, s settings, path string) (unlock func(), err error) {
+// Lock keeps other processes out until unlock is called, or this process ends.
+// If it has to wait it says so once through waiting. The file at path stays:
+// deleting it would let two processes lock two files of one name. Where the
+// system has no such locks it does nothing: processes that fetch at once fetch
+// twice, and the first to rename wins.
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("the cache folder cannot be written to: %w; set %s to one that can", err, EnvCacheDir)
+		return nil, fmt.Errorf("the cache folder cannot be written to: %w; set %s to one that can", err, Env)
 	}
 	for told := false; ; told = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -28,7 +30,7 @@ func lock(ctx context.Context, s settings, path string) (unlock func(), err erro
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
 		if !told {
-			s.Log("waiting for another process that fetches DynamoDB Local")
+			waiting()
 		}
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package dynamodblocal
+package child
 
 import "syscall"
 

@@ -1,0 +1,50 @@
+// Package cache is the folder where the local commands keep what they have
+// fetched once, shared by all processes of a person.
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Env names the folder where no option does.
+const Env = "IDEM_CACHE_DIR"
+
+// Folder returns dir, absolute and shown to be writable; it is created if need
+// be. An empty dir is that of [Env], else "idem" in the user's cache folder
+// (os.UserCacheDir).
+func Folder(dir string) (string, error) {
+	if dir == "" {
+		dir = os.Getenv(Env)
+	}
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no cache folder (%w); set %s to a folder that can be written to", err, Env)
+		}
+		dir = filepath.Join(base, "idem")
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = writable(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the cache folder cannot be written to (%w); set %s to one that can", err, Env)
+	}
+	return dir, nil
+}
+
+// writable tries, because permission bits do not tell about read-only mounts,
+// quotas and users other than the owner.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}

@@ -1,0 +1,78 @@
+// Package childtest looks at processes from outside, for tests of what starts
+// some. It reads Linux's /proc; elsewhere everything counts as gone.
+package childtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Gone tells whether a process has ended, be it reaped or not.
+func Gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// RequireGone waits for the end of a process.
+func RequireGone(t testing.TB, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return Gone(pid) }, 20*time.Second, 10*time.Millisecond)
+}
+
+// Addresses as /proc/net/tcp and tcp6 write them.
+var loopback = []string{"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+// RequireLoopbackOnly checks that the process listens on this port of this
+// machine's own address, and on nothing else.
+func RequireLoopbackOnly(t testing.TB, pid, port int) {
+	t.Helper()
+	sockets := listening(t, pid)
+	require.Len(t, sockets, 1, "one port and nothing else")
+	address, hexPort, _ := strings.Cut(sockets[0], ":")
+	require.Equal(t, fmt.Sprintf("%04X", port), hexPort)
+	require.Contains(t, loopback, address)
+}
+
+// listening returns the local addresses, as address:port in hexadecimal, of all
+// listening TCP sockets that the process has.
+func listening(t testing.TB, pid int) []string {
+	t.Helper()
+	inodes := map[string]bool{}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	require.NoError(t, err)
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	var found []string
+	for _, table := range []string{"tcp", "tcp6"} {
+		raw, err := os.ReadFile("/proc/net/" + table)
+		if os.IsNotExist(err) {
+			continue // no IPv6
+		}
+		require.NoError(t, err)
+		for line := range strings.Lines(string(raw)) {
+			// sl local_address rem_address st … inode is the tenth
+			f := strings.Fields(line)
+			if len(f) > 9 && f[3] == "0A" && inodes[f[9]] {
+				found = append(found, f[1])
+			}
+		}
+	}
+	return found
+}

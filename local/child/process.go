@@ -1,0 +1,100 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// ErrEnded is the reason why a child that is gone did not answer.
+var ErrEnded = errors.New("it ended before it answered")
+
+// Process is a child that was started. Its methods may be called from several
+// goroutines at once.
+type Process struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	output *Tail
+	ended  chan struct{} // closed when it is gone
+	err    error         // how it ended; read after ended is closed
+}
+
+// Start starts cmd in a process group of its own, so that a Ctrl-C in the
+// terminal reaches the parent only, which then shuts down in order. It takes
+// over the command's standard input and output.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, stdin: stdin, output: NewTail(), ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = ownGroup()
+	started := make(chan error, 1)
+	go func() {
+		// Linux's parent-death signal follows the thread that forked, so that
+		// thread is kept for as long as the child lives. Never unlocked: the
+		// thread ends with this goroutine.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
+		return nil, errors.Join(err, stdin.Close())
+	}
+	return p, nil
+}
+
+// PID is the child's process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output is the last that the child said.
+func (p *Process) Output() *Tail { return p.output }
+
+// Ended is closed when the child is gone.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// AwaitAddress waits for the child's line "Listening on host:port" and returns
+// host:port. A child that ends first is [ErrEnded].
+func (p *Process) AwaitAddress(ctx context.Context, timeout time.Duration) (string, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case address := <-p.output.Listening():
+		return strings.TrimSpace(address), nil
+	case <-p.ended:
+		return "", fmt.Errorf("%w: %v", ErrEnded, p.err)
+	case <-timer.C:
+		return "", fmt.Errorf("it did not listen within %v", timeout)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// Between the end of input and the kill. Ending takes milliseconds.
+const endTimeout = 3 * time.Second
+
+// Close ends the child's input, kills it if it has not gone 3 s later, and
+// returns when it is gone. It may be called more than once.
+func (p *Process) Close() error {
+	_ = p.stdin.Close() // closed already when the child is gone already
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(endTimeout):
+	}
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	return err
+}

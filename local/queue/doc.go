@@ -1,0 +1,36 @@
+// Package queue runs an SQS-compatible server on this machine, for the local
+// commands and for tests: the npm package [Package] under Node.js. It fetches
+// it once, runs it so that only this machine can reach it, and takes it away
+// again.
+//
+// The package and all that it needs are pinned by package-lock.json, with the
+// integrity of each, and are installed by "npm ci" into the cache folder
+// (IDEM_CACHE_DIR) from whatever registry npm is configured with. No script of
+// a package is run. Every later start needs node alone.
+//
+// The server's own start-up listens on every interface. serve.mjs, part of this
+// package, takes the application without it and lets it listen on 127.0.0.1, on
+// a port that the operating system chooses. The process ends when its standard
+// input does, and so cannot outlive the process that called [Start].
+//
+// # What the server does
+//
+// SQS: standard and FIFO queues, visibility, long polls, delays, batches,
+// deduplication, redrive to a dead-letter queue. SNS, with subscriptions of SQS
+// queues, raw delivery and filters, and the first of S3 come with it at the same
+// endpoint. Everything is in memory. Any credentials do; the account is
+// 000000000000 and the region that of the credentials' scope.
+//
+// # Where it differs from SQS
+//
+//   - A receive from a FIFO queue returns one message of a group, SQS up to ten.
+//   - The attribute DeadLetterQueueSourceArn and StartMessageMoveTask are
+//     missing; so are system attributes of messages such as AWSTraceHeader.
+//   - Sequence numbers count from 1 with leading zeros, and the retention period
+//     is not applied.
+//   - A receipt handle that is too old is deleted without effect and without
+//     error, on FIFO queues too.
+//   - A message whose receiver has closed its connection before the answer is
+//     given back at once, uncounted (serve.mjs adds this). SQS may let it wait
+//     for the end of its visibility.
+package queue

@@ -1,0 +1,55 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// oldestNode is the oldest major release that the packages run on.
+const oldestNode = 20
+
+const installNode = "install Node.js 20 or newer with npm (for example Debian and Ubuntu: apt install nodejs npm; macOS: brew install node; or nodejs.org)"
+
+// findNode returns the node on PATH if it is new enough.
+func findNode(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("node")
+	if err != nil {
+		return "", errors.New("node is not on PATH; " + installNode)
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s does not work: node --version: %w: %s; %s", path, err, firstLine(string(out)), installNode)
+	}
+	version, err := parseNodeVersion(string(out))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; %s", path, err, installNode)
+	}
+	if version < oldestNode {
+		return "", fmt.Errorf("%s is Node.js %d; %s", path, version, installNode)
+	}
+	return path, nil
+}
+
+var nodeVersion = regexp.MustCompile(`(?m)^v(\d+)\.`)
+
+// parseNodeVersion reads the major release out of what node --version prints.
+func parseNodeVersion(out string) (int, error) {
+	m := nodeVersion.FindStringSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("node --version printed no version: %s", firstLine(out))
+	}
+	return strconv.Atoi(m[1])
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}

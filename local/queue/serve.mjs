@@ -1,0 +1,46 @@
+// Runs the queue server on 127.0.0.1 only, on a free port, for as long as
+// standard input stays open. It is run with the folder that holds node_modules
+// as its working directory, and prints "Listening on 127.0.0.1:port" once
+// requests are taken.
+//
+// The server's own start-up listens on every interface. So the application is
+// taken without it, and is told where to listen.
+import { pathToFileURL } from "node:url";
+import path from "node:path";
+
+const HOST = "127.0.0.1";
+const dist = path.join(process.cwd(), "node_modules", "fauxqs", "dist");
+const load = (file) => import(pathToFileURL(path.join(dist, ...file.split("/"))).href);
+const { buildApp } = await load("app.js");
+const { SqsStore } = await load("sqs/sqsStore.js");
+
+// Nothing is read from the parent but the end.
+process.stdin.on("end", () => process.exit(0)).on("error", () => process.exit(0)).resume();
+
+const sqsStore = new SqsStore();
+// Queue URLs name the address that was asked, which resolves anywhere.
+sqsStore.host = "";
+const app = buildApp({ logger: false, stores: { sqsStore } });
+
+// A long poll whose caller has gone must not take messages: they would be
+// invisible for nothing, and one receive nearer to the dead-letter queue.
+app.addHook("onSend", async (request, reply, payload) => {
+  if (request.headers["x-amz-target"] !== "AmazonSQS.ReceiveMessage" || !request.raw.socket.destroyed) {
+    return payload;
+  }
+  const queue = sqsStore.getQueue(request.body.QueueUrl);
+  const messages = JSON.parse(payload).Messages ?? [];
+  for (const { ReceiptHandle } of messages.reverse()) {
+    const entry = queue?.inflightMessages.get(ReceiptHandle);
+    if (entry) {
+      if (--entry.message.approximateReceiveCount === 0) {
+        entry.message.approximateFirstReceiveTimestamp = undefined;
+      }
+      queue.changeVisibility(ReceiptHandle, 0);
+    }
+  }
+  return payload;
+});
+
+await app.listen({ host: HOST, port: 0 });
+console.log(`Listening on ${HOST}:${app.server.address().port}`);
