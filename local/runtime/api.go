@@ -33,31 +33,50 @@ func (i *instance) api() http.Handler {
 	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/response", i.serveResponse)
 	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/error", i.serveError)
 	mux.HandleFunc("POST "+apiPrefix+"/init/error", i.serveInitError)
+	mux.HandleFunc("POST "+extensionPrefix+"/register", i.serveRegister)
+	mux.HandleFunc("GET "+extensionPrefix+"/event/next", i.serveExtensionNext)
 	return mux
 }
 
 // serveNext waits for an event. The process asking is what says that it is
-// ready, and that the invocation before is over.
+// ready, and that an invocation before is over.
 func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
-	if i.current != nil && !i.current.done() {
+	if len(i.working) >= i.pool.function.Concurrency {
 		i.mu.Unlock()
 		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the invocation before has no answer yet")
 		return
 	}
-	i.current = nil
+	i.polls++
+	polls := i.polls
 	i.mu.Unlock()
-	select {
-	case i.polled <- struct{}{}:
-	default:
+	if polls == 1 {
+		close(i.first)
+	}
+	// Each worker's first poll follows no invocation. Which worker it is cannot be
+	// told, but only the number of those that are back matters.
+	if polls > i.pool.function.Concurrency {
+		select {
+		case i.polled <- struct{}{}:
+		default:
+		}
 	}
 	select {
 	case <-r.Context().Done():
-	case inv := <-i.inbox:
+		i.leave()
+	case h := <-i.inbox:
+		if r.Context().Err() != nil {
+			h.taken <- false // the worker went away at the same time
+			i.leave()
+			return
+		}
+		inv := h.invocation
 		i.mu.Lock()
-		i.current = inv
+		inv.begin(i.pool.function.Timeout)
+		i.working = append(i.working, inv)
 		i.invocations++
 		i.mu.Unlock()
+		h.taken <- true
 		header := w.Header()
 		header.Set("Content-Type", "application/json")
 		header.Set("Content-Length", strconv.Itoa(len(inv.payload)))
@@ -80,7 +99,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		inv.finish(lambdaError(TypeResponseTooLarge, inv.id,
+		i.settle(inv, lambdaError(TypeResponseTooLarge, inv.id,
 			"Response payload size exceeded maximum allowed payload size (%d bytes).", MaxResponseBytes))
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is too large")
 		return
@@ -98,7 +117,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 		}
 		out = postedError(report, kind)
 	}
-	accept(w, inv.finish(out))
+	accept(w, i.settle(inv, out))
 }
 
 func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +130,7 @@ func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the error is too large")
 		return
 	}
-	accept(w, inv.finish(postedError(body, r.Header.Get(headerErrorType))))
+	accept(w, i.settle(inv, postedError(body, r.Header.Get(headerErrorType))))
 }
 
 func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {
@@ -126,15 +145,19 @@ func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {
 	accept(w, true)
 }
 
-// open finds the invocation that the request is about, or refuses.
+// open finds the invocation that the request is about, or refuses. Of several
+// with the same id, which a repeated delivery brings, the oldest will do: they
+// have the same event.
 func (i *instance) open(w http.ResponseWriter, r *http.Request) *invocation {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.current == nil || i.current.id != r.PathValue("id") {
-		refuse(w, http.StatusBadRequest, "InvalidRequestID", "this instance does not work on that request")
-		return nil
+	for _, inv := range i.working {
+		if inv.id == r.PathValue("id") {
+			return inv
+		}
 	}
-	return i.current
+	refuse(w, http.StatusBadRequest, "InvalidRequestID", "this instance does not work on that request")
+	return nil
 }
 
 func accept(w http.ResponseWriter, first bool) {

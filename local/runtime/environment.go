@@ -31,12 +31,16 @@ func (p *Pool) environment(runtimeAPI, folder, stream string) []string {
 		"AWS_ACCESS_KEY_ID=local",
 		"AWS_SECRET_ACCESS_KEY=local",
 		"AWS_EC2_METADATA_DISABLED=true",
-		"AWS_LAMBDA_INITIALIZATION_TYPE=on-demand",
 		"AWS_LAMBDA_FUNCTION_NAME=" + p.function.Name,
 		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=" + strconv.Itoa(p.function.MemoryMB),
 		"AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + p.function.Name,
 		"AWS_LAMBDA_LOG_STREAM_NAME=" + stream,
+	}
+	if n := p.function.Concurrency; n > 1 {
+		env = append(env, "AWS_LAMBDA_INITIALIZATION_TYPE=lambda-managed-instances", envMaxConcurrency+"="+strconv.Itoa(n))
+	} else {
+		env = append(env, "AWS_LAMBDA_INITIALIZATION_TYPE=on-demand")
 	}
 	env = append(env, p.function.Env...)
 	// Last, since the last entry of a name wins.

@@ -20,9 +20,10 @@ const (
 	// DefaultInitTimeout is how long Lambda allows a function to start.
 	DefaultInitTimeout = 10 * time.Second
 
-	maxTimeout  = 15 * time.Minute
-	minMemoryMB = 128
-	maxMemoryMB = 10240
+	maxTimeout     = 15 * time.Minute
+	maxConcurrency = 1600 // of PerExecutionEnvironmentMaxConcurrency
+	minMemoryMB    = 128
+	maxMemoryMB    = 10240
 )
 
 // Function describes what to run.
@@ -42,6 +43,12 @@ type Function struct {
 	Timeout time.Duration
 	// MaxInstances is how many processes may exist at once. Default 10.
 	MaxInstances int
+	// Concurrency is how many invocations one process may work on at once: the
+	// function is told by AWS_LAMBDA_MAX_CONCURRENCY, as on Lambda Managed
+	// Instances, and aws-lambda-go then runs as many workers. Default 1, at most
+	// 1,600. Above 1 a time-out does not end the process, see the package's
+	// documentation.
+	Concurrency int
 	// MemoryMB is told to the function, not enforced. Default 128; 128 to 10240.
 	MemoryMB int
 }
@@ -55,6 +62,17 @@ type Options struct {
 	// InitTimeout is how long a new process may take until it asks for its
 	// first event. Default 10 s.
 	InitTimeout time.Duration
+	// Freeze stops a process between invocations (SIGSTOP, with all that it has
+	// started) and continues it for the next one, as Lambda does: work that a
+	// handler left behind stands still meanwhile. Start refuses it on Windows, and
+	// with Function.Concurrency above 1, which Lambda does not freeze.
+	Freeze bool
+	// IdleTimeout ends an instance that nobody has used for so long, so that the
+	// next invocation starts a new one. Default: they live until the pool is closed.
+	IdleTimeout time.Duration
+	// Throttle makes Invoke and Call return ErrThrottled when every instance is
+	// busy. Default: they wait for one, until their context ends.
+	Throttle bool
 	// Output, if set, gets every line that an instance writes, with the
 	// function's name and the pid in front. Writes are serialised.
 	Output io.Writer
@@ -86,14 +104,14 @@ func (f Function) withDefaults() (Function, error) {
 		return f, fmt.Errorf("runtime: Function.Name %q may hold letters, digits, '-' and '_' only", f.Name)
 	}
 	for _, entry := range f.Env {
-		name, value, ok := strings.Cut(entry, "=")
+		name, _, ok := strings.Cut(entry, "=")
 		switch {
 		case !ok || name == "":
 			return f, fmt.Errorf("runtime: Function.Env entry %q is not NAME=value", entry)
 		case name == envRuntimeAPI:
 			return f, fmt.Errorf("runtime: Function.Env may not set %s: the pool does", name)
-		case name == envMaxConcurrency && value != "" && value != "1":
-			return f, fmt.Errorf("runtime: Function.Env may not set %s to %q: several invocations in one process are not imitated", name, value)
+		case name == envMaxConcurrency:
+			return f, fmt.Errorf("runtime: Function.Env may not set %s: use Function.Concurrency", name)
 		}
 	}
 	if f.Timeout == 0 {
@@ -107,6 +125,12 @@ func (f Function) withDefaults() (Function, error) {
 	}
 	if f.MaxInstances < 0 {
 		return f, fmt.Errorf("runtime: Function.MaxInstances %d is negative", f.MaxInstances)
+	}
+	if f.Concurrency == 0 {
+		f.Concurrency = 1
+	}
+	if f.Concurrency < 0 || f.Concurrency > maxConcurrency {
+		return f, fmt.Errorf("runtime: Function.Concurrency %d is not in [1, %d]", f.Concurrency, maxConcurrency)
 	}
 	if f.MemoryMB == 0 {
 		f.MemoryMB = DefaultMemoryMB
@@ -141,6 +165,12 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if opts.InitTimeout < 0 {
 		return opts, fmt.Errorf("runtime: Options.InitTimeout %v is negative", opts.InitTimeout)
+	}
+	if opts.IdleTimeout < 0 {
+		return opts, fmt.Errorf("runtime: Options.IdleTimeout %v is negative", opts.IdleTimeout)
+	}
+	if opts.Freeze && !canFreeze {
+		return opts, errors.New("runtime: Options.Freeze is not supported on this system: it has no SIGSTOP")
 	}
 	if opts.OutputLines == 0 {
 		opts.OutputLines = 200

@@ -8,8 +8,19 @@ import (
 	"os"
 	"os/exec"
 	goruntime "runtime"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
+)
+
+const (
+	// terminateGrace is what Lambda leaves between SIGTERM and SIGKILL to a
+	// process with an internal extension.
+	terminateGrace = 500 * time.Millisecond
+	// leaveGrace is how long a process that has broken off its poll, and has
+	// nothing to do any more, may take to end.
+	leaveGrace = time.Second
 )
 
 // instance is one process of the function and the Runtime API that it talks to.
@@ -22,57 +33,79 @@ type instance struct {
 	stdout  *lines
 	stderr  *lines
 
-	inbox  chan *invocation // handed to the process by its pending poll
-	polled chan struct{}    // holds a token when the process has asked for work
-	exited chan struct{}    // closed when it is gone and cleaned up after
+	inbox   chan handover // to a pending poll
+	first   chan struct{} // closed when the process first asks for work
+	polled  chan struct{} // a token for each time that a worker is back
+	leaving chan struct{} // closed when it breaks off a poll: it takes no more work
+	exited  chan struct{} // closed when it is gone and cleaned up after
+
+	// ready is closed when the init is over; if it failed, failure is set before.
+	ready   chan struct{}
+	failure func(requestID string) outcome
+
+	// Of the pool's lock.
+	free  int         // invocations that it could take now
+	timer *time.Timer // ends it when it is idle for too long
 
 	mu          sync.Mutex
 	gone        bool // reaped; its pid may belong to somebody else
-	current     *invocation
+	left        bool // leaving is closed
+	frozen      bool
+	terminable  bool // it has registered an extension, so SIGTERM comes first
+	working     []*invocation
+	polls       int
 	invocations int
 	initError   []byte
 	initType    string
 }
 
-// launch starts a process and its Runtime API.
-func (p *Pool) launch() (*instance, error) {
+func (p *Pool) newInstance() *instance {
+	return &instance{
+		pool:    p,
+		started: time.Now(),
+		inbox:   make(chan handover),
+		first:   make(chan struct{}),
+		polled:  make(chan struct{}, p.function.Concurrency),
+		leaving: make(chan struct{}),
+		exited:  make(chan struct{}),
+		ready:   make(chan struct{}),
+		free:    p.function.Concurrency,
+	}
+}
+
+// launch starts the process and its Runtime API.
+func (i *instance) launch() error {
+	p := i.pool
 	folder, err := os.MkdirTemp("", "lambda-"+p.function.Name+"-")
 	if err != nil {
-		return nil, fmt.Errorf("runtime: folder for an instance: %w", err)
+		return fmt.Errorf("runtime: folder for an instance: %w", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("runtime: listen for an instance: %w", err), os.RemoveAll(folder))
+		return errors.Join(fmt.Errorf("runtime: listen for an instance: %w", err), os.RemoveAll(folder))
 	}
-	inst := &instance{
-		pool:    p,
-		folder:  folder,
-		started: time.Now(),
-		inbox:   make(chan *invocation),
-		polled:  make(chan struct{}, 1),
-		exited:  make(chan struct{}),
-	}
-	emit := func(line string) { p.output.line(p.function.Name, inst.pid(), line) }
-	inst.stdout = &lines{limit: p.options.OutputLines, emit: emit}
-	inst.stderr = &lines{limit: p.options.OutputLines, emit: emit}
-	inst.server = &http.Server{Handler: inst.api(), ReadHeaderTimeout: 10 * time.Second}
+	i.folder = folder
+	emit := func(line string) { p.output.line(p.function.Name, i.pid(), line) }
+	i.stdout = &lines{limit: p.options.OutputLines, emit: emit}
+	i.stderr = &lines{limit: p.options.OutputLines, emit: emit}
+	i.server = &http.Server{Handler: i.api(), ReadHeaderTimeout: 10 * time.Second}
 
 	cmd := exec.Command(p.function.Path, p.function.Args...)
-	cmd.Env = p.environment(listener.Addr().String(), folder, logStream(inst.started))
+	cmd.Env = p.environment(listener.Addr().String(), folder, logStream(i.started))
 	cmd.Dir = folder
-	cmd.Stdout, cmd.Stderr = inst.stdout, inst.stderr
+	cmd.Stdout, cmd.Stderr = i.stdout, i.stderr
 	cmd.SysProcAttr = processAttributes()
 	// A grandchild may keep the pipes open after the process has gone.
 	cmd.WaitDelay = time.Second
-	inst.cmd = cmd
+	i.cmd = cmd
 
 	failed := make(chan error, 1)
-	go inst.live(failed)
+	go i.live(failed)
 	if err := <-failed; err != nil {
-		return nil, errors.Join(fmt.Errorf("runtime: start %s: %w", p.function.Path, err), listener.Close(), os.RemoveAll(folder))
+		return errors.Join(fmt.Errorf("runtime: start %s: %w", p.function.Path, err), listener.Close(), os.RemoveAll(folder))
 	}
-	go inst.server.Serve(listener) // ends with the instance, see live
-	return inst, nil
+	go i.server.Serve(listener) // ends with the instance, see live
+	return nil
 }
 
 // live starts the process, waits for its end and cleans up. It keeps its thread
@@ -102,7 +135,13 @@ func (i *instance) live(failed chan<- error) {
 	close(i.exited)
 }
 
-func (i *instance) pid() int { return i.cmd.Process.Pid }
+// pid is 0 for a process that could not be started.
+func (i *instance) pid() int {
+	if i.cmd == nil || i.cmd.Process == nil {
+		return 0
+	}
+	return i.cmd.Process.Pid
+}
 
 // signal reaches the process and all that it has started. It reports false if
 // the process is gone.
@@ -121,21 +160,103 @@ func (i *instance) kill() {
 	<-i.exited
 }
 
-// hand gives an event to the idle process; the deadline starts to run. It
-// reports false if the process went away before it had the event.
-func (i *instance) hand(inv *invocation) bool {
-	select {
-	case <-i.polled: // left over from a poll that was broken off
-	default:
+// end is what Lambda does with an environment that it needs no more: a process
+// with an extension gets SIGTERM and a moment, then, as all others at once,
+// SIGKILL. It returns when the process is gone.
+func (i *instance) end() {
+	i.mu.Lock()
+	warn := i.terminable
+	i.mu.Unlock()
+	if warn {
+		i.thaw()
+		if sent, err := i.signal(syscall.SIGTERM); sent && err == nil {
+			grace := time.NewTimer(terminateGrace)
+			defer grace.Stop()
+			select {
+			case <-i.exited:
+			case <-grace.C:
+			}
+		}
 	}
-	inv.started = time.Now()
-	inv.deadline = inv.started.Add(i.pool.function.Timeout)
+	i.kill()
+}
+
+// handover is an invocation for a worker; taken says whether it took it.
+type handover struct {
+	*invocation
+	taken chan bool
+}
+
+// hand gives an event to the next worker of the process that asks for one. It
+// reports false if the process went away, or began to, before it had the event.
+func (i *instance) hand(inv *invocation) bool {
+	i.thaw()
+	h := handover{inv, make(chan bool, 1)}
 	select {
-	case i.inbox <- inv:
-		return true
+	case i.inbox <- h:
+		return <-h.taken
+	case <-i.leaving:
 	case <-i.exited:
+	}
+	return false
+}
+
+// leave notes that the process takes no more work, and sees to it that it ends.
+func (i *instance) leave() {
+	i.mu.Lock()
+	first := !i.left
+	if first {
+		i.left = true
+		close(i.leaving)
+	}
+	i.mu.Unlock()
+	if first {
+		i.pool.retire(i)
+		i.endIfLeft()
+	}
+}
+
+// endIfLeft ends a process that is leaving once it has nothing to do.
+func (i *instance) endIfLeft() {
+	i.mu.Lock()
+	over := i.left && len(i.working) == 0
+	i.mu.Unlock()
+	if over {
+		time.AfterFunc(leaveGrace, func() { i.signal(os.Kill) })
+	}
+}
+
+// settle takes the outcome that the process has posted for an invocation. It
+// reports false if it has posted one before.
+func (i *instance) settle(inv *invocation, out outcome) bool {
+	i.mu.Lock()
+	at := slices.Index(i.working, inv)
+	if at >= 0 {
+		i.working = slices.Delete(i.working, at, at+1)
+	}
+	i.mu.Unlock()
+	if at < 0 {
 		return false
 	}
+	inv.finish(out) // without effect after its time-out
+	close(inv.posted)
+	i.endIfLeft()
+	return true
+}
+
+// stuck reports that every worker of the process is past its time-out.
+func (i *instance) stuck() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.working) == i.pool.function.Concurrency &&
+		!slices.ContainsFunc(i.working, func(inv *invocation) bool { return !inv.done() })
+}
+
+// inFlight lists what the process works on and somebody waits for.
+func (i *instance) inFlight() []*invocation {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(i.working), (*invocation).done)
 }
 
 // initFailure says why the process ended before it asked for work.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -15,13 +16,18 @@ type Instance struct {
 	PID int
 	// Started is when the process was started.
 	Started time.Time
-	// RequestID is what it works on; empty if nothing.
+	// RequestID is what it works on, the oldest if it is several; empty if nothing.
 	RequestID string
+	// InFlight is how many invocations it works on.
+	InFlight int
+	// Frozen reports that Options.Freeze has stopped it.
+	Frozen bool
 	// Invocations counts the events that it was given.
 	Invocations int
 }
 
-// InFlight is an invocation that a process has been given and has not answered.
+// InFlight is an invocation that a process has been given, and whose caller has
+// no outcome yet.
 type InFlight struct {
 	RequestID string
 	TenantID  string
@@ -37,11 +43,7 @@ func (p *Pool) Instances() []Instance {
 	defer p.mu.Unlock()
 	list := make([]Instance, 0, len(p.live))
 	for _, inst := range p.live {
-		entry := Instance{PID: inst.pid(), Started: inst.started}
-		if inv := inst.working(&entry.Invocations); inv != nil {
-			entry.RequestID = inv.id
-		}
-		list = append(list, entry)
+		list = append(list, inst.describe())
 	}
 	return list
 }
@@ -53,7 +55,7 @@ func (p *Pool) InFlight() []InFlight {
 	defer p.mu.Unlock()
 	var list []InFlight
 	for _, inst := range p.live {
-		if inv := inst.working(nil); inv != nil {
+		for _, inv := range inst.inFlight() {
 			list = append(list, InFlight{
 				RequestID: inv.id, TenantID: inv.tenant, PID: inst.pid(), Since: inv.started, Payload: inv.payload,
 			})
@@ -78,15 +80,15 @@ func (p *Pool) Output(pid int) (Output, error) {
 	return Output{}, fmt.Errorf("runtime: no instance of %s with pid %d is known", p.function.Name, pid)
 }
 
-// Kill ends a process with SIGKILL and returns when it is gone. What it works
-// on gets Runtime.ExitError.
+// Kill ends a process with SIGKILL, as a crash would, and returns when it is
+// gone. What it works on gets Runtime.ExitError.
 func (p *Pool) Kill(pid int) error {
 	inst, err := p.find(pid)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
-	p.idle = without(p.idle, inst)
+	p.drop(inst)
 	p.mu.Unlock()
 	inst.kill()
 	return nil
@@ -94,7 +96,8 @@ func (p *Pool) Kill(pid int) error {
 
 // Signal sends a signal to a process and all that it has started, for example
 // syscall.SIGSTOP and syscall.SIGCONT. The deadline of what it works on runs on.
-// On Linux a process that was sent SIGSTOP stands still when Signal returns.
+// On Linux a process that was sent SIGSTOP stands still when Signal returns. With
+// Options.Freeze the pool continues an idle process by itself.
 func (p *Pool) Signal(pid int, signal os.Signal) error {
 	inst, err := p.find(pid)
 	if err != nil {
@@ -107,12 +110,14 @@ func (p *Pool) Signal(pid int, signal os.Signal) error {
 	if !sent {
 		return p.noInstance(pid)
 	}
-	awaitStop(inst.cmd.Process, signal)
+	awaitStop(inst.cmd.Process, signal, inst.exited)
 	return nil
 }
 
-// Close kills all processes, waits until they are gone, and lets invocations
-// end with ErrClosed. It may be called more than once.
+// Close ends all processes, waits until they are gone, and lets invocations end
+// with ErrClosed. Those with an extension, as lambda.WithEnableSIGTERM registers
+// one, get SIGTERM and half a second before SIGKILL, all at the same time. It may
+// be called more than once.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	first := !p.shut
@@ -126,60 +131,13 @@ func (p *Pool) Close() {
 	}
 	detach()
 	close(p.closing)
+	var ends sync.WaitGroup
 	for _, inst := range live {
-		inst.kill()
+		ends.Go(inst.end)
 	}
+	ends.Wait()
 	p.work.Wait()
 	close(p.closed)
-}
-
-// take returns an idle instance, or a new one (cold).
-func (p *Pool) take() (inst *instance, cold bool, err error) {
-	p.mu.Lock()
-	if n := len(p.idle); n > 0 {
-		inst = p.idle[n-1]
-		p.idle = p.idle[:n-1]
-	}
-	shut := p.shut
-	p.mu.Unlock()
-	switch {
-	case shut:
-		return nil, false, ErrClosed
-	case inst != nil:
-		return inst, false, nil
-	}
-	inst, err = p.launch()
-	return inst, true, err
-}
-
-// adopt adds a process that has just started. It reports false if the pool was
-// closed meanwhile; the process must then be killed.
-func (p *Pool) adopt(inst *instance) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.live = append(p.live, inst)
-	return !p.shut
-}
-
-// release makes an instance available again, unless it is gone.
-func (p *Pool) release(inst *instance) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if slices.Contains(p.live, inst) {
-		p.idle = append(p.idle, inst)
-	}
-}
-
-// forget takes an instance that is gone out of all but the memory of output.
-func (p *Pool) forget(inst *instance) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.live = without(p.live, inst)
-	p.idle = without(p.idle, inst)
-	p.ended = append(p.ended, inst)
-	if len(p.ended) > remembered {
-		p.ended = slices.Clone(p.ended[1:])
-	}
 }
 
 func (p *Pool) find(pid int) (*instance, error) {
@@ -202,17 +160,17 @@ func (p *Pool) noInstance(pid int) error {
 	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, pids)
 }
 
-// working is what the process has been given and not answered, or nil.
-func (i *instance) working(invocations *int) *invocation {
+func (i *instance) describe() Instance {
+	flight := i.inFlight()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if invocations != nil {
-		*invocations = i.invocations
+	entry := Instance{
+		PID: i.pid(), Started: i.started, InFlight: len(flight), Frozen: i.frozen, Invocations: i.invocations,
 	}
-	if i.current == nil || i.current.done() {
-		return nil
+	if len(flight) > 0 {
+		entry.RequestID = flight[0].id
 	}
-	return i.current
+	return entry
 }
 
 func without(list []*instance, inst *instance) []*instance {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -203,4 +204,45 @@ func TestCloseWhileBusy(t *testing.T) {
 		}
 		require.Empty(t, pool.Instances())
 	}
+}
+
+func TestThrottle(t *testing.T) {
+	pool := start(t, runtime.Function{MaxInstances: 1, Timeout: time.Minute}, nil)
+	caller := goInvoke(pool, `{"do":"hang"}`)
+	pid := waitInFlight(t, pool, 1)[0].PID
+	_, err := pool.Invoke(context.Background(), []byte(`{"do":"who"}`), &runtime.InvokeOptions{Throttle: true})
+	require.ErrorIs(t, err, runtime.ErrThrottled)
+	require.ErrorContains(t, err, "TooManyRequestsException")
+	require.NoError(t, pool.Kill(pid))
+	require.True(t, (<-caller).Killed)
+
+	strict := start(t, runtime.Function{MaxInstances: 1, Timeout: time.Minute}, &runtime.Options{Throttle: true})
+	caller = goInvoke(strict, `{"do":"hang"}`)
+	waitInFlight(t, strict, 1)
+	_, err = strict.Call(context.Background(), []byte(`{"do":"who"}`))
+	require.ErrorIs(t, err, runtime.ErrThrottled)
+	strict.Close()
+	require.ErrorIs(t, (<-caller).err, runtime.ErrClosed)
+	_, err = strict.Call(context.Background(), []byte(`{"do":"who"}`))
+	require.ErrorIs(t, err, runtime.ErrClosed)
+}
+
+func TestTwentyAtOnceInTwentyInstances(t *testing.T) {
+	const n = 20
+	pool := start(t, runtime.Function{MaxInstances: n, Timeout: time.Minute}, nil)
+	file := filepath.Join(t.TempDir(), "go")
+	var callers []<-chan invoked
+	for range n {
+		callers = append(callers, goInvoke(pool, `{"do":"until","say":"`+file+`"}`))
+	}
+	waitInFlight(t, pool, n)
+	require.Len(t, pool.Instances(), n)
+	touch(t, file)
+	pids := map[int]bool{}
+	for _, caller := range callers {
+		result := <-caller
+		require.NoError(t, result.err)
+		pids[answer[who](t, result.Result).PID] = true
+	}
+	require.Len(t, pids, n)
 }

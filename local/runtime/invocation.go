@@ -57,6 +57,8 @@ type outcome struct {
 	payload []byte
 	err     *FunctionError
 	killed  bool
+	// cut: the process was ended, or none could be started, before it had answered.
+	cut bool
 }
 
 // lambdaError is an outcome in the words of the platform.
@@ -78,35 +80,54 @@ func postedError(body []byte, headerType string) outcome {
 	return outcome{payload: body, err: err}
 }
 
+// timedOut is for a process that was, or is being, killed for it.
+func timedOut(requestID, format string, args ...any) outcome {
+	out := lambdaError(TypeTimedOut, requestID, format, args...)
+	out.killed, out.cut = true, true
+	return out
+}
+
 func exitError(requestID string, state *os.ProcessState) outcome {
-	if state.ExitCode() == 0 {
-		return lambdaError(TypeExit, requestID, "Runtime exited without providing a reason")
+	out := lambdaError(TypeExit, requestID, "Runtime exited without providing a reason")
+	if state.ExitCode() != 0 {
+		out = lambdaError(TypeExit, requestID, "Runtime exited with error: %s", state)
 	}
-	out := lambdaError(TypeExit, requestID, "Runtime exited with error: %s", state)
 	out.killed = state.ExitCode() == -1 // ended by a signal
+	out.cut = true
 	return out
 }
 
 // invocation is one event on its way through one instance. started and deadline
-// are set before it is handed over; the outcome is set once.
+// are set when a worker takes it; the outcome is set once.
 type invocation struct {
 	id, tenant, trace string
 	payload           []byte
 	started, deadline time.Time
 
+	posted   chan struct{} // closed when the process has posted an outcome, in time or not
+	answered chan struct{} // closed when the outcome is set
+
 	once     sync.Once
-	answered chan struct{}
 	outcome  outcome
 	duration time.Duration
 }
 
 func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
-	inv := &invocation{id: opts.RequestID, tenant: opts.TenantID, payload: payload, answered: make(chan struct{})}
+	inv := &invocation{
+		id: opts.RequestID, tenant: opts.TenantID, payload: payload,
+		posted: make(chan struct{}), answered: make(chan struct{}),
+	}
 	if inv.id == "" {
 		inv.id = randomUUID()
 	}
 	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
 	return inv
+}
+
+// begin lets the time run.
+func (inv *invocation) begin(timeout time.Duration) {
+	inv.started = time.Now()
+	inv.deadline = inv.started.Add(timeout)
 }
 
 // finish sets the outcome and reports whether it was the first to do so.

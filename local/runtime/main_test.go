@@ -109,3 +109,8 @@ func waitInFlight(t *testing.T, pool *runtime.Pool, n int) []runtime.InFlight {
 	waitFor(t, func() bool { return len(pool.InFlight()) == n }, "invocations in flight")
 	return pool.InFlight()
 }
+
+func touch(t *testing.T, file string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+}

@@ -11,19 +11,25 @@ import (
 	"time"
 )
 
-// ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
-var ErrClosed = errors.New("runtime: the pool is closed")
+var (
+	// ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
+	ErrClosed = errors.New("runtime: the pool is closed")
+	// ErrThrottled is what Invoke returns at once, with nothing executed, when the
+	// limit of instances is reached and throttling was asked for. Lambda's Invoke
+	// answers 429 TooManyRequestsException then.
+	ErrThrottled = errors.New("runtime: TooManyRequestsException: every instance is busy; try again later or raise Function.MaxInstances")
+)
 
-// settle is how long an answer waits for its process to ask for the next
+// settleTime is how long an answer waits for its process to ask for the next
 // event, so that callers one after the other meet the same process.
-const settle = 100 * time.Millisecond
+const settleTime = 100 * time.Millisecond
 
 // Pool runs one function. All methods are safe for concurrent use.
 type Pool struct {
 	function Function
 	options  Options
 	output   sharedWriter
-	slots    chan struct{} // one token per busy instance
+	slots    chan struct{} // one token per invocation that occupies a worker
 	closing  chan struct{}
 	closed   chan struct{}
 	work     sync.WaitGroup
@@ -32,7 +38,7 @@ type Pool struct {
 	shut   bool
 	detach func() bool // from the context of Start
 	live   []*instance
-	idle   []*instance // most recently used last
+	idle   []*instance // with a place free, most recently used last
 	ended  []*instance
 }
 
@@ -43,6 +49,11 @@ type InvokeOptions struct {
 	RequestID string
 	// TenantID is the tenant of a function with tenant isolation.
 	TenantID string
+	// Throttle gives ErrThrottled instead of a wait for a free instance, for this
+	// invocation; Options.Throttle does for all.
+	Throttle bool
+
+	wait bool // whatever the pool's options say
 }
 
 // Start checks the function and returns its pool. Processes start when they are
@@ -56,11 +67,14 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	if err != nil {
 		return nil, err
 	}
+	if opts.Freeze && fn.Concurrency > 1 {
+		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such a process; leave one of them out")
+	}
 	p := &Pool{
 		function: fn,
 		options:  opts,
 		output:   sharedWriter{w: opts.Output},
-		slots:    make(chan struct{}, fn.MaxInstances),
+		slots:    make(chan struct{}, fn.MaxInstances*fn.Concurrency),
 		closing:  make(chan struct{}),
 		closed:   make(chan struct{}),
 	}
@@ -75,9 +89,9 @@ func (p *Pool) arn() string {
 }
 
 // Invoke runs the function once with payload, which must be JSON of at most
-// 6 MB, and waits for a free instance first if need be. A failing function is
-// not an error of Invoke: see Result.Error. If ctx ends while the function runs,
-// Invoke returns and the function runs on.
+// 6 MB, and waits for a free instance first if need be, unless throttling is
+// asked for. A failing function is not an error of Invoke: see Result.Error. If
+// ctx ends while the function runs, Invoke returns and the function runs on.
 func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOptions) (Result, error) {
 	if options == nil {
 		options = &InvokeOptions{}
@@ -96,12 +110,8 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return Result{}, fmt.Errorf("runtime: no instance became free: %w", ctx.Err())
-	case <-p.closing:
-		return Result{}, ErrClosed
+	if err := p.slot(ctx, !options.wait && (options.Throttle || p.options.Throttle)); err != nil {
+		return Result{}, err
 	}
 	p.mu.Lock()
 	if p.shut {
@@ -117,7 +127,7 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	go p.run(inv, delivery)
 	select {
 	case result := <-delivery:
-		return result, p.cutShort(result)
+		return result, p.cutShort(inv)
 	case <-ctx.Done():
 		return Result{RequestID: inv.id}, ctx.Err()
 	}
@@ -136,102 +146,36 @@ func (p *Pool) Call(ctx context.Context, payload []byte) ([]byte, error) {
 	return result.Payload, nil
 }
 
-// cutShort is ErrClosed for a result that Close has caused.
-func (p *Pool) cutShort(result Result) error {
+// slot waits until one more invocation may run.
+func (p *Pool) slot(ctx context.Context, throttle bool) error {
+	if throttle {
+		select {
+		case p.slots <- struct{}{}:
+			return nil
+		case <-p.closing:
+			return ErrClosed
+		default:
+			return ErrThrottled
+		}
+	}
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("runtime: no instance became free: %w", ctx.Err())
+	case <-p.closing:
+		return ErrClosed
+	}
+}
+
+// cutShort is ErrClosed for an outcome that Close has caused.
+func (p *Pool) cutShort(inv *invocation) error {
 	select {
 	case <-p.closing:
-		if result.Killed || result.PID == 0 {
+		if inv.outcome.cut {
 			return ErrClosed
 		}
 	default:
 	}
 	return nil
-}
-
-// run takes one invocation from a slot to its outcome and gives the slot back.
-func (p *Pool) run(inv *invocation, delivery chan<- Result) {
-	defer p.work.Done()
-	defer func() { <-p.slots }()
-	for {
-		inst, cold, err := p.take()
-		if err != nil {
-			inv.finish(lambdaError(TypeInvalidEntrypoint, inv.id, "%v", err))
-			delivery <- inv.result(0, false)
-			return
-		}
-		if cold && !p.initialised(inst, inv) {
-			delivery <- inv.result(inst.pid(), cold)
-			return
-		}
-		if !inst.hand(inv) {
-			if !cold {
-				continue // it died while it was idle; this invocation never reached it
-			}
-			inv.finish(inst.initFailure(inv.id))
-			delivery <- inv.result(inst.pid(), cold)
-			return
-		}
-		p.supervise(inst, inv, func() { delivery <- inv.result(inst.pid(), cold) })
-		return
-	}
-}
-
-// initialised waits until a new process asks for work. If it does not, the
-// invocation has its outcome.
-func (p *Pool) initialised(inst *instance, inv *invocation) bool {
-	limit := time.NewTimer(p.options.InitTimeout)
-	defer limit.Stop()
-	select {
-	case <-inst.polled:
-		return true
-	case <-inst.exited:
-		inv.finish(inst.initFailure(inv.id))
-	case <-limit.C:
-		inst.kill()
-		out := lambdaError(TypeTimedOut, inv.id, "Init timed out after %.2f seconds", p.options.InitTimeout.Seconds())
-		out.killed = true
-		inv.finish(out)
-	}
-	return false
-}
-
-// supervise waits for the outcome, ends the process at the deadline, and
-// returns when the process is idle again or gone.
-func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
-	deadline := time.NewTimer(time.Until(inv.deadline))
-	defer deadline.Stop()
-	select {
-	case <-inv.answered:
-	case <-inst.exited:
-		inv.finish(exitError(inv.id, inst.cmd.ProcessState)) // without effect if it had answered
-		deliver()
-		return
-	case <-deadline.C:
-		out := lambdaError(TypeTimedOut, inv.id, "Task timed out after %.2f seconds", p.function.Timeout.Seconds())
-		out.killed = true
-		inv.finish(out)
-		inst.kill()
-		deliver()
-		return
-	}
-	settled := time.NewTimer(settle)
-	defer settled.Stop()
-	for {
-		select {
-		case <-inst.polled:
-			p.release(inst)
-			deliver()
-			return
-		case <-inst.exited:
-			deliver()
-			return
-		case <-settled.C:
-			deliver()
-			deliver = func() {}
-		case <-deadline.C:
-			inst.kill()
-			deliver()
-			return
-		}
-	}
 }

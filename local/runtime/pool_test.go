@@ -272,7 +272,11 @@ func TestBadInput(t *testing.T) {
 		{runtime.Function{Path: function, MemoryMB: 64}, nil, "Function.MemoryMB"},
 		{runtime.Function{Path: function, Env: []string{"NOVALUE"}}, nil, "not NAME=value"},
 		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_RUNTIME_API=x"}}, nil, "the pool does"},
-		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_MAX_CONCURRENCY=4"}}, nil, "not imitated"},
+		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_MAX_CONCURRENCY=4"}}, nil, "use Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: -1}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: 1601}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: 2}, &runtime.Options{Freeze: true}, "Options.Freeze"},
+		{runtime.Function{Path: function}, &runtime.Options{IdleTimeout: -1}, "Options.IdleTimeout"},
 		{runtime.Function{Path: function}, &runtime.Options{InitTimeout: -1}, "Options.InitTimeout"},
 		{runtime.Function{Path: function}, &runtime.Options{OutputLines: -1}, "Options.OutputLines"},
 	} {

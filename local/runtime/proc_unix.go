@@ -8,6 +8,12 @@ import (
 	"syscall"
 )
 
+const (
+	canFreeze      = true
+	stopSignal     = syscall.SIGSTOP
+	continueSignal = syscall.SIGCONT
+)
+
 // signalGroup sends a signal to the process and all that it has started.
 func signalGroup(process *os.Process, signal os.Signal) error {
 	number, ok := signal.(syscall.Signal)

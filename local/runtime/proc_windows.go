@@ -5,6 +5,13 @@ import (
 	"syscall"
 )
 
+const (
+	canFreeze = false
+	// There are none here; Start refuses Options.Freeze.
+	stopSignal     = syscall.Signal(-1)
+	continueSignal = syscall.Signal(-1)
+)
+
 func processAttributes() *syscall.SysProcAttr { return nil }
 
 // signalGroup can only kill here, and only the process itself.

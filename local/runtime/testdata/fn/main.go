@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -25,14 +26,17 @@ type declined struct{ code string }
 
 func (d declined) Error() string { return "card declined: " + d.code }
 
-var calls int
+var (
+	calls atomic.Int64
+	ticks atomic.Int64
+)
 
 func handle(ctx context.Context, raw json.RawMessage) (any, error) {
 	var in request
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return nil, err
 	}
-	calls++
+	calls := calls.Add(1)
 	switch in.Do {
 	case "echo":
 		return raw, nil
@@ -47,6 +51,24 @@ func handle(ctx context.Context, raw json.RawMessage) (any, error) {
 	case "hang":
 		fmt.Println("hanging")
 		select {} // a context that is ignored
+	case "until":
+		for {
+			if _, err := os.Stat(in.Say); err == nil {
+				return map[string]any{"pid": os.Getpid(), "calls": calls}, nil
+			}
+			time.Sleep(time.Millisecond)
+		}
+	case "tick": // goes on after the reply, but for a freeze
+		go func() {
+			for {
+				ticks.Add(1)
+				os.WriteFile(in.Say, []byte(fmt.Sprint(ticks.Load())), 0o600)
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		return nil, nil
+	case "ticks":
+		return ticks.Load(), nil
 	case "obey":
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -99,5 +121,13 @@ func main() {
 	case "hang":
 		select {}
 	}
-	lambda.Start(handle)
+	if os.Getenv("FN_SIGTERM") == "" {
+		lambda.Start(handle)
+	}
+	lambda.StartWithOptions(handle, lambda.WithEnableSIGTERM(func() {
+		fmt.Println("terminating")
+		if os.Getenv("FN_SIGTERM") == "exit" {
+			os.Exit(0)
+		}
+	}))
 }

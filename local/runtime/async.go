@@ -1,0 +1,82 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// MaxAsyncEventBytes is Lambda's limit on the event of an asynchronous
+// invocation.
+const MaxAsyncEventBytes = 1 << 20
+
+// asyncDelays are Lambda's waits before the first and the second retry.
+var asyncDelays = []time.Duration{time.Minute, 2 * time.Minute}
+
+// AsyncOptions of an asynchronous invocation; nil means the defaults.
+type AsyncOptions struct {
+	// RequestID is Lambda's request id, the same for every attempt. Default: a
+	// random UUID.
+	RequestID string
+	// TenantID is the tenant of a function with tenant isolation.
+	TenantID string
+	// Delays are the waits before the retries, one each. Default: 1 and 2 minutes,
+	// as in Lambda. Empty but not nil: no retry.
+	Delays []time.Duration
+}
+
+// InvokeAsync runs the function as Lambda runs an asynchronous invocation: if
+// it fails in any way (error, panic, exit, time-out) the same event is run again
+// under the same request id, twice by default. It waits for a free instance each
+// time, and returns the results of all attempts, the last of which counts. The
+// error is that of the attempt that could not be made; the results before it
+// come with it.
+//
+// Unlike Lambda it returns when all is over, keeps no queue, does not deliver an
+// event twice by accident, and knows no destinations: a caller starts a goroutine
+// and looks at the last result.
+//
+// Source: AWS Lambda developer guide, "How Lambda handles errors and retries with
+// asynchronous invocation".
+func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOptions) ([]Result, error) {
+	if options == nil {
+		options = &AsyncOptions{}
+	}
+	delays := options.Delays
+	if delays == nil {
+		delays = asyncDelays
+	}
+	if slices.ContainsFunc(delays, func(d time.Duration) bool { return d < 0 }) {
+		return nil, errors.New("runtime: AsyncOptions.Delays holds a negative one")
+	}
+	if len(payload) > MaxAsyncEventBytes {
+		return nil, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d asynchronously", len(payload), MaxAsyncEventBytes)
+	}
+	invoke := InvokeOptions{RequestID: options.RequestID, TenantID: options.TenantID, wait: true}
+	if invoke.RequestID == "" {
+		invoke.RequestID = randomUUID()
+	}
+	var results []Result
+	for retry := 0; ; retry++ {
+		result, err := p.Invoke(ctx, payload, &invoke)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, result)
+		if result.Error == nil || retry == len(delays) {
+			return results, nil
+		}
+		delay := time.NewTimer(delays[retry])
+		select {
+		case <-delay.C:
+		case <-ctx.Done():
+			delay.Stop()
+			return results, ctx.Err()
+		case <-p.closing:
+			delay.Stop()
+			return results, ErrClosed
+		}
+	}
+}

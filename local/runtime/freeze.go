@@ -1,0 +1,26 @@
+package runtime
+
+// Lambda freezes an execution environment between invocations: nothing in it
+// runs, so goroutines that a handler leaves behind stand still until the next
+// event, and connections may be dead by then.
+
+// freeze stops the process and all that it has started, and returns when it
+// stands still.
+func (i *instance) freeze() {
+	i.mu.Lock()
+	if !i.gone && signalGroup(i.cmd.Process, stopSignal) == nil {
+		i.frozen = true
+	}
+	i.mu.Unlock()
+	awaitStop(i.cmd.Process, stopSignal, i.exited)
+}
+
+// thaw lets a frozen process run on.
+func (i *instance) thaw() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.frozen && !i.gone {
+		signalGroup(i.cmd.Process, continueSignal) // to a live group of our own
+	}
+	i.frozen = false
+}

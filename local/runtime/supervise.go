@@ -1,0 +1,148 @@
+package runtime
+
+import "time"
+
+// run takes one invocation from a slot to its outcome and gives the slot back.
+func (p *Pool) run(inv *invocation, delivery chan<- Result) {
+	defer p.work.Done()
+	defer func() { <-p.slots }()
+	for {
+		inst, cold, err := p.take()
+		if err != nil {
+			inv.finish(cannotStart(inv.id, err))
+			delivery <- inv.result(0, false)
+			return
+		}
+		if cold {
+			p.initialise(inst)
+		}
+		<-inst.ready
+		deliver := func() { delivery <- inv.result(inst.pid(), cold) }
+		if inst.failure != nil {
+			inv.finish(inst.failure(inv.id))
+			deliver()
+			return
+		}
+		if inst.hand(inv) {
+			p.supervise(inst, inv, deliver)
+			return
+		}
+		if cold {
+			// It had asked for work and was gone before it got this.
+			<-inst.exited
+			inv.finish(inst.initFailure(inv.id))
+			deliver()
+			return
+		}
+		// It died while it was idle; this invocation never reached it.
+	}
+}
+
+func cannotStart(requestID string, err error) outcome {
+	out := lambdaError(TypeInvalidEntrypoint, requestID, "%v", err)
+	out.cut = true
+	return out
+}
+
+// initialise starts the process and waits until it asks for work. If it does
+// not, that is the outcome of all who wait for it.
+func (p *Pool) initialise(inst *instance) {
+	defer close(inst.ready)
+	if err := inst.launch(); err != nil {
+		p.retire(inst)
+		inst.failure = func(id string) outcome { return cannotStart(id, err) }
+		return
+	}
+	limit := time.NewTimer(p.options.InitTimeout)
+	defer limit.Stop()
+	select {
+	case <-inst.first:
+		return
+	case <-inst.exited:
+		inst.failure = inst.initFailure
+	case <-limit.C:
+		p.retire(inst)
+		inst.end()
+		inst.failure = func(id string) outcome {
+			return timedOut(id, "Init timed out after %.2f seconds", p.options.InitTimeout.Seconds())
+		}
+	}
+}
+
+// supervise waits for the outcome, acts at the deadline, and returns when the
+// worker is free again or the process gone.
+func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
+	deadline := time.NewTimer(time.Until(inv.deadline))
+	defer deadline.Stop()
+	select {
+	case <-inv.answered:
+	case <-inst.exited:
+		inv.finish(exitError(inv.id, inst.cmd.ProcessState)) // without effect if it had answered
+		deliver()
+		return
+	case <-deadline.C:
+		p.overdue(inst, inv, deliver)
+		return
+	}
+	var kill <-chan time.Time
+	if p.function.Concurrency == 1 {
+		kill = deadline.C // the invocation is over when the process asks for the next
+	}
+	settled := time.NewTimer(settleTime)
+	defer settled.Stop()
+	for {
+		select {
+		case <-inst.polled:
+			if p.options.Freeze {
+				inst.freeze()
+			}
+			p.release(inst)
+			deliver()
+			return
+		case <-inst.exited:
+			deliver()
+			return
+		case <-settled.C:
+			deliver()
+			deliver = func() {}
+		case <-kill:
+			p.retire(inst)
+			inst.end()
+			deliver()
+			return
+		}
+	}
+}
+
+// overdue ends a process that works on one thing at a time. One that works on
+// several runs on, and so does the handler that is late: what it posts in the
+// end is dropped, but frees its worker. Only a process whose workers are all late
+// can do nothing for anybody any more, and is ended.
+func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
+	late := timedOut(inv.id, "Task timed out after %.2f seconds", p.function.Timeout.Seconds())
+	if p.function.Concurrency == 1 {
+		inv.finish(late)
+		p.retire(inst)
+		inst.end()
+		deliver()
+		return
+	}
+	late.killed = false
+	inv.finish(late)
+	deliver()
+	if inst.stuck() {
+		p.retire(inst)
+		inst.end()
+		return
+	}
+	select {
+	case <-inv.posted:
+	case <-inst.exited:
+		return
+	}
+	select {
+	case <-inst.polled:
+		p.release(inst)
+	case <-inst.exited:
+	}
+}
