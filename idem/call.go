@@ -55,6 +55,13 @@ type Outcome struct {
 	Replayed bool
 	// State of the record as far as this call knows.
 	State State
+	// Ended is the state in which this call's own attempt ended, written or not. It
+	// is empty if the handler did not run, or if another attempt's outcome stands in
+	// place of its own.
+	Ended State
+	// Failure is what the record says, or will say, of an attempt that did not
+	// complete, live as on replay.
+	Failure *Failure
 	// Attempt that the outcome belongs to.
 	Attempt int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was

@@ -292,6 +292,7 @@ func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
 		if f == nil {
 			return Outcome{}, ErrRecordUnreadable
 		}
+		out.Failure = f
 		return out, &RecordedError{*f}
 	}
 	ctx, cancel := p.bounded(ctx, rec.Body.Stored)

@@ -44,7 +44,7 @@ func TestLiveResultIsTheReplayedOne(t *testing.T) {
 
 	require.False(t, live.Outcome.Replayed)
 	require.True(t, replay.Outcome.Replayed)
-	live.Outcome.Replayed = true
+	live.Outcome.Replayed, live.Outcome.Ended = true, ""
 	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
 }
 

@@ -55,7 +55,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		p.flushLarge(ctx)
 	}
 	return Outcome{
-		Body: ans.Body, State: state, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
+		Body: ans.Body, State: state, Ended: end.State, Failure: end.Failure, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
 		RecordedAt: p.recorded, ExpiresAt: end.ExpiresAt, Queued: queued,
 		Unencoded: a.dropped, ResponseVersion: ans.ResponseVersion,
 	}, unmark(ans.Err)

@@ -27,16 +27,22 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // become everybody's key. So is a member that another one equals but for its case:
 // a Go handler could see the other one. A pointer that is none panics.
 func Pointer(tenant string, values ...string) KeyFunc {
+	return pointersInto("event", "idemlambda.Pointer", tenant, values)
+}
+
+// pointersInto is Pointer for a document that errors call doc, made by a function
+// of the name.
+func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 	var owner pointer
 	if tenant != idem.NoTenant {
-		owner = mustPointer("tenant", tenant)
+		owner = mustPointer(doc, maker+": tenant", tenant)
 	}
 	if len(values) == 0 {
-		panic(&idem.ConfigError{What: "idemlambda.Pointer", Problem: "there is no pointer to the key's value"})
+		panic(&idem.ConfigError{What: maker, Problem: "there is no pointer to the key's value"})
 	}
 	path := make([]pointer, len(values))
 	for i, v := range values {
-		path[i] = mustPointer("value", v)
+		path[i] = mustPointer(doc, maker+": value", v)
 	}
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
 		t := idem.NoTenant
@@ -81,15 +87,17 @@ func By[In any](f func(In) (tenant, value string)) KeyFunc {
 	}
 }
 
-// pointer is a JSON pointer: its text and its unescaped reference tokens.
+// pointer is a JSON pointer: its text, its unescaped reference tokens, and the
+// document that it points into.
 type pointer struct {
+	doc    string
 	text   string
 	tokens []string
 }
 
-func mustPointer(what, text string) pointer {
+func mustPointer(doc, what, text string) pointer {
 	bad := func(problem string) {
-		panic(&idem.ConfigError{What: fmt.Sprintf("idemlambda.Pointer: %s pointer %q", what, text), Problem: problem})
+		panic(&idem.ConfigError{What: fmt.Sprintf("%s pointer %q", what, text), Problem: problem})
 	}
 	if !strings.HasPrefix(text, "/") {
 		bad("write a JSON pointer such as \"/payment/id\", or idem.NoTenant for no tenant")
@@ -103,11 +111,11 @@ func mustPointer(what, text string) pointer {
 	for i, t := range tokens {
 		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(t)
 	}
-	return pointer{text, tokens}
+	return pointer{doc, text, tokens}
 }
 
 func (p pointer) wrong(why string) error {
-	return fmt.Errorf("%w: %s at %q of the event", idem.ErrKeyInvalid, why, p.text)
+	return fmt.Errorf("%w: %s at %q of the %s", idem.ErrKeyInvalid, why, p.text, p.doc)
 }
 
 // scalar returns the string or integer that the pointer leads to.

@@ -2,7 +2,6 @@ package idemlambda
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -22,21 +21,41 @@ const (
 	DefaultSQSConcurrency = 10
 )
 
-// SQSOptions of a queue's handler. Nil and zero fields mean the defaults.
+// SQSOptions of a queue's handler. Nil and zero fields mean the defaults. The
+// functions run on the batch's path: they should be quick, and must be safe for
+// concurrent use. A panic in them is logged or reported and costs no other
+// message anything.
 type SQSOptions struct {
 	// Concurrency is how many messages of a batch run side by side at most. Zero
 	// means [DefaultSQSConcurrency]; 1 means one after the other.
 	Concurrency int
 
-	// Outcome is told what became of every message, once for each, for metrics and
-	// for what a team does about the messages that come back. It runs on the batch's
-	// path: it should be quick, and must be safe for concurrent use. A panic in it
-	// is logged and changes nothing. Nil means nobody.
+	// Select says which parts of a JSON body tell one message from another of the
+	// same key; nil means all. A body that an envelope is around needs it where the
+	// key is not the envelope's own: two EventBridge events about one order differ in
+	// their ids and times. Bodies of type string and []byte take none.
+	Select *idem.Select
+
+	// Parking takes a message whose permanent failure is recorded before it is
+	// acknowledged, such as to a queue where people look at it; package sqsparking
+	// has one. With an error the message goes back, and is offered again with its
+	// next delivery, so it may be parked twice. Nil acknowledges without it.
+	Parking func(context.Context, SQSOutcome) error
+
+	// Outcome is told what became of every message, once for each, for metrics. Nil
+	// means nobody.
 	Outcome func(context.Context, SQSOutcome)
 
-	// Logger gets a line for every message: panics as errors, messages that go back
-	// and recorded failures as warnings, the rest at debug level. Bodies and keys'
-	// values are not logged, handlers' errors are. Nil means slog.Default.
+	// Returned gets all messages of a batch that go back, in the batch's order,
+	// before the response is sent, and if there are any. It has 2 s, half of the
+	// time left if that is less. Package sqsvisibility has one that spares twins in
+	// flight useless deliveries. Nil means nobody.
+	Returned func(context.Context, []SQSOutcome)
+
+	// Logger gets a line for every message: panics as errors; as warnings recorded
+	// failures and messages that go back for a reason of their own; at info level
+	// those that only have to wait; the rest at debug level. Bodies and keys' values
+	// are not logged, handlers' errors are. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
@@ -61,11 +80,11 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // queue, its record waiting to be resolved. [idem.Permanent] ends the deliveries,
 // [idem.NotExecuted] asks for the next one whatever the declaration.
 //
-// A standard queue's messages run side by side. Several with the same key run one
-// after the other, and those with the same input share one outcome: the handler
-// runs once. A FIFO queue's message groups run side by side, each in its order;
-// after a message that goes back, the rest of its group goes back without being
-// run. A queue is FIFO if its ARN says so; an event without an ARN is if its
+// A standard queue's messages run side by side. Of several with the same key and
+// body one runs, and the others share its outcome. A FIFO queue's message groups
+// run side by side, each in its order; after a message that goes back, the rest of
+// its group goes back without being looked at: a fault of its own is told when its
+// turn comes. A queue is FIFO if its ARN says so; an event without an ARN is if its
 // messages have a group.
 //
 // No message starts with less than the operation's MinTime left before the guard,
@@ -78,105 +97,71 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // A panic in fn is recorded by the declaration, and its message goes back with a
 // [*SQSPanicError]. It does not go on as it does in [Wrap]: aws-lambda-go would
 // end the process, and every message of the batch, also those that are done, would
-// have been received once more for nothing.
+// have been received once more for nothing. runtime.Goexit counts as a panic.
 //
 // The retention is [SQSRetention] if the operation has none. The handler itself
 // never returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
+// Where the environment tells of the queue and the function (see package schema),
+// settings that cannot work together are such a mistake too, and those that are
+// unwise are logged as warnings; where it tells nothing, nothing is checked.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
 	if o == nil {
 		o = &SQSOptions{}
 	}
-	if err := checkSQS(engine, op, key, o, fn == nil); err != nil {
-		panic(err)
-	}
-	q := &sqsQueue{engine: engine, op: sqsOperation(op), key: key, opts: *o, decode: func(body string) (sqsWork, error) {
-		in, fp, err := decodeSQS[In](body)
+	q := &sqsQueue{engine: engine, op: op, key: key, opts: *o}
+	q.open = func(body string) (sqsWork, error) {
+		in, fp, err := openSQS[In](body, q.opts.Select)
 		return sqsWork{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
-	}}
+	}
 	if q.opts.Concurrency == 0 {
 		q.opts.Concurrency = DefaultSQSConcurrency
+	}
+	if q.op.Retention == 0 {
+		q.op.Retention = SQSRetention
+	}
+	if err := q.check(fn == nil, isText[In]()); err != nil {
+		panic(err)
 	}
 	return q.handle
 }
 
-func checkSQS(engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, noHandler bool) error {
+// check reports mistakes in the set-up, and logs what is unwise.
+func (q *sqsQueue) check(noHandler, text bool) error {
 	bad := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("idemlambda.SQS of operation %q", op.Name), Problem: problem}
+		return &idem.ConfigError{What: fmt.Sprintf("idemlambda.SQS of operation %q", q.op.Name), Problem: problem}
 	}
 	switch {
-	case engine == nil:
+	case q.engine == nil:
 		return bad("the engine is nil: make one with idem.New")
-	case op.Check() != nil:
-		return op.Check()
-	case key == nil:
+	case q.op.Check() != nil:
+		return q.op.Check()
+	case q.key == nil:
 		return bad("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
 	case noHandler:
 		return bad("the handler is nil")
-	case o.Concurrency < 0:
-		return bad(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for %d", o.Concurrency, DefaultSQSConcurrency))
+	case q.opts.Concurrency < 0:
+		return bad(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for %d", q.opts.Concurrency, DefaultSQSConcurrency))
+	case q.opts.Select.Check() != nil:
+		return q.opts.Select.Check()
+	case q.opts.Select != nil && text:
+		return bad("Select is set, and the handler takes the body's bytes: take a type that JSON decodes into, such as json.RawMessage")
+	}
+	setup, err := readSQSSetup()
+	if err == nil {
+		err = setup.check(q.op)
+	}
+	if err != nil {
+		return err
+	}
+	for _, warning := range setup.warnings(q.op, q.opts.Concurrency) {
+		q.logger().Warn("idem: "+warning, "operation", q.op.Name)
 	}
 	return nil
 }
 
-// sqsOperation is the operation as a queue needs it. A message's handler has no
-// result: its success goes to the engine as errNotCompleted, which the engine
-// returns unless the success is the outcome, and which the operation's own rule
-// must not see.
-func sqsOperation(op idem.Operation) idem.Operation {
-	if op.Retention == 0 {
-		op.Retention = SQSRetention
+func (q *sqsQueue) logger() *slog.Logger {
+	if q.opts.Logger == nil {
+		return slog.Default()
 	}
-	rule := op.Classify
-	if rule == nil {
-		return op
-	}
-	op.Classify = func(ctx context.Context, result any, err error) idem.Class {
-		if err != errNotCompleted {
-			return rule(ctx, result, err)
-		}
-		c := rule(ctx, result, nil)
-		if c == idem.ClassFailed {
-			// As everywhere: a failure without an error is a result.
-			return idem.ClassCompleted
-		}
-		return c
-	}
-	return op
-}
-
-// sqsWork is a message that is ready to run.
-type sqsWork struct {
-	fingerprint idem.Fingerprint
-	run         func(context.Context) error
-}
-
-func decodeSQS[In any](body string) (in In, fp idem.Fingerprint, err error) {
-	switch p := any(&in).(type) {
-	case *string:
-		*p = body
-		return in, idem.FingerprintBytes([]byte(body)), nil
-	case *[]byte:
-		*p = []byte(body)
-		return in, idem.FingerprintBytes([]byte(body)), nil
-	}
-	if fp, err = idem.FingerprintJSON([]byte(body), nil); err != nil {
-		return in, "", err
-	}
-	if p, ok := any(&in).(*json.RawMessage); ok {
-		*p = json.RawMessage(body)
-		return in, fp, nil
-	}
-	return in, fp, json.Unmarshal([]byte(body), &in)
-}
-
-type sqsMessageKey struct{}
-
-// SQSMessageOf returns the message whose handler has the context, as it came, and
-// false outside one. Its maps are shared: do not change them.
-func SQSMessageOf(ctx context.Context) (events.SQSMessage, bool) {
-	m, ok := ctx.Value(sqsMessageKey{}).(*events.SQSMessage)
-	if !ok {
-		return events.SQSMessage{}, false
-	}
-	return *m, true
+	return q.opts.Logger
 }

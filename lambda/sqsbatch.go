@@ -3,6 +3,8 @@ package idemlambda
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -12,68 +14,89 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
+// sqsReturnTime is what the Returned hook has: one call for every ten messages,
+// and a retry.
+const sqsReturnTime = 2 * time.Second
+
 // sqsQueue is the handler of a queue.
 type sqsQueue struct {
 	engine *idem.Engine
 	op     idem.Operation
 	key    SQSKeyFunc
 	opts   SQSOptions
-	decode func(body string) (sqsWork, error)
-}
-
-// sqsMessage is a message on its way through a batch.
-type sqsMessage struct {
-	ctx context.Context // of its hook
-	msg *events.SQSMessage
-	key idem.Key
-	out SQSOutcome
+	open   func(body string) (sqsWork, error)
 }
 
 // sqsBatch is one invocation.
 type sqsBatch struct {
 	*sqsQueue
-	mu   sync.Mutex
-	keys map[string]*sqsShared
+	mu    sync.Mutex
+	twins map[sqsIdentity]*sqsTwin
 }
 
-// sqsShared is what the messages of a batch with the same key share. Its channel
-// holds one token, which a message has while it runs: waiting for a channel ends
-// no bubble of testing/synctest, waiting for a mutex does.
-type sqsShared struct {
-	turn chan struct{}
-	done map[idem.Fingerprint]SQSOutcome
+// sqsIdentity is what twins in a batch have in common.
+type sqsIdentity struct {
+	key         string
+	fingerprint idem.Fingerprint
+}
+
+// sqsTwin is the first message of its identity, to which the others listen. Its
+// outcome is there when the channel is closed.
+type sqsTwin struct {
+	done chan struct{}
+	out  SQSOutcome
+}
+
+// sqsMessage is a message on its way through a batch.
+type sqsMessage struct {
+	ctx context.Context
+	msg *events.SQSMessage
+	out SQSOutcome
 }
 
 func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+	b := &sqsBatch{sqsQueue: q, twins: map[sqsIdentity]*sqsTwin{}}
+	ms := make([]sqsMessage, len(event.Records))
+	b.work(ctx, ms, event.Records)
+
+	res := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
+	var back []SQSOutcome
+	named := map[string]bool{}
+	for i := range ms {
+		m := &ms[i]
+		if m.out.Reason.Acknowledges() {
+			continue
+		}
+		back = append(back, m.out)
+		// A message without an id, which SQS does not send, cannot be named: Lambda
+		// takes an empty name for the failure of the whole batch, which loses nothing.
+		if id := m.msg.MessageId; !named[id] {
+			named[id] = true
+			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
+		}
+	}
+	b.returned(ctx, back)
+	return res, nil
+}
+
+// work runs the messages until each has its outcome.
+func (b *sqsBatch) work(ctx context.Context, ms []sqsMessage, records []events.SQSMessage) {
 	ctx, cancel := sqsTime(ctx)
 	defer cancel()
-	b := &sqsBatch{sqsQueue: q, keys: map[string]*sqsShared{}}
-	ms := make([]sqsMessage, len(event.Records))
-	for i := range event.Records {
-		msg := &event.Records[i]
+	for i := range records {
+		msg := &records[i]
 		ms[i] = sqsMessage{ctx: context.WithValue(ctx, sqsMessageKey{}, msg), msg: msg, out: SQSOutcome{Message: msg}}
-		b.findKey(&ms[i])
 	}
-	slots := make(chan struct{}, q.opts.Concurrency)
+	slots := make(chan struct{}, b.opts.Concurrency)
 	var wg sync.WaitGroup
 	for _, lane := range lanes(ms) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			b.runLane(lane)
+			b.workLane(lane)
 		})
 	}
 	wg.Wait()
-
-	res := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	named := map[string]bool{}
-	for i := range ms {
-		if id := ms[i].msg.MessageId; !ms[i].out.Reason.Acknowledges() && !named[id] {
-			named[id] = true
-			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
-		}
-	}
-	return res, nil
 }
 
 // sqsTime ends the batch's context at its guard. The engine counts a guard from
@@ -84,35 +107,37 @@ func sqsTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return ctx, func() {}
 	}
-	guard := min(idem.DefaultGuard, max(time.Until(kill), 0)/4)
+	guard := sqsGuard(time.Until(kill))
 	return context.WithDeadlineCause(idem.WithKillTime(ctx, kill), kill.Add(-guard), idem.ErrOutOfTime)
 }
 
+// sqsGuard is how long before its kill time an invocation of the length ends its
+// handlers.
+func sqsGuard(whole time.Duration) time.Duration { return min(idem.DefaultGuard, max(whole, 0)/4) }
+
 // lanes are the messages that run one after the other: those of a group of a FIFO
-// queue, else those with the same key.
+// queue.
 func lanes(ms []sqsMessage) [][]*sqsMessage {
-	var all [][]*sqsMessage
-	index := map[string]int{}
+	all := make([][]*sqsMessage, 0, len(ms))
+	groups := map[string]int{}
 	for i := range ms {
 		m := &ms[i]
-		name := "key " + m.key.ID()
-		if m.isFIFO() {
-			name = "group " + m.group()
-		} else if m.key.ID() == "" {
+		if !m.isFIFO() {
 			all = append(all, []*sqsMessage{m})
 			continue
 		}
-		at, ok := index[name]
+		group := m.msg.Attributes[sqsGroup]
+		at, ok := groups[group]
 		if !ok {
 			at = len(all)
-			index[name], all = at, append(all, nil)
+			groups[group], all = at, append(all, nil)
 		}
 		all[at] = append(all[at], m)
 	}
 	return all
 }
 
-func (m *sqsMessage) group() string { return m.msg.Attributes["MessageGroupId"] }
+const sqsGroup = "MessageGroupId"
 
 // isFIFO asks for the ARN first: messages of standard queues may have a group too,
 // which spreads them fairly and orders nothing.
@@ -120,87 +145,94 @@ func (m *sqsMessage) isFIFO() bool {
 	if m.msg.EventSourceARN != "" {
 		return strings.HasSuffix(m.msg.EventSourceARN, ".fifo")
 	}
-	return m.group() != ""
+	return m.msg.Attributes[sqsGroup] != ""
 }
 
-// findKey settles a message whose key cannot be found.
-func (b *sqsBatch) findKey(m *sqsMessage) {
-	defer b.recovered(m)
-	tenant, value, err := b.key(m.ctx, m.msg)
-	if err == nil {
-		m.key = b.op.Key(tenant, value)
-		m.out.KeyID = m.key.ID()
-		err = m.key.Err()
-	}
-	if err != nil {
-		m.out.Reason, m.out.Err = SQSKeyInvalid, err
-	}
-}
-
-// runLane runs messages one after the other. Where it is a FIFO queue's group, it
-// stops after the first that goes back.
-func (b *sqsBatch) runLane(lane []*sqsMessage) {
-	next, stopped := 0, false
-	defer func() {
-		// The handler has left its goroutine: the rest cannot be run on it any more.
-		for ; next < len(lane); next++ {
-			m := lane[next]
-			if m.out.Reason == "" {
-				m.out.Reason, m.out.Err = SQSPanicked, errGoexit
+// workLane settles messages one after the other, each on a goroutine of its own:
+// what ends that goroutine ends nothing else. The rest of a FIFO queue's group
+// stays behind the first that goes back.
+func (b *sqsBatch) workLane(lane []*sqsMessage) {
+	var stop *sqsMessage
+	for _, m := range lane {
+		alone(func() {
+			defer b.tell(m)
+			if stop == nil {
+				b.settle(m)
+				return
 			}
-			b.tell(m)
+			m.out.Reason, m.out.Err, m.out.LeaseUntil = SQSBehind, errBehind, stop.out.LeaseUntil
+		})
+		if stop == nil && m.isFIFO() && !m.out.Reason.Acknowledges() {
+			stop = m
 		}
-	}()
-	for next < len(lane) {
-		m := lane[next]
-		switch {
-		case stopped:
-			m.out.Reason, m.out.Err = SQSBehind, errBehind
-		case m.out.Reason == "":
-			b.run(m)
-		}
-		stopped = stopped || m.isFIFO() && !m.out.Reason.Acknowledges()
-		next++
-		b.tell(m)
 	}
 }
 
+// alone calls f and returns when f or its goroutine has ended.
+func alone(f func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f()
+	}()
+	<-over
+}
+
+func (b *sqsBatch) settle(m *sqsMessage) {
+	b.run(m)
+	if m.out.Reason == SQSFailed && b.opts.Parking != nil {
+		b.park(m)
+	}
+}
+
+// run gives a message its outcome, however the handler, the key function or the
+// decoder ends.
 func (b *sqsBatch) run(m *sqsMessage) {
-	defer b.recovered(m)
-	work, err := b.decode(m.msg.Body)
+	defer m.ended()
+	work, err := b.open(m.msg.Body)
 	if err != nil {
 		m.out.Reason, m.out.Err = SQSBodyUnreadable, err
 		return
 	}
-	s := b.shared(m.key.ID())
-	s.turn <- struct{}{}
-	defer func() {
-		s.done[work.fingerprint] = m.out
-		<-s.turn
-	}()
-	if twin, ok := s.done[work.fingerprint]; ok {
-		m.copy(twin)
+	tenant, value, err := b.key(m.ctx, m.msg)
+	key := b.op.Key(tenant, value)
+	if err == nil {
+		err = key.Err()
+	}
+	if err != nil {
+		m.out.Reason, m.out.Err = SQSKeyInvalid, err
 		return
 	}
-	// Also told if the handler panics and this is its twin's answer.
-	defer b.recovered(m)
-	b.execute(m, work)
+	m.out.KeyID = key.ID()
+	t, first := b.twin(sqsIdentity{key.ID(), work.fingerprint})
+	if !first {
+		<-t.done
+		m.share(t.out)
+		return
+	}
+	defer func() {
+		t.out = m.out
+		close(t.done)
+	}()
+	defer m.ended()
+	b.execute(m, key, work)
 }
 
-func (b *sqsBatch) shared(id string) *sqsShared {
+// twin returns what the messages of the identity share, and whether it is new.
+func (b *sqsBatch) twin(id sqsIdentity) (t *sqsTwin, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.keys[id]
-	if s == nil {
-		s = &sqsShared{turn: make(chan struct{}, 1), done: map[idem.Fingerprint]SQSOutcome{}}
-		b.keys[id] = s
+	if t = b.twins[id]; t != nil {
+		return t, false
 	}
-	return s
+	t = &sqsTwin{done: make(chan struct{})}
+	b.twins[id] = t
+	return t, true
 }
 
-// copy answers a message as its twin in the batch: it would get the same answer
-// from the store, or an uncertain one while the twin's outcome is not written yet.
-func (m *sqsMessage) copy(twin SQSOutcome) {
+// share answers a message as its twin in the batch: the store would say the same,
+// or less where the twin's outcome is not written yet.
+func (m *sqsMessage) share(twin SQSOutcome) {
 	m.out = twin
 	m.out.Message, m.out.Twin = m.msg, true
 	if twin.Reason == SQSExecuted {
@@ -208,33 +240,74 @@ func (m *sqsMessage) copy(twin SQSOutcome) {
 	}
 }
 
-func (b *sqsBatch) execute(m *sqsMessage, work sqsWork) {
-	ran := false
-	out, err := b.engine.Execute(m.ctx, idem.Call{Key: m.key, Fingerprint: work.fingerprint, Run: func(ctx context.Context) idem.Answer {
-		ran = true
-		if err := work.run(ctx); err != nil {
-			return idem.Answer{Err: recordable(err)}
-		}
-		return idem.Answer{Err: errNotCompleted, Class: idem.ClassCompleted}
+func (b *sqsBatch) execute(m *sqsMessage, key idem.Key, work sqsWork) {
+	out, err := b.engine.Execute(m.ctx, idem.Call{Key: key, Fingerprint: work.fingerprint, Run: func(ctx context.Context) idem.Answer {
+		return idem.Answer{Err: work.run(ctx)}
 	}})
-	m.out.State, m.out.Attempt, m.out.Err = out.State, out.Attempt, err
-	if ran && !out.Replayed && out.Attempt > 0 {
-		m.out.Reason = reasonOfOwn(out, err)
+	m.out.Err, m.out.State, m.out.Attempt, m.out.Failure = err, out.State, out.Attempt, out.Failure
+	if out.Ended != "" {
+		m.out.Reason = reasonOfOwn(out)
+		if err == nil && m.out.Reason != SQSExecuted {
+			m.out.Err = errNotCompleted
+		}
 		return
 	}
 	m.out.Reason = reasonOfAnswer(err)
+	var twin *idem.InFlightError
+	if errors.As(err, &twin) && twin.Attempt > 0 {
+		m.out.Attempt, m.out.LeaseUntil = twin.Attempt, time.Now().Add(twin.LeaseLeft)
+	}
 }
 
-// recovered ends a message whose handler, key function or decoder panics; a
-// handler's attempt has been recorded by then.
-func (b *sqsBatch) recovered(m *sqsMessage) {
+// ended settles a message whose handler, key function or decoder panicked or left
+// its goroutine; a handler's attempt has been recorded by then.
+func (m *sqsMessage) ended() {
 	if r := recover(); r != nil {
 		m.out.Reason, m.out.Err = SQSPanicked, &SQSPanicError{Value: r, Stack: debug.Stack()}
+	} else if m.out.Reason == "" {
+		m.out.Reason, m.out.Err = SQSPanicked, errGoexit
 	}
+}
+
+// park hands a failed message over. Until that is done it goes back.
+func (b *sqsBatch) park(m *sqsMessage) {
+	failed := m.out
+	m.out.Reason, m.out.Err = SQSNotParked, errGoexit
+	defer func() {
+		if r := recover(); r != nil {
+			m.out.Err = &SQSPanicError{Value: r, Stack: debug.Stack()}
+		}
+	}()
+	if err := b.opts.Parking(m.ctx, failed); err != nil {
+		m.out.Err = fmt.Errorf("idemlambda: the failed message could not be parked: %w", err)
+		return
+	}
+	m.out = failed
+}
+
+// returned hands the messages that go back to the hook.
+func (b *sqsBatch) returned(ctx context.Context, back []SQSOutcome) {
+	if b.opts.Returned == nil || len(back) == 0 {
+		return
+	}
+	limit := sqsReturnTime
+	if kill, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(kill)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	alone(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				b.logger().LogAttrs(ctx, slog.LevelError, "idem: the Returned hook panicked", slog.String("panic", fmt.Sprint(r)))
+			}
+		}()
+		b.opts.Returned(ctx, back)
+	})
 }
 
 var (
 	errNotCompleted = errors.New("idemlambda: the handler returned no error, and its success is not the outcome")
-	errGoexit       = errors.New("idemlambda: the handler ended its goroutine, with runtime.Goexit")
+	errGoexit       = errors.New("idemlambda: the function ended its goroutine, with runtime.Goexit")
 	errBehind       = errors.New("idemlambda: an earlier message of the group goes back to the queue")
 )

@@ -30,9 +30,20 @@ func SQSAttribute(tenant, name string) SQSKeyFunc {
 
 // SQSPointer takes tenant and key from the body by JSON pointer; all is as with
 // [Pointer]. It suits messages that bear an identity of their own, such as an
-// order's id.
+// order's id, and reaches into the envelopes of other services:
+//
+//	SNS, without raw delivery   "/MessageId", the same in every delivery of a publication
+//	EventBridge                 "/id", the same in every delivery of an event,
+//	                            or a member of "/detail" and Select: &idem.Select{Only: []string{"/detail"}}
+//	S3                          "/Records/0/s3/bucket/name", "/Records/0/s3/object/key",
+//	                            "/Records/0/s3/object/sequencer"
+//
+// A producer that publishes twice gets two ids from SNS and EventBridge; only a
+// value of its own tells that they are one. SNS's Message is a string, which no
+// pointer reaches into: with raw message delivery the body is the message, and SNS's
+// message attributes are the message's, for [SQSAttribute].
 func SQSPointer(tenant string, values ...string) SQSKeyFunc {
-	inBody := Pointer(tenant, values...)
+	inBody := pointersInto("body", "idemlambda.SQSPointer", tenant, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
 		return inBody(ctx, json.RawMessage(m.Body))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
@@ -39,6 +40,9 @@ const (
 	SQSUnrecorded SQSReason = "unrecorded"
 	// SQSPanicked: the handler, the key function or the body's own decoder panicked.
 	SQSPanicked SQSReason = "panicked"
+	// SQSNotParked: a permanent failure is recorded, and the message could not be
+	// parked.
+	SQSNotParked SQSReason = "not_parked"
 	// SQSInFlight: another attempt holds the claim. The error is an
 	// [*idem.InFlightError].
 	SQSInFlight SQSReason = "in_flight"
@@ -78,6 +82,8 @@ type SQSOutcome struct {
 	// if the message was executed or replayed. With SQSReplayed it may be
 	// [idem.ErrOutcomeUnavailable], which costs a queue nothing.
 	Err error
+	// Failure is what the record says, or will say, of an attempt that failed.
+	Failure *idem.Failure
 	// State of the record as far as is known, and the Attempt that the outcome
 	// belongs to.
 	State   idem.State
@@ -85,6 +91,10 @@ type SQSOutcome struct {
 	// Twin is set if the message shares the outcome of another one of its batch, with
 	// the same key and body.
 	Twin bool
+	// LeaseUntil is, for SQSInFlight and the messages behind one, when the other
+	// attempt's lease is over, the observers' margin included, by time.Now; zero
+	// where nobody knows.
+	LeaseUntil time.Time
 }
 
 // SQSPanicError is the error of a message whose handler panicked.
@@ -102,10 +112,11 @@ func (e *SQSPanicError) Unwrap() error {
 	return err
 }
 
-// reasonOfOwn is for an attempt of this call.
-func reasonOfOwn(out idem.Outcome, err error) SQSReason {
+// reasonOfOwn is for an attempt of this call. A success is one whether or not it
+// could be recorded yet; a failure that is not recorded ends no deliveries.
+func reasonOfOwn(out idem.Outcome) SQSReason {
 	switch {
-	case err == nil:
+	case out.Ended == idem.Completed:
 		return SQSExecuted
 	case out.State == idem.Failed:
 		return SQSFailed
@@ -145,19 +156,28 @@ func reasonOfAnswer(err error) SQSReason {
 	return SQSStoreUnavailable
 }
 
+// level is how loudly a message's outcome is logged.
+func (r SQSReason) level() slog.Level {
+	switch r {
+	case SQSExecuted, SQSReplayed:
+		return slog.LevelDebug
+	case SQSInFlight, SQSAccepted, SQSOutOfTime, SQSBehind:
+		return slog.LevelInfo
+	case SQSPanicked:
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}
+
 // tell reports a message that is settled.
 func (b *sqsBatch) tell(m *sqsMessage) {
-	log := b.opts.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	m.out.log(m.ctx, log)
+	m.out.log(m.ctx, b.logger())
 	if b.opts.Outcome == nil {
 		return
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			log.LogAttrs(m.ctx, slog.LevelError, "idem: the Outcome hook panicked",
+			b.logger().LogAttrs(m.ctx, slog.LevelError, "idem: the Outcome hook panicked",
 				slog.String("message", m.msg.MessageId), slog.String("panic", fmt.Sprint(r)))
 		}
 	}()
@@ -165,15 +185,7 @@ func (b *sqsBatch) tell(m *sqsMessage) {
 }
 
 func (o *SQSOutcome) log(ctx context.Context, log *slog.Logger) {
-	level, what := slog.LevelDebug, "idem: message acknowledged"
-	switch {
-	case o.Reason == SQSPanicked:
-		level, what = slog.LevelError, "idem: message goes back"
-	case !o.Reason.Acknowledges():
-		level, what = slog.LevelWarn, "idem: message goes back"
-	case o.Reason == SQSFailed:
-		level = slog.LevelWarn
-	}
+	level := o.Reason.level()
 	if !log.Enabled(ctx, level) {
 		return
 	}
@@ -185,9 +197,12 @@ func (o *SQSOutcome) log(ctx context.Context, log *slog.Logger) {
 		// An error that panics over its text costs only that text.
 		attrs = append(attrs, slog.String("error", fmt.Sprint(o.Err)))
 	}
-	var p *SQSPanicError
-	if errors.As(o.Err, &p) {
+	if p, ok := o.Err.(*SQSPanicError); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	what := "idem: message goes back"
+	if o.Reason.Acknowledges() {
+		what = "idem: message acknowledged"
 	}
 	log.LogAttrs(ctx, level, what, attrs...)
 }

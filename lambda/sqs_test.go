@@ -1,0 +1,215 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, KeepValue: true}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+var byAttribute = SQSAttribute(idem.NoTenant, SQSKeyAttribute)
+
+// order is the body of the tests' messages: what its handler does with it.
+type order struct {
+	ID string `json:"id"`
+	Do string `json:"do,omitempty"`
+}
+
+func messageOf(id, key, body string) events.SQSMessage {
+	return events.SQSMessage{
+		MessageId: id, ReceiptHandle: "receipt-" + id, Body: body,
+		Attributes:        map[string]string{"ApproximateReceiveCount": "1"},
+		MessageAttributes: map[string]events.SQSMessageAttribute{SQSKeyAttribute: {DataType: "String", StringValue: &key}},
+		EventSourceARN:    "arn:aws:sqs:eu-central-1:111122223333:orders",
+		EventSource:       "aws:sqs",
+	}
+}
+
+func inGroup(m events.SQSMessage, group string) events.SQSMessage {
+	m.EventSourceARN += ".fifo"
+	m.Attributes[sqsGroup] = group
+	m.Attributes["MessageDeduplicationId"] = "dedup-" + m.MessageId
+	return m
+}
+
+func batchOf(ms ...events.SQSMessage) events.SQSEvent { return events.SQSEvent{Records: ms} }
+
+// told collects what a queue's handler reports.
+type told struct {
+	mu       sync.Mutex
+	outcomes map[string]SQSOutcome
+	order    []string
+}
+
+func (o *told) hook(_ context.Context, out SQSOutcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.outcomes == nil {
+		o.outcomes = map[string]SQSOutcome{}
+	}
+	o.outcomes[out.Message.MessageId] = out
+	o.order = append(o.order, out.Message.MessageId)
+}
+
+func (o *told) reasons() map[string]SQSReason {
+	all := map[string]SQSReason{}
+	for id, out := range o.outcomes {
+		all[id] = out.Reason
+	}
+	return all
+}
+
+func named(res events.SQSEventResponse) []string {
+	ids := []string{}
+	for _, f := range res.BatchItemFailures {
+		ids = append(ids, f.ItemIdentifier)
+	}
+	return ids
+}
+
+var (
+	errDown     = errors.New("connection reset")
+	errDeclined = errors.New("no such article")
+)
+
+// work does what the order says.
+func work(ctx context.Context, o order) error {
+	switch o.Do {
+	case "fail":
+		return errDown
+	case "permanent":
+		return idem.Permanent(errDeclined)
+	case "not executed":
+		return idem.NotExecuted(errDown)
+	case "success not executed":
+		idem.SetNotExecuted(ctx)
+		return nil
+	case "panic":
+		panic("boom")
+	case "goexit":
+		runtime.Goexit()
+	}
+	return nil
+}
+
+// The table of what acknowledges: what the handler does, by declaration, then what
+// the next delivery gets.
+func TestSQSReasons(t *testing.T) {
+	for _, c := range []struct {
+		do          string
+		repeat      idem.Repeat
+		first, next SQSReason
+		err         string
+		state       idem.State
+	}{
+		{"", idem.Repeatable, SQSExecuted, SQSReplayed, "", idem.Completed},
+		{"", idem.NotRepeatable, SQSExecuted, SQSReplayed, "", idem.Completed},
+		{"fail", idem.Repeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
+		{"fail", idem.NotRepeatable, SQSUnknown, SQSUnknown, "connection reset", idem.Unknown},
+		{"permanent", idem.Repeatable, SQSFailed, SQSFailed, "no such article", idem.Failed},
+		{"permanent", idem.NotRepeatable, SQSFailed, SQSFailed, "no such article", idem.Failed},
+		{"not executed", idem.Repeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
+		{"not executed", idem.NotRepeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
+		{"success not executed", idem.NotRepeatable, SQSReleased, SQSReleased, "its success is not the outcome", idem.Retryable},
+		{"panic", idem.Repeatable, SQSPanicked, SQSPanicked, "panic: boom", ""},
+		{"panic", idem.NotRepeatable, SQSPanicked, SQSUnknown, "panic: boom", ""},
+		{"goexit", idem.Repeatable, SQSPanicked, SQSPanicked, "runtime.Goexit", ""},
+		{"goexit", idem.NotRepeatable, SQSPanicked, SQSUnknown, "runtime.Goexit", ""},
+	} {
+		t.Run(fmt.Sprint(c.do, " ", c.repeat), func(t *testing.T) {
+			op := fulfil
+			op.Repeat = c.repeat
+			var seen told
+			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+			body, err := json.Marshal(order{"o1", c.do})
+			require.NoError(t, err)
+			event := batchOf(messageOf("m1", "k1", string(body)))
+
+			res, err := h(t.Context(), event)
+			require.NoError(t, err)
+			out := seen.outcomes["m1"]
+			require.Equal(t, c.first, out.Reason)
+			require.Equal(t, c.state, out.State)
+			if c.err == "" {
+				require.NoError(t, out.Err)
+			} else {
+				require.ErrorContains(t, out.Err, c.err)
+			}
+			require.Equal(t, !c.first.Acknowledges(), slices.Contains(named(res), "m1"))
+
+			_, err = h(t.Context(), event)
+			require.NoError(t, err)
+			require.Equal(t, c.next, seen.outcomes["m1"].Reason)
+		})
+	}
+}
+
+// What the engine answers in place of an attempt.
+func TestSQSReasonsOfAnswers(t *testing.T) {
+	until := noon.Add(30 * time.Second)
+	for _, c := range []struct {
+		name  string
+		store idem.Store
+		want  SQSReason
+	}{
+		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, SQSInFlight},
+		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, SQSUnknown},
+		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, SQSAccepted},
+		{"damaged", damaged{memory()}, SQSRecordUnreadable},
+		{"down", unreachable{memory()}, SQSStoreUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var seen told
+			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+				t.Error("the handler ran")
+				return nil
+			})
+			res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
+			require.NoError(t, err)
+			require.Equal(t, []string{"m1"}, named(res))
+			out := seen.outcomes["m1"]
+			require.Equal(t, c.want, out.Reason)
+			require.Error(t, out.Err)
+			require.NotEmpty(t, out.KeyID)
+			if c.want == SQSInFlight {
+				require.Equal(t, 3, out.Attempt)
+				require.WithinDuration(t, time.Now().Add(32*time.Second), out.LeaseUntil, 5*time.Second)
+			} else {
+				require.Zero(t, out.LeaseUntil)
+			}
+		})
+	}
+}
+
+// A group stays behind its first failure; another group goes on.
+func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
+	var seen told
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+	res, err := h(t.Context(), batchOf(
+		inGroup(messageOf("a1", "ka1", `{"id":"a1"}`), "a"),
+		inGroup(messageOf("b1", "kb1", `{"id":"b1"}`), "b"),
+		inGroup(messageOf("a2", "ka2", `{"id":"a2","do":"fail"}`), "a"),
+		inGroup(messageOf("a3", "ka3", `{"id":"a3"}`), "a"),
+		inGroup(messageOf("a4", "", `{`), "a"),
+		inGroup(messageOf("b2", "kb2", `{"id":"b2"}`), "b"),
+	))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a2", "a3", "a4"}, named(res))
+	require.Equal(t, map[string]SQSReason{
+		"a1": SQSExecuted, "a2": SQSReleased, "a3": SQSBehind, "a4": SQSBehind, "b1": SQSExecuted, "b2": SQSExecuted,
+	}, seen.reasons())
+}

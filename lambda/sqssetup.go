@@ -1,0 +1,147 @@
+package idemlambda
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+const (
+	// AWS recommends a visibility time-out of six times the function's time-out, so
+	// that Lambda can try again where the function is throttled, and at least five
+	// receives before the dead-letter queue
+	// (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
+	sqsVisibilityFactor = 6
+	sqsLeastReceives    = 5
+	// A batch of more needs a window of at least a second.
+	sqsWindowlessBatch = 10
+
+	maxTimeout    = 900       // seconds, Lambda's limit
+	maxVisibility = 12 * 3600 // seconds, SQS's limit
+)
+
+// sqsSetup is what the environment tells of the function and its queue.
+type sqsSetup struct {
+	timeout, visibility, window sqsSetting // in seconds
+	batch, receives             sqsSetting
+}
+
+type sqsSetting struct {
+	name  string
+	value int
+	known bool
+}
+
+func (s sqsSetting) seconds() time.Duration { return time.Duration(s.value) * time.Second }
+
+// readSQSSetup reads the environment. A variable that is missing or empty tells
+// nothing.
+func readSQSSetup() (s sqsSetup, err error) {
+	for _, v := range []struct {
+		name     string
+		to       *sqsSetting
+		min, max int
+	}{
+		{schema.EnvFunctionTimeout, &s.timeout, 1, maxTimeout},
+		{schema.EnvQueueVisibility, &s.visibility, 0, maxVisibility},
+		{schema.EnvQueueBatchSize, &s.batch, 1, 10_000},
+		{schema.EnvQueueBatchWindow, &s.window, 0, 300},
+		{schema.EnvQueueMaxReceives, &s.receives, 1, 1000},
+	} {
+		text := os.Getenv(v.name)
+		*v.to = sqsSetting{name: v.name}
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < v.min || n > v.max {
+			return s, &idem.ConfigError{What: "environment variable " + v.name,
+				Problem: fmt.Sprintf("%q is no whole number from %d to %d: have the stack set it to what it deploys", text, v.min, v.max)}
+		}
+		v.to.value, v.to.known = n, true
+	}
+	return s, nil
+}
+
+// check reports what cannot work.
+func (s *sqsSetup) check(op idem.Operation) error {
+	bad := func(v sqsSetting, format string, args ...any) error {
+		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
+			Problem: fmt.Sprintf(format, args...) + fmt.Sprintf(" (%s=%d)", v.name, v.value)}
+	}
+	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
+		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
+			"messages would be received again while they are worked on; set it to %ds, and no less than %ds",
+			s.visibility.value, s.timeout.value, s.window.value, s.goodVisibility(), need)
+	}
+	if least := minTime(op); s.timeout.known && least > s.usable() {
+		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
+			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(), orTimeout("the time-out to at least %ds, or ", least), s.usable())
+	}
+	if s.batch.known && s.window.known && s.batch.value > sqsWindowlessBatch && s.window.value == 0 {
+		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
+			s.batch.value, sqsWindowlessBatch)
+	}
+	return nil
+}
+
+// warnings are about what works badly.
+func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
+	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if s.timeout.known && s.visibility.known && s.visibility.value < s.goodVisibility() {
+		why := "where Lambda is throttled messages may be received once more for nothing"
+		if s.visibility.seconds() < s.timeout.seconds()+s.window.seconds()+idem.DefaultMargin {
+			why = "a message whose attempt was killed comes back while the lease of that attempt is still respected, which costs a receive"
+		}
+		warn("the queue's visibility time-out of %ds is less than %d times the function's time-out of %ds and the batch window of %ds: %s; set it to %ds",
+			s.visibility.value, sqsVisibilityFactor, s.timeout.value, s.window.value, why, s.goodVisibility())
+	}
+	if least := minTime(op); s.timeout.known && s.batch.known && least <= s.usable() {
+		rounds := (s.batch.value + concurrency - 1) / concurrency
+		if fit := int(s.usable() / least); rounds > fit {
+			warn("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v that a time-out of %ds leaves its handlers, "+
+				"and the rest goes back unused: set %sthe batch size to %d, or Concurrency to %d",
+				s.batch.value, concurrency, least, s.usable(), s.timeout.value,
+				orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch.value+fit-1)/fit)
+		}
+	}
+	if s.receives.known && s.receives.value < sqsLeastReceives {
+		warn("the queue gives a message up after %d receives, and a message that finds its twin in flight or no time left spends one: set maxReceiveCount to at least %d",
+			s.receives.value, sqsLeastReceives)
+	}
+	return all
+}
+
+func (s *sqsSetup) goodVisibility() int {
+	return min(sqsVisibilityFactor*s.timeout.value+s.window.value, maxVisibility)
+}
+
+// usable is what a whole invocation gives its handlers.
+func (s *sqsSetup) usable() time.Duration {
+	return s.timeout.seconds() - sqsGuard(s.timeout.seconds())
+}
+
+// timeoutFor is the least time-out, in seconds, that gives handlers so much.
+func timeoutFor(usable time.Duration) int {
+	whole := min(usable+idem.DefaultGuard, usable*4/3)
+	return int((whole + time.Second - 1) / time.Second)
+}
+
+// orTimeout names that time-out if Lambda has it.
+func orTimeout(format string, usable time.Duration) string {
+	if t := timeoutFor(usable); t <= maxTimeout {
+		return fmt.Sprintf(format, t)
+	}
+	return ""
+}
+
+func minTime(op idem.Operation) time.Duration {
+	if op.MinTime == 0 {
+		return idem.DefaultMinTime
+	}
+	return op.MinTime
+}

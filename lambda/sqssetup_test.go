@@ -1,0 +1,135 @@
+package idemlambda
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSQSSetUpMistakesPanic(t *testing.T) {
+	engine := newEngine(t, memory())
+	unnamed := fulfil
+	unnamed.Name = ""
+	requireConfigPanic(t, func() { SQS(nil, fulfil, byAttribute, nil, work) }, "fulfil", "engine is nil", "idem.New")
+	requireConfigPanic(t, func() { SQS(engine, unnamed, byAttribute, nil, work) }, "Name is empty")
+	requireConfigPanic(t, func() { SQS(engine, fulfil, nil, nil, work) }, "key function is nil", "idemlambda.SQSAttribute(")
+	requireConfigPanic(t, func() { SQS[order](engine, fulfil, byAttribute, nil, nil) }, "handler is nil")
+	requireConfigPanic(t, func() { SQS(engine, fulfil, byAttribute, &SQSOptions{Concurrency: -1}, work) }, "Concurrency is -1")
+	requireConfigPanic(t, func() {
+		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &idem.Select{Only: []string{"id"}}}, work)
+	}, "no JSON pointer")
+	requireConfigPanic(t, func() {
+		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &idem.Select{Only: []string{"/id"}}}, func(context.Context, []byte) error { return nil })
+	}, "Select is set", "json.RawMessage")
+}
+
+// What the environment tells: impossible settings are mistakes, unwise ones are
+// logged, each with the value that would do.
+func TestSQSSetUpOfTheEnvironment(t *testing.T) {
+	names := []string{
+		schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
+		schema.EnvQueueBatchWindow, schema.EnvQueueMaxReceives,
+	}
+	for _, c := range []struct {
+		name    string
+		env     [5]string
+		minTime time.Duration
+		o       SQSOptions
+		bad     []string
+		warn    []string
+	}{
+		{name: "nothing known"},
+		{name: "as recommended", env: [5]string{"30", "185", "10", "5", "5"}},
+		{name: "the queue alone", env: [5]string{"", "1", "10", "", "10"}},
+		{name: "the function alone", env: [5]string{"1", "", "", "", ""}},
+
+		{name: "no number", env: [5]string{"30s", "", "", "", ""}, bad: []string{schema.EnvFunctionTimeout, `"30s"`, "from 1 to 900"}},
+		{name: "no time", env: [5]string{"0", "", "", "", ""}, bad: []string{schema.EnvFunctionTimeout}},
+		{name: "negative", env: [5]string{"", "-1", "", "", ""}, bad: []string{schema.EnvQueueVisibility, "from 0 to 43200"}},
+		{name: "huge batch", env: [5]string{"", "", "10001", "", ""}, bad: []string{schema.EnvQueueBatchSize}},
+		{name: "long window", env: [5]string{"", "", "", "301", ""}, bad: []string{schema.EnvQueueBatchWindow}},
+		{name: "no receives", env: [5]string{"", "", "", "", "0"}, bad: []string{schema.EnvQueueMaxReceives}},
+
+		{name: "visibility below the time-out", env: [5]string{"30", "29", "", "", ""},
+			bad: []string{"visibility time-out of 29s", "time-out of 30s", "set it to 180s, and no less than 30s", schema.EnvQueueVisibility}},
+		{name: "visibility below time-out and window", env: [5]string{"30", "39", "", "10", ""},
+			bad: []string{"set it to 190s, and no less than 40s"}},
+		{name: "visibility within the margin", env: [5]string{"30", "41", "", "10", ""},
+			warn: []string{"41s is less than 6 times", "lease", "set it to 190s"}},
+		{name: "visibility below the recommendation", env: [5]string{"30", "189", "", "10", ""},
+			warn: []string{"189s", "throttled", "set it to 190s"}},
+		{name: "visibility within the service's limit", env: [5]string{"900", "5700", "", "300", ""}},
+
+		{name: "time-out below MinTime", env: [5]string{"2", "", "", "", ""}, minTime: 2 * time.Second,
+			bad: []string{"MinTime is 2s", "1.5s at most", "at least 3s", "MinTime to at most 1.5s"}},
+		{name: "MinTime beyond Lambda", env: [5]string{"900", "", "", "", ""}, minTime: time.Hour,
+			bad: []string{"14m59s at most, so that no message could ever start: set MinTime to at most 14m59s"}},
+		{name: "time-out with room for MinTime", env: [5]string{"3", "", "", "", ""}, minTime: 2 * time.Second},
+
+		{name: "large batch without a window", env: [5]string{"", "", "11", "0", ""}, bad: []string{"batch size of 11", "window to 1s"}},
+		{name: "large batch, window not known", env: [5]string{"", "", "11", "", ""}},
+		{name: "batch within the time", env: [5]string{"30", "", "100", "", ""}, minTime: 2 * time.Second},
+		{name: "batch beyond the time", env: [5]string{"30", "", "151", "", ""}, minTime: 2 * time.Second,
+			warn: []string{"full batch of 151", "10 at a time", "29s", "batch size to 140", "Concurrency to 11", "time-out to 33s"}},
+		{name: "one by one", env: [5]string{"5", "", "10", "", ""}, minTime: time.Second, o: SQSOptions{Concurrency: 1},
+			warn: []string{"batch size to 4", "Concurrency to 3", "time-out to 11s"}},
+
+		{name: "few receives", env: [5]string{"", "", "", "", "4"}, warn: []string{"after 4 receives", "maxReceiveCount to at least 5"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, name := range names {
+				t.Setenv(name, c.env[i])
+			}
+			var log bytes.Buffer
+			c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			op := fulfil
+			op.MinTime = c.minTime
+			start := func() { SQS(newEngine(t, memory()), op, byAttribute, &c.o, work) }
+			if c.bad != nil {
+				requireConfigPanic(t, start, c.bad...)
+				return
+			}
+			require.NotPanics(t, start)
+			if c.warn == nil {
+				require.Empty(t, log.String())
+			}
+			for _, want := range c.warn {
+				require.Contains(t, log.String(), want)
+			}
+		})
+	}
+}
+
+// The values that a message names do.
+func TestSQSSetUpAdviceIsGood(t *testing.T) {
+	for timeout := 1; timeout <= 900; timeout += 7 {
+		for _, least := range []time.Duration{0, time.Millisecond, 900 * time.Millisecond, 3 * time.Second, 4 * time.Minute} {
+			for _, n := range []int{1, 7, 10, 99, 10_000} {
+				op := fulfil
+				op.MinTime = least
+				s := sqsSetup{timeout: sqsSetting{value: timeout, known: true}, batch: sqsSetting{value: n, known: true}}
+				if s.check(op) != nil {
+					s.timeout.value = timeoutFor(minTime(op))
+					require.NoError(t, s.check(op))
+					require.Greater(t, s.timeout.value, timeout)
+				}
+				if len(s.warnings(op, 10)) == 0 {
+					continue
+				}
+				fit := int(s.usable() / minTime(op))
+				smaller, wider, longer := s, s, s
+				smaller.batch.value = fit * 10
+				require.Empty(t, smaller.warnings(op, 10))
+				require.Empty(t, wider.warnings(op, (n+fit-1)/fit))
+				longer.timeout.value = timeoutFor(time.Duration((n+9)/10) * minTime(op))
+				require.Empty(t, longer.warnings(op, 10))
+			}
+		}
+	}
+}
