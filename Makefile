@@ -4,6 +4,9 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
 FUZZ    ?= 60s
+RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$')
+# CDK's bindings warn about themselves and about the version of Node.
+CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +16,9 @@ help: ## Explain the targets
 
 .PHONY: test
 test: ## Run every test under the race detector, against DynamoDB Local
-	$(WITH_DB) $(GO) test -race -timeout 10m ./...
+	$(WITH_DB) $(GO) test -race -timeout 10m $(RACED)
+	@# CDK's packages are large and have no concurrency of ours: no race detector.
+	$(CDK_ENV) $(GO) test ./infra/... ./template-tests/...
 	@# The race detector allocates on its own: what counts allocations runs without it.
 	$(GO) test -run Allocations ./idem/...
 
@@ -25,7 +30,8 @@ lint: ## Check format, go vet and staticcheck
 
 .PHONY: verify
 verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
-	IDEM_LONG=1 $(WITH_DB) $(GO) test -race -count=1 -timeout 30m ./...
+	IDEM_LONG=1 $(WITH_DB) $(GO) test -race -count=1 -timeout 30m $(RACED)
+	IDEM_LONG=1 $(CDK_ENV) $(GO) test -count=1 ./infra/... ./template-tests/...
 	@set -e; for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "fuzzing $$f in $$pkg for $(FUZZ)"; \

@@ -1,0 +1,48 @@
+package infra
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// bootstrap is the name that the custom runtime starts.
+const bootstrap = "bootstrap"
+
+// buildEnv is what decides, beside the source and the toolchain, which bytes come
+// out: whatever the caller's environment says about it must not count.
+var buildEnv = []string{"GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT="}
+
+// buildArgs leave out everything that differs between two machines with the same
+// source: paths, the state of the checkout, the build id.
+var buildArgs = []string{
+	"build", "-trimpath", "-buildvcs=false",
+	"-tags", "lambda.norpc", // without the RPC mode of the retired go1.x runtime
+	"-ldflags", "-s -w -buildid=",
+}
+
+// build compiles a main package into folder/bootstrap, for provided.al2023 on
+// arm64. dir is where the go command runs; empty means the working directory.
+func build(dir, pkg, folder string) error {
+	out := filepath.Join(folder, bootstrap)
+	cmd := exec.Command("go", append(buildArgs[:len(buildArgs):len(buildArgs)], "-o", out, pkg)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), buildEnv...)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		if text := strings.TrimSpace(string(said)); text != "" {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+		return err
+	}
+	// The go command makes an archive of what is not a main package.
+	binary, err := elf.Open(out)
+	if err != nil {
+		return fmt.Errorf("%s is not a main package", pkg)
+	}
+	binary.Close()
+	// The mode goes into the archive: the umask must not.
+	return os.Chmod(out, 0o755)
+}

@@ -1,0 +1,56 @@
+package infra
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// refuse puts an error on a construct. Construction goes on, so that everything
+// that is wrong comes out at once.
+func refuse(at constructs.IConstruct, format string, args ...any) {
+	awscdk.Annotations_Of(at).AddError(jsii.String(fmt.Sprintf(format, args...)))
+}
+
+// warn puts a warning on a construct; id, behind "idem:", is what acknowledges it.
+func warn(at constructs.IConstruct, id, format string, args ...any) {
+	awscdk.Annotations_Of(at).AddWarningV2(jsii.String("idem:"+id), jsii.String(fmt.Sprintf(format, args...)))
+}
+
+// Problem is what a check has to say about a construct, ours or another's.
+type Problem struct {
+	// Path is the construct's path in the app.
+	Path string
+	// Message says what is wrong and what to change. A warning's ends with the id
+	// that acknowledges it.
+	Message string
+	// Error is set if the stack must not be deployed; else it is a warning.
+	Error bool
+}
+
+// String is the problem in one line.
+func (p Problem) String() string {
+	kind := "warning"
+	if p.Error {
+		kind = "error"
+	}
+	return fmt.Sprintf("%s at %s: %s", kind, p.Path, p.Message)
+}
+
+// Problems lists the errors and warnings below a construct, usually the app: what
+// the CDK command line prints, for tests and programs that synthesize by
+// themselves. Call it after Synth, which runs some of the checks.
+func Problems(root constructs.IConstruct) []Problem {
+	var all []Problem
+	for _, c := range *root.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		for _, m := range *c.Node().Metadata() {
+			isError := *m.Type == "aws:cdk:error"
+			if isError || *m.Type == "aws:cdk:warning" {
+				all = append(all, Problem{Path: *c.Node().Path(), Message: fmt.Sprint(m.Data), Error: isError})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,229 @@
+package infra
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// Defaults and limits of a function.
+const (
+	// DefaultTimeout leaves a handler 9 s before its guard.
+	DefaultTimeout = 10 * time.Second
+	// MaxTimeout is Lambda's.
+	MaxTimeout = 15 * time.Minute
+	// DefaultMemory, in MB, gives a Go function about a sixth of a core.
+	DefaultMemory = 256
+
+	minMemory, maxMemory = 128, 10240
+)
+
+// FunctionProps of a function. Package or Code is required.
+type FunctionProps struct {
+	// Package is the main package to build, as the go command takes it: an import
+	// path, or a path such as ./cmd/worker.
+	Package string
+	// Dir is where the go command runs: a folder of the module. Empty means the
+	// working directory, which under the CDK command line is that of cdk.json.
+	Dir string
+	// Code is a built function instead: a folder or an archive with an arm64 binary
+	// called bootstrap.
+	Code awslambda.Code
+
+	// Name of the function. Empty lets CloudFormation choose one.
+	Name string
+	// Description for the console.
+	Description string
+
+	// Timeout after which an invocation is killed, in whole seconds, from 1 s to 15
+	// minutes. Zero means [DefaultTimeout]. A claim's lease lasts as long.
+	Timeout time.Duration
+	// Memory in MB, 128 to 10,240; CPU grows with it. Zero means [DefaultMemory].
+	Memory int
+
+	// LogRetention of the function's log group. Empty means a month.
+	LogRetention awslogs.RetentionDays
+	// Tracing turns X-Ray on. X-Ray's permissions know no resources, so it is the
+	// only one of a function's permissions that is for "*".
+	Tracing bool
+
+	// Environment of the function, beside what its constructs set.
+	Environment map[string]string
+
+	// Lease is what the function's code sets as idem.Options.Lease, if it does. It
+	// counts only for work whose context has no deadline; elsewhere the lease ends
+	// with the invocation. It is compared with the time-out, nothing else.
+	Lease time.Duration
+}
+
+// Function is a Go function for provided.al2023 on arm64, with logs as JSON in a
+// log group of its own and a role that may write them and nothing else, until it
+// is granted more. It is a Lambda function of CDK's.
+type Function struct {
+	awslambda.Function
+	// Logs is the function's log group.
+	Logs awslogs.LogGroup
+}
+
+// NewFunction returns a function. A package is built at synth time by the go
+// command on PATH, without Docker: the same source and toolchain give the same
+// bytes on every machine. What the build says is an error on the function. As
+// with CDK's own bundling, it is left out for stacks that a command does not need.
+func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
+	p := FunctionProps{}
+	if props != nil {
+		p = *props
+	}
+	problems := p.settle()
+	code, folder, err := p.code(scope)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	f := &Function{}
+	f.Logs = awslogs.NewLogGroup(scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{Retention: p.LogRetention})
+	role := awsiam.NewRole(scope, jsii.String(id+"Role"), &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+	})
+	environment := map[string]*string{schema.EnvFunctionTimeout: jsii.String(seconds(p.Timeout))}
+	for name, value := range p.Environment {
+		environment[name] = jsii.String(value)
+	}
+	in := &awslambda.FunctionProps{
+		Runtime:               awslambda.Runtime_PROVIDED_AL2023(),
+		Architecture:          awslambda.Architecture_ARM_64(),
+		Handler:               jsii.String(bootstrap),
+		Code:                  code,
+		Role:                  role,
+		Timeout:               duration(p.Timeout),
+		MemorySize:            jsii.Number(p.Memory),
+		Environment:           &environment,
+		LogGroup:              f.Logs,
+		LoggingFormat:         awslambda.LoggingFormat_JSON,
+		Tracing:               awslambda.Tracing_DISABLED,
+		FunctionName:          optional(p.Name),
+		Description:           optional(p.Description),
+		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_INFO,
+		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
+	}
+	if p.Tracing {
+		in.Tracing = awslambda.Tracing_ACTIVE
+	}
+	awslambda.NewFunction_Override(f, scope, &id, in)
+	if folder != "" && staged(scope) {
+		os.RemoveAll(folder)
+	}
+	f.Logs.GrantWrite(role)
+	for _, problem := range problems {
+		refuse(f, "%s", problem)
+	}
+	if p.Lease > p.Timeout {
+		warn(f, "lease-over-timeout", "the lease of %v outlasts the time-out of %v: after a crash a key stays blocked although nobody can be running; "+
+			"set idem.Options.Lease to at most the time-out", p.Lease, p.Timeout)
+	}
+	return f
+}
+
+// UseTable names the table in the function's environment and lets the function
+// handle records in it, as [Table.GrantHandler] does. o may be nil.
+func (f *Function) UseTable(t *Table, o *GrantOptions) {
+	f.AddEnvironment(jsii.String(schema.EnvTable), t.TableName(), nil)
+	t.GrantHandler(f, o)
+}
+
+// settle sets the defaults, and puts usable values where there are none, so that
+// CDK does not throw before the problems come out.
+func (p *FunctionProps) settle() (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if p.Timeout == 0 {
+		p.Timeout = DefaultTimeout
+	}
+	if p.Timeout < time.Second || p.Timeout > MaxTimeout || p.Timeout%time.Second != 0 {
+		bad("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, MaxTimeout, DefaultTimeout)
+		p.Timeout = DefaultTimeout
+	}
+	if p.Memory == 0 {
+		p.Memory = DefaultMemory
+	}
+	if p.Memory < minMemory || p.Memory > maxMemory {
+		bad("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
+		p.Memory = DefaultMemory
+	}
+	if p.Lease < 0 {
+		bad("Lease is %v: say what the code sets, or leave it out", p.Lease)
+	}
+	if p.LogRetention == "" {
+		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
+	}
+	for _, name := range []string{schema.EnvFunctionTimeout, schema.EnvEndpoint} {
+		if _, ok := p.Environment[name]; ok {
+			bad("Environment sets %s: leave it out, %s", name, map[string]string{
+				schema.EnvFunctionTimeout: "it follows from Timeout",
+				schema.EnvEndpoint:        "it is for a local DynamoDB and would lead the function away from its table",
+			}[name])
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// code returns the function's code, and the folder that it lies in if it was made
+// here. On an error the code is something that says so.
+func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, folder string, err error) {
+	switch {
+	case p.Code != nil && p.Package != "":
+		return p.Code, "", errors.New("the props have both Package and Code: give one of them")
+	case p.Code != nil:
+		return p.Code, "", nil
+	}
+	folder, err = os.MkdirTemp("", "idem-function-")
+	if err != nil {
+		panic(fmt.Errorf("infra: no folder to build in: %w", err))
+	}
+	needed := *awscdk.Stack_Of(scope).BundlingRequired()
+	switch {
+	case p.Package == "":
+		err = errors.New("there is no code: name a main package in Package, or give Code")
+	case needed:
+		if err = build(p.Dir, p.Package, folder); err != nil {
+			err = fmt.Errorf("go build of %s failed, correct it, or Package, or Dir: %w", p.Package, err)
+		}
+	}
+	if err != nil || !needed {
+		const script = "#!/bin/sh\necho this function was not built >&2\nexit 1\n"
+		err = errors.Join(err, os.WriteFile(filepath.Join(folder, bootstrap), []byte(script), 0o755))
+	}
+	return awslambda.Code_FromAsset(&folder, nil), folder, err
+}
+
+// staged reports whether CDK has copied the assets into its output, which it does
+// while a function is made unless it is told not to.
+func staged(scope constructs.Construct) bool {
+	disabled := scope.Node().TryGetContext(jsii.String("aws:cdk:disable-asset-staging"))
+	return disabled == nil || disabled == false
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+func duration(d time.Duration) awscdk.Duration {
+	return awscdk.Duration_Seconds(jsii.Number(d / time.Second))
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,100 @@
+package infra
+
+import (
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// NoTenant is the tenant of a service that has none, as in package idem.
+const NoTenant = "\x00"
+
+// GrantOptions of a grant on records. Nil and the zero value mean all tenants.
+type GrantOptions struct {
+	// Tenants confines the grantee to the records of these tenants, as they are
+	// given to Operation.Key (NoTenant for records without one), by a condition on
+	// dynamodb:LeadingKeys. IAM then refuses every other key. Empty means all.
+	Tenants []string
+}
+
+// GrantHandler allows what an engine does with records: claim, replay, complete,
+// record steps, store large results, resolve. Nothing is deleted, scanned or
+// queried.
+func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
+	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
+}
+
+// GrantTransactions allows what a completion inside a transaction needs beside
+// GrantHandler: TransactWriteItems has no permission of its own, its conditions
+// do. The business tables of the transaction are granted with [GrantBusiness].
+func (t *Table) GrantTransactions(to awsiam.IGrantable, o *GrantOptions) {
+	t.allow(to, o, "ConditionCheckItem")
+}
+
+// GrantOperator allows what a person needs who settles open questions: to list
+// them in the index, read a record with its result, and resolve it, with an audit
+// entry. It reaches every tenant.
+func (t *Table) GrantOperator(to awsiam.IGrantable) {
+	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
+	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
+}
+
+// GrantCheck allows dynamostore.Check, for deployments and processes that live
+// long: it describes the table and its TTL.
+func (t *Table) GrantCheck(to awsiam.IGrantable) {
+	allow(to, nil, []string{*t.TableArn()}, "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
+}
+
+// GrantBusiness allows, on a table of the service's own, the writes that commit in
+// one transaction with a record: put, update, delete and check. Name the ones that
+// the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",
+// "ConditionCheckItem", "GetItem"); none of them includes another.
+func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
+	full := make([]string, len(actions))
+	for i, a := range actions {
+		full[i] = "dynamodb:" + strings.TrimPrefix(a, "dynamodb:")
+	}
+	allow(to, nil, []string{*table.TableArn()}, full...)
+	grantKey(table.EncryptionKey(), to)
+}
+
+func (t *Table) allow(to awsiam.IGrantable, o *GrantOptions, actions ...string) {
+	full := make([]string, len(actions))
+	for i, a := range actions {
+		full[i] = "dynamodb:" + a
+	}
+	allow(to, o.conditions(t), []string{*t.TableArn()}, full...)
+	grantKey(t.EncryptionKey(), to)
+}
+
+func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string, actions ...string) {
+	in := &awsiam.GrantOnPrincipalOptions{
+		Grantee: to.GrantPrincipal(), Actions: jsii.Strings(actions...), ResourceArns: jsii.Strings(resources...),
+	}
+	if conditions != nil {
+		c := make(map[string]*map[string]any, len(conditions))
+		for operator, keys := range conditions {
+			c[operator] = &keys
+		}
+		in.Conditions = &c
+	}
+	awsiam.Grant_AddToPrincipal(in)
+}
+
+// grantKey allows the use of a table's own key, through DynamoDB only.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
+func grantKey(key awskms.IKey, to awsiam.IGrantable) {
+	if key == nil {
+		return
+	}
+	service := "dynamodb." + *awscdk.Stack_Of(key).Region() + "." + *awscdk.Aws_URL_SUFFIX()
+	allow(to, map[string]map[string]any{"StringEquals": {"kms:ViaService": service}}, []string{*key.KeyArn()},
+		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
+		"kms:ReEncryptFrom", "kms:ReEncryptTo")
+}

@@ -1,0 +1,125 @@
+package infra
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// TableProps of a table. The zero value, and nil, mean the defaults.
+type TableProps struct {
+	// Name of the table. Empty lets CloudFormation choose one, which is better: a
+	// named table can never be replaced, only deleted first.
+	Name string
+
+	// MaxReadUnits and MaxWriteUnits bound what on-demand capacity may cost, in
+	// units a second. Zero means no bound. Beyond them DynamoDB throttles, and calls
+	// fail closed: set the writes to at least 4 times the operations a second.
+	MaxReadUnits, MaxWriteUnits int
+
+	// EncryptionKey is a customer's KMS key; grants then include its use through
+	// DynamoDB. The stack must name its region. Nil means a key that AWS owns, which
+	// costs nothing.
+	EncryptionKey awskms.IKey
+
+	// RecoveryDays is how far point-in-time recovery reaches back, 1 to 35. Zero
+	// means 35.
+	RecoveryDays int
+
+	// ReplicaRegions makes it a global table, which keeps the promise only if
+	// Consistency is strong: AWS wants two replicas, or one and a WitnessRegion, and
+	// offers neither TTL nor transactions on such a table. The stack must name its
+	// region.
+	ReplicaRegions []string
+	// Consistency of a global table. Anything but strong is refused.
+	Consistency awsdynamodb.MultiRegionConsistency
+	// WitnessRegion holds the changes for the quorum, but no table.
+	WitnessRegion string
+
+	// Disposable is for stacks of tests: no recovery, no deletion protection, and
+	// the table goes with the stack. A warning says so.
+	Disposable bool
+}
+
+// Table is the table of records: on-demand, with TTL, point-in-time recovery,
+// deletion protection, encryption, a stream with both images and the sparse index
+// of open questions. It stays when its stack is deleted. It is a TableV2: what is
+// not here can be set on it, and the checks look at the result.
+type Table struct {
+	awsdynamodb.TableV2
+}
+
+// NewTable returns a table. props may be nil.
+func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
+	if props == nil {
+		props = &TableProps{}
+	}
+	p := *props
+	t := &Table{}
+	in := &awsdynamodb.TablePropsV2{
+		PartitionKey: key(schema.PK, awsdynamodb.AttributeType_STRING),
+		SortKey:      key(schema.SK, awsdynamodb.AttributeType_STRING),
+		GlobalSecondaryIndexes: &[]*awsdynamodb.GlobalSecondaryIndexPropsV2{{
+			IndexName:      jsii.String(schema.StuckIndex),
+			PartitionKey:   key(schema.Stuck, awsdynamodb.AttributeType_STRING),
+			SortKey:        key(schema.StuckAt, awsdynamodb.AttributeType_NUMBER),
+			ProjectionType: awsdynamodb.ProjectionType_KEYS_ONLY,
+		}},
+		TimeToLiveAttribute: jsii.String(schema.ExpiresAt),
+		DynamoStream:        awsdynamodb.StreamViewType_NEW_AND_OLD_IMAGES,
+		DeletionProtection:  jsii.Bool(!p.Disposable),
+		RemovalPolicy:       awscdk.RemovalPolicy_RETAIN,
+		Encryption:          awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
+		Billing:             awsdynamodb.Billing_OnDemand(nil),
+	}
+	if p.Name != "" {
+		in.TableName = &p.Name
+	}
+	if p.EncryptionKey != nil && regionOf(scope) != "" {
+		in.Encryption = awsdynamodb.TableEncryptionV2_CustomerManagedKey(p.EncryptionKey, nil)
+	}
+	if p.MaxReadUnits > 0 || p.MaxWriteUnits > 0 {
+		in.Billing = awsdynamodb.Billing_OnDemand(&awsdynamodb.MaxThroughputProps{
+			MaxReadRequestUnits: positive(p.MaxReadUnits), MaxWriteRequestUnits: positive(p.MaxWriteUnits),
+		})
+	}
+	recovery := &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(!p.Disposable)}
+	if p.RecoveryDays >= 1 && p.RecoveryDays <= 35 && !p.Disposable {
+		recovery.RecoveryPeriodInDays = jsii.Number(p.RecoveryDays)
+	}
+	in.PointInTimeRecoverySpecification = recovery
+	if p.Disposable {
+		in.RemovalPolicy = awscdk.RemovalPolicy_DESTROY
+	}
+	global := p.replicates(scope)
+	if global {
+		in.MultiRegionConsistency = awsdynamodb.MultiRegionConsistency_STRONG
+		in.TimeToLiveAttribute = nil
+		replicas := make([]*awsdynamodb.ReplicaTableProps, len(p.ReplicaRegions))
+		for i, region := range p.ReplicaRegions {
+			replicas[i] = &awsdynamodb.ReplicaTableProps{Region: jsii.String(region)}
+		}
+		in.Replicas = &replicas
+		if p.WitnessRegion != "" {
+			in.WitnessRegion = &p.WitnessRegion
+		}
+	}
+	awsdynamodb.NewTableV2_Override(t, scope, &id, in)
+	p.check(t, global)
+	return t
+}
+
+func key(name string, t awsdynamodb.AttributeType) *awsdynamodb.Attribute {
+	return &awsdynamodb.Attribute{Name: jsii.String(name), Type: t}
+}
+
+func positive(n int) *float64 {
+	if n <= 0 {
+		return nil
+	}
+	return jsii.Number(n)
+}

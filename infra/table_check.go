@@ -1,0 +1,100 @@
+package infra
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/constructs-go/constructs/v10"
+)
+
+const whyNotEventual = "with eventual consistency two regions may both get a claim on one key, and the last writer wins"
+
+// replicates reports whether the replicas can be created: CDK throws where they
+// cannot, and check says why.
+func (p *TableProps) replicates(scope constructs.Construct) bool {
+	return len(p.ReplicaRegions) > 0 && p.strong() && p.quorum() && regionOf(scope) != ""
+}
+
+func (p *TableProps) strong() bool {
+	return p.Consistency == awsdynamodb.MultiRegionConsistency_STRONG
+}
+
+func (p *TableProps) quorum() bool {
+	regions := len(p.ReplicaRegions)
+	if p.WitnessRegion != "" {
+		regions++
+	}
+	return regions == 2
+}
+
+// regionOf is the region of the stack, empty if it names none.
+func regionOf(scope constructs.Construct) string {
+	region := awscdk.Stack_Of(scope).Region()
+	if *awscdk.Token_IsUnresolved(region) {
+		return ""
+	}
+	return *region
+}
+
+func (p *TableProps) check(t *Table, global bool) {
+	if p.MaxReadUnits < 0 || p.MaxWriteUnits < 0 {
+		refuse(t, "MaxReadUnits and MaxWriteUnits are %d and %d: use a positive bound, or zero for none", p.MaxReadUnits, p.MaxWriteUnits)
+	}
+	if p.RecoveryDays < 0 || p.RecoveryDays > 35 {
+		refuse(t, "RecoveryDays is %d: use 1 to 35, or zero for 35", p.RecoveryDays)
+	}
+	if p.EncryptionKey != nil && regionOf(t) == "" {
+		refuse(t, "a table with an EncryptionKey needs a stack that names its region: set Env in the stack's props")
+	}
+	if p.Disposable {
+		warn(t, "disposable-table", "the table is disposable: it has no recovery and no deletion protection, and it is deleted with its stack, "+
+			"open questions included; leave Disposable out wherever an operation counts")
+	}
+	switch {
+	case len(p.ReplicaRegions) == 0 && (p.Consistency != "" || p.WitnessRegion != ""):
+		refuse(t, "Consistency and WitnessRegion are for a global table: name its ReplicaRegions, or leave them out")
+	case len(p.ReplicaRegions) > 0 && !p.strong():
+		refuse(t, "the table would be a global table whose Consistency is not strong, and that breaks the promise: %s. "+
+			"Set Consistency to awsdynamodb.MultiRegionConsistency_STRONG, or leave ReplicaRegions out and keep one region", whyNotEventual)
+	case len(p.ReplicaRegions) > 0 && !p.quorum():
+		refuse(t, "a strongly consistent global table lies in exactly three regions: name two ReplicaRegions, or one and a WitnessRegion")
+	case len(p.ReplicaRegions) > 0 && regionOf(t) == "":
+		refuse(t, "a global table needs a stack that names its region: set Env in the stack's props")
+	}
+	if global {
+		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until something else deletes them "+
+			"(expiry is still decided in code), and operations that commit together with business writes fail")
+	}
+	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
+}
+
+// tableAspect looks at the table as it is synthesized: CDK's own methods may have
+// added replicas to it.
+type tableAspect struct{ table *Table }
+
+// Visit is called by CDK for each construct below the table.
+func (a *tableAspect) Visit(node constructs.IConstruct) {
+	resource, ok := node.(awsdynamodb.CfnGlobalTable)
+	if !ok {
+		return
+	}
+	found, _ := awscdk.Stack_Of(node).Resolve(resource.Replicas()).([]any)
+	consistency := resource.MultiRegionConsistency()
+	if len(found) > 1 && (consistency == nil || *consistency != "STRONG") {
+		refuse(a.table, "the table has replicas in %s without strong consistency, and that breaks the promise: %s. "+
+			"Do not call AddReplica: name the regions in TableProps, with Consistency", regionsOf(found), whyNotEventual)
+	}
+}
+
+func regionsOf(replicas []any) string {
+	var names []string
+	for _, r := range replicas {
+		if m, ok := r.(map[string]any); ok {
+			names = append(names, fmt.Sprint(m["region"]))
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}

@@ -1,0 +1,58 @@
+package infra
+
+import (
+	"strings"
+)
+
+// maxTenant is the longest tenant that a key takes, in bytes.
+const maxTenant = 64
+
+// conditions confines an action to tenants. Every action that is granted this way
+// names its items, so the key is always there; the second condition refuses one
+// without it, for which "for all values" would hold.
+func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
+	if o == nil || len(o.Tenants) == 0 {
+		return nil
+	}
+	var patterns []string
+	for _, tenant := range o.Tenants {
+		switch {
+		case tenant == "":
+			refuse(t, "a tenant in GrantOptions is empty: name it, or say infra.NoTenant for records without one")
+			continue
+		case len(tenant) > maxTenant:
+			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant, len(tenant), maxTenant)
+			continue
+		}
+		patterns = append(patterns, leadingKeys(tenant))
+	}
+	if patterns == nil {
+		// What is wrong with the tenants must not open the table.
+		patterns = []string{"#"}
+	}
+	return map[string]map[string]any{
+		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": patterns},
+		"Null":                    {"dynamodb:LeadingKeys": "false"},
+	}
+}
+
+// leadingKeys is what all partition keys of a tenant match: records begin with the
+// tenant, percent-encoded like every part of a key, so that neither the separator
+// nor a wildcard of IAM gets through.
+func leadingKeys(tenant string) string {
+	var b strings.Builder
+	if tenant != NoTenant {
+		const hex = "0123456789ABCDEF"
+		for i := 0; i < len(tenant); i++ {
+			c := tenant[i]
+			if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
+				b.WriteByte(c)
+				continue
+			}
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String() + "#*"
+}

@@ -1,0 +1,145 @@
+package templatetests
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+const paymentsPackage = "github.com/idem-go/idempotency/lambda/functions/payments"
+
+// given is a function's code for tests that are not about it: nothing is built.
+func given(t *testing.T) awslambda.Code {
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "bootstrap"), []byte("a binary"), 0o755))
+	return awslambda.Code_FromAsset(&folder, nil)
+}
+
+func TestFunction(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)})
+	})
+	require.Empty(t, problems)
+	_, p := got.only(t, "AWS::Lambda::Function")
+	require.Equal(t, "provided.al2023", p["Runtime"])
+	require.Equal(t, []any{"arm64"}, p["Architectures"])
+	require.Equal(t, "bootstrap", p["Handler"])
+	require.Equal(t, 10.0, p["Timeout"])
+	require.Equal(t, 256.0, p["MemorySize"])
+	require.NotContains(t, p, "TracingConfig")
+	require.Equal(t, map[string]any{"Variables": map[string]any{schema.EnvFunctionTimeout: "10"}}, p["Environment"])
+	logging := p["LoggingConfig"].(map[string]any)
+	require.Equal(t, "JSON", logging["LogFormat"])
+	require.Contains(t, logging, "LogGroup")
+	_, logs := got.only(t, "AWS::Logs::LogGroup")
+	require.Equal(t, 30.0, logs["RetentionInDays"])
+
+	_, role := got.only(t, "AWS::IAM::Role")
+	require.NotContains(t, role, "ManagedPolicyArns")
+	require.Equal(t, map[string][]string{"logs:CreateLogStream": {"HandlerLogs.Arn"}, "logs:PutLogEvents": {"HandlerLogs.Arn"}}, got.allowed(t))
+}
+
+func TestFunctionSettings(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
+			Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
+			LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true, Environment: map[string]string{"PROVIDER_URL": "https://provider.example"},
+			Lease: 25 * time.Second,
+		})
+		f.UseTable(infra.NewTable(s, "Records", nil), nil)
+	})
+	require.Empty(t, problems)
+	_, p := got.only(t, "AWS::Lambda::Function")
+	require.Equal(t, "payments", p["FunctionName"])
+	require.Equal(t, "takes payments", p["Description"])
+	require.Equal(t, 25.0, p["Timeout"])
+	require.Equal(t, 1024.0, p["MemorySize"])
+	require.Equal(t, map[string]any{"Mode": "Active"}, p["TracingConfig"])
+	_, logs := got.only(t, "AWS::Logs::LogGroup")
+	require.Equal(t, 365.0, logs["RetentionInDays"])
+	variables := p["Environment"].(map[string]any)["Variables"].(map[string]any)
+	require.Equal(t, "25", variables[schema.EnvFunctionTimeout])
+	require.Equal(t, "https://provider.example", variables["PROVIDER_URL"])
+	require.Contains(t, variables[schema.EnvTable], "Ref")
+}
+
+func TestFunctionRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		props infra.FunctionProps
+		says  []string
+	}{
+		"no code":             {infra.FunctionProps{}, []string{"there is no code", "Package", "Code"}},
+		"two codes":           {infra.FunctionProps{Package: paymentsPackage, Code: given(t)}, []string{"both Package and Code"}},
+		"a broken package":    {infra.FunctionProps{Package: "./testdata/broken"}, []string{"go build of ./testdata/broken failed", "undefined: nothing"}},
+		"no such package":     {infra.FunctionProps{Package: "./nowhere"}, []string{"go build of ./nowhere failed", "nowhere", "Dir"}},
+		"a library":           {infra.FunctionProps{Package: "github.com/idem-go/idempotency/idem/schema"}, []string{"is not a main package"}},
+		"a part of a second":  {infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond}, []string{"Timeout is 1.5s", "whole seconds"}},
+		"a long time-out":     {infra.FunctionProps{Code: given(t), Timeout: time.Hour}, []string{"Timeout is 1h0m0s", "15m0s"}},
+		"little memory":       {infra.FunctionProps{Code: given(t), Memory: 64}, []string{"Memory is 64", "128"}},
+		"a negative lease":    {infra.FunctionProps{Code: given(t), Lease: -time.Second}, []string{"Lease is -1s"}},
+		"its time-out's name": {infra.FunctionProps{Code: given(t), Environment: map[string]string{schema.EnvFunctionTimeout: "3"}}, []string{schema.EnvFunctionTimeout, "follows from Timeout"}},
+		"a local endpoint":    {infra.FunctionProps{Code: given(t), Environment: map[string]string{schema.EnvEndpoint: "x"}}, []string{schema.EnvEndpoint, "leave it out"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := synth(t, func(s awscdk.Stack) { infra.NewFunction(s, "Handler", &tc.props) })
+			says(t, problems, true, tc.says...)
+		})
+	}
+	t.Run("a lease beyond the time-out", func(t *testing.T) {
+		_, problems := synth(t, func(s awscdk.Stack) {
+			infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t), Lease: 30 * time.Second})
+		})
+		says(t, problems, false, "the lease of 30s outlasts the time-out of 10s", "idem.Options.Lease", "idem:lease-over-timeout")
+	})
+}
+
+// built synthesizes the payments function into a folder of its own and returns the
+// hash of its code and the binary.
+func built(t *testing.T, dir string) (hash, binary string) {
+	out := t.TempDir()
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &out, AnalyticsReporting: jsii.Bool(false)})
+	stack := awscdk.NewStack(app, jsii.String("Test"), nil)
+	infra.NewFunction(stack, "Handler", &infra.FunctionProps{Package: paymentsPackage, Dir: dir})
+	app.Synth(nil)
+	require.Empty(t, infra.Problems(app))
+	found, err := filepath.Glob(filepath.Join(out, "asset.*", "bootstrap"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	return filepath.Base(filepath.Dir(found[0])), found[0]
+}
+
+func TestFunctionIsBuiltTheSameTwice(t *testing.T) {
+	before, err := filepath.Glob(filepath.Join(os.TempDir(), "idem-function-*"))
+	require.NoError(t, err)
+	first, binary := built(t, "")
+	t.Setenv("GOFLAGS", "-ldflags=-X=main.x=y")
+	t.Setenv("GOARM64", "v8.2")
+	second, _ := built(t, "..")
+	require.Equal(t, first, second)
+	after, err := filepath.Glob(filepath.Join(os.TempDir(), "idem-function-*"))
+	require.NoError(t, err)
+	require.Equal(t, before, after, "folders are left behind")
+
+	info, err := os.Stat(binary)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), info.Mode())
+	file, err := elf.Open(binary)
+	require.NoError(t, err)
+	defer file.Close()
+	require.Equal(t, elf.EM_AARCH64, file.Machine)
+	require.Equal(t, elf.ET_EXEC, file.Type)
+	libraries, err := file.ImportedLibraries()
+	require.NoError(t, err)
+	require.Empty(t, libraries, "the binary is not static")
+}

@@ -1,0 +1,151 @@
+package templatetests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/infra"
+)
+
+// granted is what a fresh role is allowed after grant.
+func granted(t *testing.T, props *infra.TableProps, grant func(*infra.Table, awsiam.Role)) ([]statement, []infra.Problem) {
+	t.Helper()
+	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
+		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		})
+		grant(infra.NewTable(s, "Records", props), role)
+	})
+	return got.statements(t), problems
+}
+
+func TestGrants(t *testing.T) {
+	for name, tc := range map[string]struct {
+		grant func(*infra.Table, awsiam.Role)
+		want  map[string][]string // actions by resource
+	}{
+		"handler": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, nil) },
+			map[string][]string{"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}},
+		},
+		"transactions": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantTransactions(role, nil) },
+			map[string][]string{"Records.Arn": {"dynamodb:ConditionCheckItem"}},
+		},
+		"operator": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantOperator(role) },
+			map[string][]string{
+				"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+				"Records.Arn/index/stuck": {"dynamodb:Query"},
+			},
+		},
+		"check": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },
+			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statements, problems := granted(t, nil, tc.grant)
+			require.Empty(t, problems)
+			got := map[string][]string{}
+			for _, s := range statements {
+				require.Empty(t, s.conditions)
+				require.Len(t, s.resources, 1)
+				got[s.resources[0]] = append(got[s.resources[0]], s.actions...)
+			}
+			require.Len(t, got, len(tc.want))
+			for resource, actions := range tc.want {
+				require.ElementsMatch(t, actions, got[resource], resource)
+			}
+		})
+	}
+}
+
+func TestGrantOfABusinessTable(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		})
+		table := awsdynamodb.NewTableV2(s, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
+			PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
+		})
+		infra.GrantBusiness(table, role, "PutItem", "dynamodb:ConditionCheckItem")
+	})
+	require.Empty(t, problems)
+	require.Equal(t, map[string][]string{
+		"dynamodb:PutItem": {"Orders.Arn"}, "dynamodb:ConditionCheckItem": {"Orders.Arn"},
+	}, got.allowed(t))
+}
+
+func TestGrantOnATableWithAKeyOfItsOwn(t *testing.T) {
+	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
+		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		})
+		key := awskms.NewKey(s, jsii.String("Key"), nil)
+		infra.NewTable(s, "Records", &infra.TableProps{EncryptionKey: key}).GrantHandler(role, nil)
+	})
+	require.Empty(t, problems)
+	for _, s := range got.statements(t) {
+		if s.resources[0] != "Key.Arn" {
+			continue
+		}
+		require.Len(t, s.resources, 1)
+		require.ElementsMatch(t, []string{
+			"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
+			"kms:ReEncryptFrom", "kms:ReEncryptTo",
+		}, s.actions)
+		require.Equal(t, []string{"dynamodb.eu-west-1.AWS::URLSuffix"}, texts(s.conditions["StringEquals"].(map[string]any)["kms:ViaService"]))
+		return
+	}
+	require.Fail(t, "nothing is allowed on the key")
+}
+
+func TestGrantConfinesToTenants(t *testing.T) {
+	tenants := []string{"acme", "a*b/ü$", infra.NoTenant}
+	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
+		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants})
+		table.GrantTransactions(role, &infra.GrantOptions{Tenants: tenants})
+	})
+	require.Empty(t, problems)
+	var patterns []any
+	for _, tenant := range tenants {
+		// The pattern is what a key of the library begins with.
+		id := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(tenant, "value").ID()
+		prefix, _, _ := strings.Cut(id, "#op#")
+		patterns = append(patterns, prefix+"#*")
+	}
+	require.Equal(t, []any{"acme#*", "a%2Ab%2F%C3%BC%24#*", "#*"}, patterns)
+	for _, s := range statements {
+		require.Equal(t, map[string]any{
+			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": patterns},
+			"Null":                    map[string]any{"dynamodb:LeadingKeys": "false"},
+		}, s.conditions, s.actions)
+	}
+}
+
+func TestGrantRefusesTenants(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tenant string
+		says   []string
+	}{
+		"empty":    {"", []string{"a tenant in GrantOptions is empty", "infra.NoTenant"}},
+		"too long": {string(make([]byte, 65)), []string{"65 bytes", "more than 64"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
+				table.GrantHandler(role, &infra.GrantOptions{Tenants: []string{tc.tenant}})
+			})
+			says(t, problems, true, tc.says...)
+			require.NotEmpty(t, statements[0].conditions, "a mistake opens the table")
+		})
+	}
+}

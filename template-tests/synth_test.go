@@ -1,0 +1,68 @@
+package templatetests
+
+import (
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/infra"
+)
+
+// template is a synthesized CloudFormation template.
+type template map[string]any
+
+// synth makes an app with one stack, lets build fill it, and returns its template
+// and what the checks say.
+func synth(t *testing.T, build func(awscdk.Stack)) (template, []infra.Problem) {
+	t.Helper()
+	return synthIn(t, nil, build)
+}
+
+func synthIn(t *testing.T, env *awscdk.Environment, build func(awscdk.Stack)) (template, []infra.Problem) {
+	t.Helper()
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})
+	stack := awscdk.NewStack(app, jsii.String("Test"), &awscdk.StackProps{Env: env})
+	build(stack)
+	assembly := app.Synth(nil)
+	got, ok := assembly.GetStackByName(stack.StackName()).Template().(map[string]any)
+	require.True(t, ok)
+	return got, infra.Problems(app)
+}
+
+// resources of a type, by logical id.
+func (tt template) resources(kind string) map[string]map[string]any {
+	found := map[string]map[string]any{}
+	all, _ := tt["Resources"].(map[string]any)
+	for id, r := range all {
+		if m := r.(map[string]any); m["Type"] == kind {
+			found[id] = m
+		}
+	}
+	return found
+}
+
+// only returns the one resource of a type and its properties.
+func (tt template) only(t *testing.T, kind string) (resource, properties map[string]any) {
+	t.Helper()
+	found := tt.resources(kind)
+	require.Len(t, found, 1, "resources of type %s", kind)
+	for _, r := range found {
+		resource = r
+	}
+	properties, _ = resource["Properties"].(map[string]any)
+	return resource, properties
+}
+
+// says requires a problem whose message contains every text.
+func says(t *testing.T, problems []infra.Problem, isError bool, texts ...string) {
+	t.Helper()
+	require.NotEmpty(t, problems, "the checks say nothing")
+	for _, p := range problems {
+		if p.Error == isError && containsAll(p.Message, texts) {
+			return
+		}
+	}
+	require.Failf(t, "no such message", "error=%v with %q in %v", isError, texts, problems)
+}
