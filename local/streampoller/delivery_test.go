@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,10 +343,10 @@ func TestChildrenWaitForTheirParent(t *testing.T) {
 	f.end("parent", "a", "b")
 	f.put("a", 3)
 	f.put("b", 4)
-	blocked := true
+	var open atomic.Bool
 	stats := play(t, f, nil, func(_ context.Context, event []byte) ([]byte, error) {
 		b.add(event)
-		if blocked {
+		if !open.Load() {
 			return nil, errors.New("not yet")
 		}
 		return nil, nil
@@ -353,7 +354,7 @@ func TestChildrenWaitForTheirParent(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NotContains(t, b.list(), "3")
 		require.NotContains(t, b.list(), "4")
-		blocked = false
+		open.Store(true)
 	})
 	require.Equal(t, 4, stats.Delivered)
 	require.Equal(t, 3, stats.Shards)
