@@ -29,6 +29,8 @@ var allowed = map[string][]string{
 		jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
+	"lambda/sqsvisibility": queueSide,
+	"lambda/sqsparking":    queueSide,
 	"idem/idemhttp/coverage": {
 		jsonModule, "./idem", "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
@@ -42,8 +44,15 @@ const (
 	testifyNeeds = "go.yaml.in/yaml"
 )
 
+// queueSide is what speaks to SQS for the wrappers.
+var queueSide = []string{
+	jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
+	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
+}
+
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda"}
+var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
 
 type listed struct {
 	ImportPath string

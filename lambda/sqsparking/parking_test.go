@@ -1,0 +1,154 @@
+package sqsparking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a queue that keeps what it is sent.
+type fake struct {
+	sent []*sqs.SendMessageInput
+	err  error
+}
+
+func (f *fake) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	f.sent = append(f.sent, in)
+	return &sqs.SendMessageOutput{}, nil
+}
+
+const source = "arn:aws:sqs:eu-central-1:111122223333:orders"
+
+func text(s string) types.MessageAttributeValue {
+	return types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &s}
+}
+
+func message() *events.SQSMessage {
+	return &events.SQSMessage{
+		MessageId: "m1", Body: `{"id":"o1"}`, EventSourceARN: source,
+		Attributes: map[string]string{"MessageGroupId": "customer-17"},
+		MessageAttributes: map[string]events.SQSMessageAttribute{
+			"idempotency-key":    {DataType: "String", StringValue: aws.String("k1")},
+			"priority":           {DataType: "Number.int", StringValue: aws.String("5")},
+			"trace":              {DataType: "Binary", BinaryValue: []byte{1, 2}},
+			FailureAttribute:     {DataType: "String", StringValue: aws.String("of an earlier parking")},
+			FailureCodeAttribute: {DataType: "String", StringValue: aws.String("old")},
+			"lists":              {DataType: "String"},
+		},
+	}
+}
+
+func TestSendsTheMessageAndWhy(t *testing.T) {
+	f := &fake{}
+	out := idemlambda.SQSOutcome{Message: message(), KeyID: "#fulfil#abc", Reason: idemlambda.SQSFailed,
+		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
+	require.NoError(t, New(f, "https://sqs/1/parking")(t.Context(), out))
+	require.Len(t, f.sent, 1)
+	in := f.sent[0]
+	require.Equal(t, "https://sqs/1/parking", *in.QueueUrl)
+	require.Equal(t, `{"id":"o1"}`, *in.MessageBody)
+	require.Nil(t, in.MessageGroupId)
+	require.Nil(t, in.MessageDeduplicationId)
+	require.Equal(t, map[string]types.MessageAttributeValue{
+		"idempotency-key":    text("k1"),
+		"priority":           {DataType: aws.String("Number.int"), StringValue: aws.String("5")},
+		"trace":              {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
+		FailureAttribute:     text("no such article\uFFFD[0m \uFFFD"),
+		FailureTypeAttribute: text("MissingError"),
+		RecordAttribute:      text("#fulfil#abc"),
+		QueueAttribute:       text(source),
+		MessageAttribute:     text("m1"),
+	}, in.MessageAttributes)
+}
+
+// The message's own attributes come first.
+func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
+	for n := range 11 {
+		m := &events.SQSMessage{MessageId: "m1", EventSourceARN: source, MessageAttributes: map[string]events.SQSMessageAttribute{}}
+		for i := range n {
+			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String", StringValue: aws.String("v")}
+		}
+		got := attributes(&idemlambda.SQSOutcome{Message: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}})
+		require.Len(t, got, min(n+6, 10))
+		for i := range n {
+			require.Contains(t, got, fmt.Sprint("own-", i))
+		}
+		for i, name := range []string{FailureAttribute, FailureTypeAttribute, FailureCodeAttribute, RecordAttribute, QueueAttribute, MessageAttribute} {
+			require.Equal(t, n+i < 10, got[name].StringValue != nil, name)
+		}
+	}
+}
+
+func TestFIFO(t *testing.T) {
+	f := &fake{}
+	park := New(f, "https://sqs/1/parking.fifo")
+	out := func(id, group, key string) idemlambda.SQSOutcome {
+		m := message()
+		m.MessageId, m.Attributes = id, map[string]string{"MessageGroupId": group}
+		return idemlambda.SQSOutcome{Message: m, KeyID: key}
+	}
+	for _, o := range []idemlambda.SQSOutcome{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
+		require.NoError(t, park(t.Context(), o))
+	}
+	require.Equal(t, "g1", *f.sent[0].MessageGroupId)
+	require.Equal(t, *f.sent[0].MessageDeduplicationId, *f.sent[1].MessageDeduplicationId, "the same message again")
+	require.NotEqual(t, *f.sent[1].MessageDeduplicationId, *f.sent[2].MessageDeduplicationId)
+	require.NotEqual(t, *f.sent[2].MessageGroupId, *f.sent[3].MessageGroupId)
+	for _, in := range f.sent {
+		require.Regexp(t, `^[0-9a-zA-Z]{1,128}$`, *in.MessageGroupId)
+		require.Regexp(t, `^[0-9a-f]{64}$`, *in.MessageDeduplicationId)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	require.PanicsWithError(t, "idem: sqsparking.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, "u") })
+	require.PanicsWithError(t, "idem: sqsparking.New: the parking queue's URL is empty", func() { New(&fake{}, "") })
+}
+
+// Through the wrapper: the message is deleted only once it is parked, and says the
+// same whichever delivery parks it.
+func TestNothingIsLostWhereParkingFails(t *testing.T) {
+	engine, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	f := &fake{err: errors.New("throttled")}
+	var reasons []idemlambda.SQSReason
+	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.NoTenant, "/id"),
+		&idemlambda.SQSOptions{
+			Parking: New(f, "https://sqs/1/parking"),
+			Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
+				reasons = append(reasons, out.Reason)
+				if out.Reason == idemlambda.SQSNotParked {
+					require.ErrorContains(t, out.Err, "throttled")
+				}
+			},
+			Logger: slog.New(slog.DiscardHandler),
+		},
+		func(context.Context, struct{ ID string }) error { return idem.Permanent(errors.New("no such article")) })
+	event := events.SQSEvent{Records: []events.SQSMessage{*message()}}
+
+	res, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Len(t, res.BatchItemFailures, 1)
+	f.err = nil
+	res, err = h(t.Context(), event)
+	require.NoError(t, err)
+	require.Empty(t, res.BatchItemFailures)
+	require.Equal(t, []idemlambda.SQSReason{idemlambda.SQSNotParked, idemlambda.SQSFailed}, reasons)
+	require.Len(t, f.sent, 1)
+	require.Equal(t, "no such article", *f.sent[0].MessageAttributes[FailureAttribute].StringValue)
+	require.Equal(t, "errorString", *f.sent[0].MessageAttributes[FailureTypeAttribute].StringValue)
+}

@@ -1,0 +1,215 @@
+// Package sqsvisibility spares the twins of messages in flight deliveries that
+// lead to nothing.
+//
+// A message that comes while another attempt holds its claim goes back to its
+// queue, and each time it is received once more brings it nearer to the
+// dead-letter queue. [New] makes a hook that hides it until the lease of that
+// attempt is over: by then the attempt has ended or may be taken over, so that the
+// message costs at most one receive more.
+//
+//	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
+//		Returned: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
+//	}, fulfil))
+//
+// The function needs sqs:ChangeMessageVisibility and, without
+// [Options].QueueURL, sqs:GetQueueUrl on the queue. Where one is missing, messages
+// come back by the queue's own visibility time-out, as without this package.
+package sqsvisibility
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	"github.com/idem-go/idempotency/idem"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+// DefaultMargin is added to the lease's end: a twin that came a moment early would
+// be received in vain once more.
+const DefaultMargin = time.Second
+
+const (
+	// A message is hidden for 12 hours at most, counted from when it was received
+	// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html).
+	// By the time the function answers, a batch window of 5 minutes and an invocation
+	// of 15 may have passed.
+	maxHidden   = 12 * time.Hour
+	maxOnItsWay = 20 * time.Minute
+	// maxEntries is how many messages one call takes.
+	maxEntries = 10
+	// A permission that was granted takes a while to spread: a function that lacked
+	// it asks again after a pause.
+	pauseWhenDenied = 5 * time.Minute
+)
+
+// API is what is used of [sqs.Client].
+type API interface {
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
+}
+
+// Options of the hook. Nil and zero fields mean the defaults.
+type Options struct {
+	// QueueURL of the function's queue, for functions that have one queue. Empty
+	// means that it is asked for, once for each queue.
+	QueueURL string
+	// Margin is added to the lease's end. Zero means [DefaultMargin].
+	Margin time.Duration
+	// Logger gets a warning for what could not be hidden; a missing permission is
+	// told once. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// New makes a function for [idemlambda.SQSOptions].Returned. It hides the messages
+// whose outcome names a LeaseUntil, ten with one call, until that time and the
+// margin have passed, and leaves the others alone. What fails is logged, and only
+// costs the messages that receive. A nil client and a negative margin panic with
+// an [*idem.ConfigError].
+func New(client API, o *Options) func(context.Context, []idemlambda.SQSOutcome) {
+	h := &hider{client: client, urls: map[string]string{}}
+	if o != nil {
+		h.opts = *o
+	}
+	switch {
+	case client == nil:
+		panic(&idem.ConfigError{What: "sqsvisibility.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
+	case h.opts.Margin < 0:
+		panic(&idem.ConfigError{What: "sqsvisibility.New", Problem: fmt.Sprintf("Margin is %v: it cannot be negative", h.opts.Margin)})
+	case h.opts.Margin == 0:
+		h.opts.Margin = DefaultMargin
+	}
+	return h.hide
+}
+
+type hider struct {
+	client API
+	opts   Options
+
+	mu     sync.Mutex
+	urls   map[string]string // by ARN
+	denied bool              // has been told
+	asks   time.Time         // not before
+}
+
+func (h *hider) hide(ctx context.Context, back []idemlambda.SQSOutcome) {
+	if h.pausing() {
+		return
+	}
+	queues := map[string][]idemlambda.SQSOutcome{}
+	for _, out := range back {
+		if !out.LeaseUntil.IsZero() {
+			queues[out.Message.EventSourceARN] = append(queues[out.Message.EventSourceARN], out)
+		}
+	}
+	for queue, twins := range queues {
+		url, err := h.url(ctx, queue)
+		for len(twins) > 0 && err == nil {
+			n := min(len(twins), maxEntries)
+			err = h.change(ctx, url, twins[:n])
+			twins = twins[n:]
+		}
+		if err != nil {
+			h.failed(ctx, queue, err)
+		}
+	}
+}
+
+func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOutcome) error {
+	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(twins))
+	for i := range twins {
+		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
+			Id:                aws.String(strconv.Itoa(i)),
+			ReceiptHandle:     aws.String(twins[i].Message.ReceiptHandle),
+			VisibilityTimeout: h.seconds(&twins[i], time.Now()),
+		}
+	}
+	res, err := h.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries})
+	if err != nil {
+		return err
+	}
+	for _, f := range res.Failed {
+		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(twins) {
+			h.logger().WarnContext(ctx, "idem: a message could not be hidden until its twin's lease ends",
+				"message", twins[i].Message.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
+		}
+	}
+	return nil
+}
+
+// seconds is how long a message stays hidden from now on.
+func (h *hider) seconds(out *idemlambda.SQSOutcome, now time.Time) int32 {
+	passed := maxOnItsWay
+	if a := out.Message.Attributes; a["ApproximateReceiveCount"] == "1" {
+		if ms, err := strconv.ParseInt(a["ApproximateFirstReceiveTimestamp"], 10, 64); err == nil {
+			passed = max(passed, now.Sub(time.UnixMilli(ms)))
+		}
+	}
+	d := min(out.LeaseUntil.Add(h.opts.Margin).Sub(now), maxHidden-passed)
+	return int32((max(d, 0) + time.Second - 1) / time.Second)
+}
+
+// url finds the queue of an ARN.
+func (h *hider) url(ctx context.Context, queue string) (string, error) {
+	if h.opts.QueueURL != "" {
+		return h.opts.QueueURL, nil
+	}
+	h.mu.Lock()
+	url := h.urls[queue]
+	h.mu.Unlock()
+	if url != "" {
+		return url, nil
+	}
+	a, err := arn.Parse(queue)
+	if err != nil {
+		return "", fmt.Errorf("%w: %q", err, queue)
+	}
+	res, err := h.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &a.Resource, QueueOwnerAWSAccountId: &a.AccountID})
+	if err != nil {
+		return "", err
+	}
+	url = aws.ToString(res.QueueUrl)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.urls[queue] = url
+	return url, nil
+}
+
+func (h *hider) pausing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Before(h.asks)
+}
+
+func (h *hider) failed(ctx context.Context, queue string, err error) {
+	text := "idem: messages could not be hidden until their twins' leases end"
+	var api smithy.APIError
+	if errors.As(err, &api) && strings.Contains(api.ErrorCode(), "AccessDenied") {
+		h.mu.Lock()
+		known := h.denied
+		h.denied, h.asks = true, time.Now().Add(pauseWhenDenied)
+		h.mu.Unlock()
+		if known {
+			return
+		}
+		text += "; grant sqs:ChangeMessageVisibility and sqs:GetQueueUrl, this is told once"
+	}
+	h.logger().WarnContext(ctx, text, "queue", queue, "error", err)
+}
+
+func (h *hider) logger() *slog.Logger {
+	if h.opts.Logger == nil {
+		return slog.Default()
+	}
+	return h.opts.Logger
+}

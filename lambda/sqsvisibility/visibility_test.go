@@ -1,0 +1,235 @@
+package sqsvisibility
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/stretchr/testify/require"
+)
+
+const queue = "arn:aws:sqs:eu-central-1:111122223333:orders"
+
+// fake is a queue service that notes how long it hides what.
+type fake struct {
+	hidden map[string]int32 // by receipt
+	sizes  []int            // of the calls
+	urls   []string
+	asked  int
+	err    error
+	urlErr error
+	refuse string // this receipt
+}
+
+func (f *fake) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+	f.sizes, f.urls = append(f.sizes, len(in.Entries)), append(f.urls, *in.QueueUrl)
+	if f.err != nil {
+		return nil, f.err
+	}
+	res := &sqs.ChangeMessageVisibilityBatchOutput{}
+	seen := map[string]bool{}
+	for _, e := range in.Entries {
+		if seen[*e.Id] {
+			return nil, errors.New("BatchEntryIdsNotDistinct")
+		}
+		seen[*e.Id] = true
+		if *e.ReceiptHandle == f.refuse {
+			res.Failed = append(res.Failed, types.BatchResultErrorEntry{Id: e.Id, Code: aws.String("MessageNotInflight"), Message: aws.String("too late")})
+			continue
+		}
+		if f.hidden == nil {
+			f.hidden = map[string]int32{}
+		}
+		f.hidden[*e.ReceiptHandle] = e.VisibilityTimeout
+	}
+	return res, nil
+}
+
+func (f *fake) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
+	f.asked++
+	if f.urlErr != nil {
+		return nil, f.urlErr
+	}
+	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://sqs/" + *in.QueueOwnerAWSAccountId + "/" + *in.QueueName)}, nil
+}
+
+func outcome(receipt string, until time.Time) idemlambda.SQSOutcome {
+	return idemlambda.SQSOutcome{
+		Message:    &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
+		Reason:     idemlambda.SQSInFlight,
+		LeaseUntil: until,
+	}
+}
+
+func TestHidesUntilTheLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		first := func(out idemlambda.SQSOutcome, received time.Time, count string) idemlambda.SQSOutcome {
+			out.Message.Attributes["ApproximateReceiveCount"] = count
+			out.Message.Attributes["ApproximateFirstReceiveTimestamp"] = fmt.Sprint(received.UnixMilli())
+			return out
+		}
+		back := []idemlambda.SQSOutcome{
+			outcome("later", now.Add(30*time.Second)),
+			outcome("part of a second", now.Add(1200*time.Millisecond)),
+			outcome("over", now.Add(-time.Minute)),
+			outcome("far away", now.Add(24*time.Hour)),
+			first(outcome("far away, long ago", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "1"),
+			first(outcome("far away, again", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "2"),
+			first(outcome("too late", now.Add(24*time.Hour)), now.Add(-13*time.Hour), "1"),
+			{Message: &events.SQSMessage{ReceiptHandle: "released", EventSourceARN: queue}, Reason: idemlambda.SQSReleased},
+		}
+		f := &fake{}
+		hide := New(f, nil)
+		hide(t.Context(), back)
+		require.Equal(t, map[string]int32{
+			"later": 31, "part of a second": 3, "over": 0,
+			"far away": 12*3600 - 1200, "far away, long ago": 10 * 3600, "far away, again": 12*3600 - 1200, "too late": 0,
+		}, f.hidden)
+		require.Equal(t, []int{7}, f.sizes)
+		require.Equal(t, []string{"https://sqs/111122223333/orders"}, f.urls)
+
+		hide(t.Context(), back[:1])
+		require.Equal(t, 1, f.asked, "for the URL, once")
+
+		f = &fake{}
+		New(f, &Options{QueueURL: "http://127.0.0.1/orders", Margin: 5 * time.Second})(t.Context(), back[:1])
+		require.Equal(t, map[string]int32{"later": 35}, f.hidden)
+		require.Equal(t, []string{"http://127.0.0.1/orders"}, f.urls)
+		require.Zero(t, f.asked)
+	})
+}
+
+func TestTenMessagesACall(t *testing.T) {
+	var back []idemlambda.SQSOutcome
+	for i := range 23 {
+		back = append(back, outcome(fmt.Sprint(i), time.Now().Add(time.Minute)))
+	}
+	f := &fake{}
+	New(f, nil)(t.Context(), back)
+	require.Equal(t, []int{10, 10, 3}, f.sizes)
+	require.Len(t, f.hidden, 23)
+}
+
+// A missing permission is told once, and asked for again after a while.
+func TestMissingPermission(t *testing.T) {
+	for _, code := range []string{"AccessDenied", "AccessDeniedException", "KmsAccessDenied"} {
+		denied := fmt.Errorf("operation error SQS: %w", &smithy.GenericAPIError{Code: code, Message: "no"})
+		for name, f := range map[string]*fake{"change": {err: denied}, "url": {urlErr: denied}} {
+			t.Run(code+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer
+					hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+					back := []idemlambda.SQSOutcome{outcome("r", time.Now().Add(time.Hour))}
+					calls := func() int { return len(f.sizes) + f.asked }
+					hide(t.Context(), back)
+					made := calls()
+					hide(t.Context(), back)
+					require.Equal(t, made, calls(), "not asked again at once")
+					require.Equal(t, 1, strings.Count(log.String(), "grant sqs:ChangeMessageVisibility"), log.String())
+
+					time.Sleep(pauseWhenDenied)
+					hide(t.Context(), back)
+					require.Greater(t, calls(), made)
+					require.Equal(t, 1, strings.Count(log.String(), "\n"), "told once")
+
+					f.err, f.urlErr = nil, nil
+					time.Sleep(pauseWhenDenied)
+					hide(t.Context(), back)
+					require.Len(t, f.hidden, 1, "granted meanwhile")
+				})
+			})
+		}
+	}
+}
+
+// Other faults are told each time, and are tried again with the next batch.
+func TestOtherFaults(t *testing.T) {
+	var log bytes.Buffer
+	f := &fake{err: errors.New("dead endpoint")}
+	hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	back := []idemlambda.SQSOutcome{outcome("r1", time.Now().Add(time.Minute)), outcome("r2", time.Now().Add(time.Minute))}
+	hide(t.Context(), back)
+	hide(t.Context(), back)
+	require.Equal(t, 2, strings.Count(log.String(), "dead endpoint"))
+
+	log.Reset()
+	f.err, f.refuse = nil, "r1"
+	hide(t.Context(), back)
+	require.Contains(t, log.String(), "m-r1")
+	require.Contains(t, log.String(), "MessageNotInflight: too late")
+	require.Contains(t, f.hidden, "r2")
+
+	log.Reset()
+	odd := outcome("r3", time.Now().Add(time.Minute))
+	odd.Message.EventSourceARN = "no arn"
+	hide(t.Context(), []idemlambda.SQSOutcome{odd})
+	require.Contains(t, log.String(), "no arn")
+}
+
+func TestMistakes(t *testing.T) {
+	require.PanicsWithError(t, "idem: sqsvisibility.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, nil) })
+	require.PanicsWithError(t, "idem: sqsvisibility.New: Margin is -1s: it cannot be negative", func() { New(&fake{}, &Options{Margin: -time.Second}) })
+}
+
+// Through the wrapper: a twin whose original is killed is received twice, in
+// flight once; and so is the group behind it.
+func TestATwinCostsOneReceive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memstore.New(), nil)
+		require.NoError(t, err)
+		op := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+		runs := 0
+		running, gone := make(chan struct{}), make(chan struct{})
+		defer close(gone)
+		f := &fake{}
+		h := idemlambda.SQS(engine, op, idemlambda.SQSPointer(idem.NoTenant, "/id"), &idemlambda.SQSOptions{Returned: New(f, nil), Logger: slog.New(slog.DiscardHandler)},
+			func(context.Context, struct{ ID string }) error {
+				if runs++; runs == 1 {
+					close(running)
+					<-gone // the process is killed, and says nothing any more
+				}
+				return nil
+			})
+		event := func(receipt string, more ...events.SQSMessage) events.SQSEvent {
+			return events.SQSEvent{Records: append([]events.SQSMessage{{
+				MessageId: "m1", ReceiptHandle: receipt, Body: `{"id":"o1"}`, EventSourceARN: queue + ".fifo",
+				Attributes: map[string]string{"MessageGroupId": "g"},
+			}}, more...)}
+		}
+		invoke := func(e events.SQSEvent) events.SQSEventResponse {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			res, err := h(ctx, e)
+			require.NoError(t, err)
+			return res
+		}
+		go invoke(event("first"))
+		<-running
+		time.Sleep(time.Minute)
+
+		behind := event("behind").Records[0]
+		behind.MessageId, behind.Body = "m2", `{"id":"o2"}`
+		require.Len(t, invoke(event("second", behind)).BatchItemFailures, 2)
+		const left = 4*60 + 3 // of the lease, its margin, and that of the visibility
+		require.Equal(t, map[string]int32{"second": left, "behind": left}, f.hidden)
+
+		time.Sleep(time.Duration(f.hidden["second"]) * time.Second)
+		require.Empty(t, invoke(event("third")).BatchItemFailures)
+		require.Equal(t, 2, runs)
+	})
+}
