@@ -21,6 +21,8 @@ type attempt struct {
 	notExecuted atomic.Bool
 	kept        []byte // what to record of a result that is too large
 	dropped     bool   // the outcome is recorded without its result
+	running     *lease // while the handler runs
+	steps       steps
 }
 
 type attemptKey struct{}
@@ -40,6 +42,8 @@ func attemptOf(ctx context.Context) *attempt {
 type Info struct {
 	// ID of the record, Tenant and Operation of the key.
 	ID, Tenant, Operation string
+	// Step is the name of the step that the context is inside of, if any.
+	Step string
 	// Attempt is this attempt's number, from 1. For logs: it is not a fencing
 	// number across expiry.
 	Attempt int
@@ -59,15 +63,15 @@ func InfoOf(ctx context.Context) (Info, bool) {
 		return Info{}, false
 	}
 	return Info{
-		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name,
-		Attempt: a.rec.Attempt, Token: tokenOf(a.key.id),
+		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name, Step: stepOf(ctx),
+		Attempt: a.rec.Attempt, Token: a.token(ctx),
 		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: a.open,
 	}, true
 }
 
 // Token returns the idempotency key to send downstream. It depends on the key
-// only: it is the same on every attempt, also after expiry, and different for
-// every tenant, operation and value. Its form is a UUID (version 8, RFC 9562),
+// only, inside a [Step] also on the step's name: it is the same on every attempt,
+// also after expiry, and different for every tenant, operation, value and step. Its form is a UUID (version 8, RFC 9562),
 // which providers accept most widely. Outside an operation it panics: a token
 // made up there would protect nothing.
 func Token(ctx context.Context) string {
@@ -75,7 +79,22 @@ func Token(ctx context.Context) string {
 	if a == nil {
 		panic("idem.Token: the context is not a handler's: pass the context that the handler was given")
 	}
+	return a.token(ctx)
+}
+
+// token is the key's, or that of the step that the context is inside of.
+func (a *attempt) token(ctx context.Context) string {
+	if name := stepOf(ctx); name != "" {
+		// No id has a NUL: it is percent-encoded.
+		return tokenOf(a.key.id + "\x00" + name)
+	}
 	return tokenOf(a.key.id)
+}
+
+func (a *attempt) engine() *Engine { return a.running.plan.engine }
+
+func (a *attempt) notifyStep(ctx context.Context, f func(context.Context, Notice), name string, err error) {
+	a.running.plan.notify(ctx, f, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
 func tokenOf(id string) string {

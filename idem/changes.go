@@ -78,16 +78,24 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if Next(rec, Event{Kind: EventStep, Owner: s.Owner}, now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if old, ok := rec.Steps[s.Name]; ok && (s.Begin || !old.Begun) {
+	if old, ok := rec.Steps[s.Name]; ok && (old.done() || s.Begin && old.Begun || s.NotExecuted && old.NotExecuted) {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()
 	if next.Steps == nil {
-		next.Steps = map[string]Step{}
+		next.Steps = map[string]RecordedStep{}
 	}
-	next.Steps[s.Name] = Step{Begun: s.Begin, Write: s.Write, Result: s.Result}
+	next.Steps[s.Name] = s.step()
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
+}
+
+func (s StepWrite) step() RecordedStep {
+	st := RecordedStep{Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Compensates: s.Compensates, Write: s.Write}
+	if st.done() && s.Failure == nil {
+		st.Body = Body{Data: s.Result, Size: len(s.Result), Stored: len(s.Result)}
+	}
+	return st
 }
 
 // Apply returns the record after the attempt ended.
@@ -153,6 +161,11 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	next.Body = Body{}
 	if e.State == Completed {
 		next.Body = Body{Data: e.Result, Size: len(e.Result), Stored: len(e.Result)}
+	}
+	if e.State == Completed || e.State == Failed {
+		// Nobody resumes any more, and every later failed condition is billed by the
+		// record's size.
+		next.Steps = nil
 	}
 	if e.Stricter {
 		next.Repeat = NotRepeatable

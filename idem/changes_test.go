@@ -15,7 +15,7 @@ func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
 	expired := &idem.Record{
 		ID: "t#op#x", State: idem.Completed, Repeat: idem.Repeatable, Fingerprint: "1:old",
 		Owner: "old", Write: "w-old", Attempt: 1, CreatedAt: instant.Add(-time.Hour), ExpiresAt: instant.Add(-time.Minute),
-		Steps: map[string]idem.Step{"charge": {Write: "w-step", Result: []byte("done")}},
+		Steps: map[string]idem.RecordedStep{"charge": {Write: "w-step", Body: idem.Body{Data: []byte("done"), Size: 4, Stored: 4}}},
 	}
 	claim := idem.Claim{Seen: "w-old", Replace: true, Record: idem.Record{
 		ID: "t#op#x", State: idem.InProgress, Repeat: idem.Repeatable, Fingerprint: "1:new",
@@ -108,30 +108,30 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			func(*idem.Record) {},
 		},
 		"step": {held, idem.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *idem.Record) {
-			r.Steps["new"] = idem.Step{Write: "w", Result: []byte("2")}
+			r.Steps["new"] = idem.RecordedStep{Write: "w", Body: idem.Body{Data: []byte("2"), Size: 1, Stored: 1}}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
 		"step over its begin mark": {
 			held, idem.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply, func(r *idem.Record) {
-				r.Steps["open"] = idem.Step{Write: "w", Result: []byte("2")}
+				r.Steps["open"] = idem.RecordedStep{Write: "w", Body: idem.Body{Data: []byte("2"), Size: 1, Stored: 1}}
 				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 			},
 		},
 		"begin mark": {held, idem.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply, func(r *idem.Record) {
-			r.Steps["new"] = idem.Step{Begun: true, Write: "w"}
+			r.Steps["new"] = idem.RecordedStep{Begun: true, Write: "w"}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
 		"completion": {held, finish(idem.Ending{
 			State: idem.Completed, Result: []byte("four"), Unavailable: true, ExpiresAt: expires, ResponseVersion: 4,
 		}), func(r *idem.Record) {
 			ended(r)
-			r.State, r.Unavailable, r.ResponseVersion = idem.Completed, true, 4
+			r.State, r.Unavailable, r.ResponseVersion, r.Steps = idem.Completed, true, 4, nil
 			r.Body = idem.Body{Data: []byte("four"), Size: 4, Stored: 4}
 		}},
 		"failure": {held, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: expires, Ref: "new"}),
 			func(r *idem.Record) {
 				ended(r)
-				r.State, r.Failure, r.Ref = idem.Failed, failure, "new"
+				r.State, r.Failure, r.Ref, r.Steps = idem.Failed, failure, "new", nil
 			}},
 		"release": {held, finish(idem.Ending{State: idem.Retryable, Failure: failure, Uncertain: true}), func(r *idem.Record) {
 			ended(r)
@@ -143,7 +143,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		}},
 		"late completion": {parked, finish(idem.Ending{State: idem.Completed, ExpiresAt: expires}), func(r *idem.Record) {
 			ended(r)
-			r.State = idem.Completed
+			r.State, r.Steps = idem.Completed, nil
 		}},
 		"twin's park": {
 			held, settle(idem.EventLapse, "", idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: true}),
@@ -180,7 +180,7 @@ func heldRecord() *idem.Record {
 		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
 		Body: idem.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &idem.Failure{Message: "before"},
 		Ref: "old", Probes: 2, ResponseVersion: 1, Unavailable: true,
-		Steps: map[string]idem.Step{"done": {Write: "w-done", Result: []byte("1")}, "open": {Begun: true, Write: "w-open"}},
+		Steps: map[string]idem.RecordedStep{"done": {Write: "w-done", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
 	}
 }
 

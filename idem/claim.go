@@ -199,6 +199,7 @@ func isAnswer(err error) bool {
 
 func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) {
 	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
+	a.steps.inherit(c.Record.Steps)
 	notify := p.engine.obs.Claimed
 	if c.Seen != "" {
 		notify = p.engine.obs.TookOver

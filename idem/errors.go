@@ -34,6 +34,9 @@ var (
 	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has
 	// it. It is the cause of the handler's context when that happens.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
+	// ErrStepInterrupted: an at-most-once step began in an earlier attempt and left
+	// no outcome. Read a [*StepInterruptedError] for which.
+	ErrStepInterrupted = errors.New("idem: an at-most-once step was interrupted and is not run again; find out what became of it")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
 	// ErrNotUnknown: a resolution met a record that has no open question.

@@ -40,6 +40,7 @@ type lease struct {
 // lease starts counting. The handler's context carries its attempt.
 func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 	l := &lease{plan: p, a: a, until: p.leaseEnd()}
+	a.running = l
 	ctx = context.WithValue(ctx, attemptKey{}, a)
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	now := p.engine.now()
@@ -52,7 +53,7 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.kill.Sub(now)-p.guard), ErrOutOfTime)
 		l.cancel = func(cause error) { cancel(); parent(cause) }
 		if p.parks(a) {
-			l.timer = time.AfterFunc(p.kill.Sub(now)-p.guard/2, l.parkFromTheSide)
+			l.arm()
 		}
 	} else if !a.open {
 		// A claim that took its time is renewed at once.
@@ -74,7 +75,24 @@ func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engin
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
 func (p *plan) parks(a *attempt) bool {
-	return !a.open && (a.rec.Repeat == NotRepeatable || a.rec.interrupted())
+	return !a.open && (a.rec.Repeat == NotRepeatable || a.steps.open() != "")
+}
+
+// arm sets the time at which the attempt is parked from the side.
+func (l *lease) arm() {
+	l.timer = time.AfterFunc(l.plan.kill.Sub(l.plan.engine.now())-l.plan.guard/2, l.parkFromTheSide)
+}
+
+// watch arms an attempt that has just begun what must not be left to its lease.
+func (l *lease) watch() {
+	if l.plan.kill.IsZero() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer == nil && !l.stopped {
+		l.arm()
+	}
 }
 
 // stop ends the counting; the handler has returned.
@@ -98,7 +116,7 @@ func (l *lease) parkFromTheSide() {
 	l.mu.Lock()
 	stopped := l.stopped
 	l.mu.Unlock()
-	if stopped {
+	if stopped || !l.plan.parks(l.a) {
 		return
 	}
 	p, e := l.plan, l.plan.engine
@@ -131,7 +149,7 @@ func (l *lease) beat() {
 
 	sent, now := time.Now(), e.now()
 	x := Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
-	if !l.a.rec.ExpiresAt.IsZero() {
+	if !l.a.rec.ExpiresAt.IsZero() && !l.a.steps.any() {
 		x.ExpiresAt = ceil(x.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}
 	err := e.store.Extend(ctx, now, x)

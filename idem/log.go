@@ -24,6 +24,9 @@ func LogTo(l *slog.Logger) *Observer {
 				slog.String("record", n.ID), slog.String("operation", n.Operation),
 				slog.Int("attempt", n.Attempt), slog.String("state", string(n.State)), slog.Duration("elapsed", n.Elapsed),
 			}
+			if n.Step != "" {
+				attrs = append(attrs, slog.String("step", n.Step))
+			}
 			if n.Err != nil {
 				attrs = append(attrs, slog.String("error", textOf(n.Err, n.Err.Error)))
 			}
@@ -37,6 +40,8 @@ func LogTo(l *slog.Logger) *Observer {
 		Reused: at(slog.LevelInfo, "key reused with another input"), Completed: at(slog.LevelDebug, "completed"),
 		Failed: at(slog.LevelDebug, "failed"), Released: at(slog.LevelInfo, "released"),
 		Parked: at(slog.LevelWarn, "parked, somebody must resolve it"), ResultDropped: at(slog.LevelWarn, "recorded without its result"),
+		StepRecorded: at(slog.LevelDebug, "step recorded"), StepReplayed: at(slog.LevelDebug, "step skipped, it is recorded"),
+		StepInterrupted: at(slog.LevelWarn, "at-most-once step interrupted"), Compensated: at(slog.LevelInfo, "step compensated"),
 		LeaseLost: at(slog.LevelWarn, "lease lost"), OutOfTime: at(slog.LevelInfo, "too little time left"),
 		StoreUnavailable: at(slog.LevelWarn, "store unavailable, nothing was executed"), FailedOpen: at(slog.LevelWarn, "running without a claim"),
 		Unreadable: at(slog.LevelError, "record unreadable"), Withdrawn: at(slog.LevelInfo, "claim withdrawn"),

@@ -144,7 +144,9 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	default:
 		return Decision{DoUnreadable, rec.State}
 	}
-	repeatable := stricter(rec.Repeat, ev.Repeat) == Repeatable && !rec.interrupted()
+	// An interrupted step parks an operation that is not repeatable. A repeatable one
+	// is taken over, the step is not: its handler may know how to settle it.
+	repeatable := stricter(rec.Repeat, ev.Repeat) == Repeatable
 	switch rec.State {
 	case Pending:
 		if ev.Kind == EventWork {

@@ -9,6 +9,8 @@ import (
 type Notice struct {
 	// ID of the record, Tenant and Operation of the key.
 	ID, Tenant, Operation string
+	// Step is the name of the step that the notice is about, if any.
+	Step string
 	// Attempt is the number of the attempt that the notice is about, 0 if none.
 	Attempt int
 	// State that the record is in now, as far as is known.
@@ -31,6 +33,10 @@ type Observer struct {
 	InFlight, Accepted, Unknown, Reused func(context.Context, Notice)
 	// Completed, Failed, Released, Parked: an attempt ended so, and it is recorded.
 	Completed, Failed, Released, Parked func(context.Context, Notice)
+	// StepRecorded: a step ran, and its outcome is recorded. StepReplayed: a step was
+	// skipped, its outcome had been recorded. StepInterrupted: an at-most-once step
+	// was found open. Compensated: a step was undone.
+	StepRecorded, StepReplayed, StepInterrupted, Compensated func(context.Context, Notice)
 	// ResultDropped: an outcome was recorded without its result.
 	ResultDropped func(context.Context, Notice)
 	// LeaseLost: an attempt found that it no longer has the claim.

@@ -48,6 +48,15 @@ var observed = map[string]func(t *testing.T, r *rig){
 	"ResultDropped": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
 	},
+	"StepRecorded": func(t *testing.T, r *rig) { stepping(t, r) },
+	"StepReplayed": func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
+	"Compensated":  func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
+	"StepInterrupted": func(t *testing.T, r *rig) {
+		abandonedWith(t, r, safe.Key("t", "k"), shipping)
+		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil })
+		})
+	},
 	"LeaseLost": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
 			r.clock.Advance(time.Hour)
@@ -90,6 +99,19 @@ var observed = map[string]func(t *testing.T, r *rig){
 		finished(t, r.twin(t), safe.Key("t", "k"))
 		require.NoError(t, r.engine.Flush(t.Context()))
 	},
+}
+
+// stepping records a step the first time, and undoes it the second time.
+func stepping(t *testing.T, r *rig) {
+	err := errPlain
+	if r.record(t, safe.Key("t", "k")) != nil {
+		err = idem.Permanent(errPlain)
+	}
+	_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		got, _ := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil },
+			idem.WithCompensation(func(context.Context, int) error { return nil }))
+		return got, err
+	})
 }
 
 func try(t *testing.T, r *rig, key idem.Key) {

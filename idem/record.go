@@ -69,8 +69,9 @@ type Record struct {
 	Probes int
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int
-	// Steps recorded so far, by name.
-	Steps map[string]Step
+	// Steps recorded so far, by name. They go with the outcome: a record that is
+	// Completed or Failed has none.
+	Steps map[string]RecordedStep
 }
 
 // Body describes a recorded result. Data holds it unless it lies in parts.
@@ -94,15 +95,27 @@ type Failure struct {
 	Message, Type, Code string
 }
 
-// Step is a recovery point inside an operation.
-type Step struct {
-	// Begun is set while an at-most-once step has its begin mark and no result.
+// RecordedStep is a recovery point inside an operation, as it is recorded: begun, not
+// executed, failed, or done with a result.
+type RecordedStep struct {
+	// Begun is set while an at-most-once step has its begin mark and no outcome.
 	Begun bool
+	// NotExecuted is set if an at-most-once step began and surely had no effect: it
+	// may begin again.
+	NotExecuted bool
+	// Failure is the step's terminal error, if it has one.
+	Failure *Failure
+	// Body describes what the step returned; read it with [Store.StepResult].
+	Body Body
+	// Compensates says that the step has a compensation, which must run before the
+	// operation may fail.
+	Compensates bool
 	// Write is the id of the write that recorded the step.
 	Write string
-	// Result is what the step returned, encoded.
-	Result []byte
 }
+
+// done reports whether the step has an outcome, which a later attempt gets.
+func (s RecordedStep) done() bool { return !s.Begun && !s.NotExecuted }
 
 // Expired reports whether the recorded outcome is past its retention at now.
 // Only outcomes and step-less retryable records expire; an open question never
@@ -161,7 +174,11 @@ func (r *Record) Clone() *Record {
 	}
 	c.Steps = maps.Clone(r.Steps)
 	for n, s := range c.Steps {
-		s.Result = slices.Clone(s.Result)
+		s.Body.Data, s.Body.Digest = slices.Clone(s.Body.Data), slices.Clone(s.Body.Digest)
+		if s.Failure != nil {
+			f := *s.Failure
+			s.Failure = &f
+		}
 		c.Steps[n] = s
 	}
 	return &c

@@ -11,10 +11,10 @@ import (
 )
 
 func TestExpired(t *testing.T) {
-	steps := map[string]idem.Step{"ship": {}}
+	steps := map[string]idem.RecordedStep{"ship": {}}
 	for _, c := range []struct {
 		state   idem.State
-		steps   map[string]idem.Step
+		steps   map[string]idem.RecordedStep
 		expires bool
 	}{
 		{idem.Pending, nil, false},
@@ -51,7 +51,7 @@ func TestLapsed(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	steps := map[string]idem.Step{"ship": {}}
+	steps := map[string]idem.RecordedStep{"ship": {}}
 	for state, want := range map[idem.State][2]bool{ // without and with steps
 		idem.Absent: {false, false}, idem.Pending: {true, true}, idem.InProgress: {false, false},
 		idem.Completed: {false, false}, idem.Failed: {false, false}, idem.Retryable: {false, true},

@@ -30,7 +30,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		}
 	}()
 	ans := p.call.Run(l.ctx)
-	class := p.classify(l.ctx, a, ans)
+	class := p.settleSteps(l.ctx, a, &ans, p.classify(l.ctx, a, ans))
 	if class == ClassCompleted {
 		// The result is the outcome, live as on replay, whatever stood beside it.
 		ans.Err = nil
@@ -105,10 +105,10 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
 	en := Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Retryable, a.rec.Uncertain
-	} else if a.rec.Repeat == Repeatable && !a.rec.interrupted() {
+	} else if a.rec.Repeat == Repeatable && a.steps.open() == "" && !a.steps.parks {
 		en.State = Retryable
 	}
-	if en.State == Retryable && len(a.rec.Steps) == 0 {
+	if en.State == Retryable && !a.steps.any() {
 		en.ExpiresAt = expires
 	}
 	return en
@@ -134,7 +134,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 // never releases the claim.
 func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queued bool, err error) {
 	e := p.engine
-	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en}
+	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.large}
 	if a.open {
 		absent := a.rec
 		f.Absent = &absent

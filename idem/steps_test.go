@@ -78,11 +78,11 @@ func TestRetryableWithStepsIsKept(t *testing.T) {
 	}
 }
 
-// An open at-most-once step parks, whatever the declaration; resolving it to
+// An open at-most-once step parks what is not repeatable; resolving it to
 // retryable settles the step and keeps the others.
 func TestInterruptedStepParks(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
-	key := safe.Key("t", "k")
+	key := unsafe.Key("t", "k")
 	abandonedWith(t, r, key, charged, shipping)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)

@@ -38,7 +38,9 @@ type Store interface {
 	Extend(ctx context.Context, now time.Time, e Extension) error
 
 	// RecordStep writes a step of the owner's InProgress record and removes the
-	// record's expiry for good. A begin mark is conditional on the step's absence.
+	// record's expiry for good. A begin mark is conditional on the step's absence or
+	// on its being NotExecuted, an outcome on its not being done. A result too large
+	// for the record is stored beside it first.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as
@@ -58,6 +60,9 @@ type Store interface {
 	// one more call if it lies in parts. Parts that are missing, cut short or
 	// altered give an error that matches [ErrRecordUnreadable].
 	Result(ctx context.Context, rec *Record) ([]byte, error)
+
+	// StepResult does the same for the result of a record's step.
+	StepResult(ctx context.Context, rec *Record, name string) ([]byte, error)
 }
 
 // Claim is the right to run, as it is to be written.
@@ -99,10 +104,17 @@ type Extension struct {
 type StepWrite struct {
 	ID, Owner, Write string
 	Name             string
-	// Begin writes the begin mark of an at-most-once step.
-	Begin bool
+	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
+	Begin, NotExecuted bool
+	// Failure is the step's terminal error; it has no Result then.
+	Failure *Failure
 	// Result is the step's encoded result.
 	Result []byte
+	// Compensates: see [RecordedStep].
+	Compensates bool
+	// First says that the caller knows of no step of the record: a hint, by which a
+	// store may save a call.
+	First bool
 }
 
 // Ending is what a record becomes when an attempt ends or a question is settled.
@@ -135,6 +147,9 @@ type Finish struct {
 	// none: the end of an attempt that ran without a claim. The condition is then
 	// that of [EventFinishOpen].
 	Absent *Record
+	// LargeSteps says that results of steps may lie beside the record. They go with
+	// an outcome: a store gives them an expiry then, as well as it can.
+	LargeSteps bool
 	// With are writes of the store's own kind that commit with this one, or not at
 	// all. A store that cannot do that refuses them with errors.ErrUnsupported.
 	With any

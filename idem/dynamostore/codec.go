@@ -40,7 +40,10 @@ type codec struct {
 
 // pack makes the stored form of an encoded result. The same result always gives
 // the same form: a write that is repeated must be identical.
-func (c *codec) pack(result []byte) idem.Body {
+func (c *codec) pack(result []byte) idem.Body { return c.packUpTo(result, inlineUpTo) }
+
+// packUpTo keeps stored forms of up to inline bytes in the record.
+func (c *codec) packUpTo(result []byte, inline int) idem.Body {
 	b := idem.Body{Data: result, Size: len(result), Stored: len(result)}
 	if b.Data == nil {
 		b.Data = []byte{}
@@ -50,7 +53,7 @@ func (c *codec) pack(result []byte) idem.Body {
 			b.Data, b.Encoding, b.Stored = small, encodingZstd, len(small)
 		}
 	}
-	if b.Stored > inlineUpTo {
+	if b.Stored > inline {
 		b.Parts = partCount(b.Stored)
 		sum := sha256.Sum256(b.Data)
 		b.Digest = sum[:]

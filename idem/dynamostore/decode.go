@@ -263,7 +263,7 @@ func (d *decoder) failure() *idem.Failure {
 	return f
 }
 
-func (d *decoder) steps() map[string]idem.Step {
+func (d *decoder) steps() map[string]idem.RecordedStep {
 	if !d.has(schema.Steps) {
 		return nil
 	}
@@ -271,13 +271,25 @@ func (d *decoder) steps() map[string]idem.Step {
 	if len(entries) == 0 {
 		d.fail(schema.Steps, "is empty")
 	}
-	steps := make(map[string]idem.Step, len(entries))
+	steps := make(map[string]idem.RecordedStep, len(entries))
 	for name := range entries {
 		e := &decoder{item: entries, id: d.id, err: d.err}
 		e.item = e.members(name)
-		s := idem.Step{Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), Result: e.bin(schema.Result)}
-		if s.Begun == (s.Result != nil) {
-			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with neither or both of a begin mark and a result")
+		s := idem.RecordedStep{
+			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
+			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(),
+		}
+		kinds := 0
+		for _, is := range []bool{s.Begun, s.NotExecuted, s.Failure != nil, e.has(schema.Result) || e.has(schema.Parts)} {
+			if is {
+				kinds++
+			}
+		}
+		if kinds != 1 {
+			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with none or several of a begin mark, an error and a result")
+		}
+		if !s.Begun && !s.NotExecuted && s.Failure == nil {
+			s.Body = e.body(idem.Completed)
 		}
 		d.err = e.err
 		steps[name] = s

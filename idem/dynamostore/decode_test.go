@@ -19,8 +19,8 @@ func full() *idem.Record {
 	r.Ref, r.Probes, r.ResponseVersion = "ch_1", 3, 2
 	r.Failure = &idem.Failure{Message: "broke", Type: "Error", Code: "E1"}
 	r.Body = idem.Body{Data: []byte("{}"), Size: 2, Stored: 2}
-	r.Steps = map[string]idem.Step{
-		"charge": {Write: "w1", Result: []byte("1")},
+	r.Steps = map[string]idem.RecordedStep{
+		"charge": {Write: "w1", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}},
 		"ship":   {Write: "w2", Begun: true},
 	}
 	return r

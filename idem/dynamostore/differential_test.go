@@ -81,15 +81,20 @@ func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
 		require.Equal(t, w.Body.Size, g.Body.Size, at)
 		w.Body, g.Body = idem.Body{}, idem.Body{}
 	}
+	for n, step := range w.Steps {
+		if !step.Begun && !step.NotExecuted && step.Failure == nil {
+			b, err := s.StepResult(context.Background(), got, n)
+			require.NoError(t, err, at)
+			require.True(t, bytes.Equal(step.Body.Data, b), at)
+		}
+	}
 	for _, r := range []*idem.Record{w, g} {
 		if len(r.Steps) == 0 {
 			r.Steps = nil
 		}
 		for n, s := range r.Steps {
-			if len(s.Result) == 0 {
-				s.Result = nil
-				r.Steps[n] = s
-			}
+			s.Body = idem.Body{Size: s.Body.Size}
+			r.Steps[n] = s
 		}
 	}
 	require.Equal(t, w, g, at)
@@ -201,13 +206,20 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	case 3:
 		w := idem.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			Name: fmt.Sprintf("step %d.#", g.IntN(3)), Begin: g.chance(40)}
-		if !w.Begin {
-			w.Result = text2(g.IntN(50))
+		switch {
+		case w.Begin:
+		case g.chance(20):
+			w.NotExecuted = true
+		case g.chance(20):
+			w.Failure = &idem.Failure{Message: "declined"}
+		default:
+			w.Result, w.Compensates = text2(g.IntN(3000)), g.chance(30)
 		}
+		w.First = g.chance(30)
 		return anyWrite{name: "step", what: w, apply: w.Apply,
 			send: func(s *Store, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
 	case 4, 6:
-		f := idem.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now)}
+		f := idem.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30)}
 		if g.chance(20) {
 			c := g.claim(id, "", "", now)
 			f.Absent = &c.Record

@@ -36,7 +36,11 @@
 // are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
 // SHA-256; a part that is missing, cut short or altered makes the result
-// unreadable ([idem.ErrRecordUnreadable]). Steps lie in the record.
+// unreadable ([idem.ErrRecordUnreadable]).
+//
+// Steps lie in the record until it is completed or failed, their results above 1 KB
+// in parts. Those never expire while the record is open. With the outcome they get
+// its expiry: parts that cannot be reached then stay, and cost their storage.
 //
 // # Calls and permissions
 //
@@ -52,8 +56,11 @@
 //	lapsed or retryable, taken over   1 Put, 1 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
-//	step                              1 Update, 2 for a        UpdateItem
-//	                                  record's first
+//	step                              1 Update, 2 at most      UpdateItem
+//	                                  once; + 1 Put per        PutItem
+//	                                  256 KB above 1 KB
+//	step skipped                      0, or 1 for parts        BatchGetItem
+//	outcome after large steps         + 1 Update per part      UpdateItem
 //	claim without reply, withdrawn    + 1 Update               UpdateItem
 //	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
 //	                                  Get if it clears steps

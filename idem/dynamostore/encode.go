@@ -95,7 +95,7 @@ func encodeFailure(f *idem.Failure) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: v.item}
 }
 
-func encodeSteps(steps map[string]idem.Step) types.AttributeValue {
+func encodeSteps(steps map[string]idem.RecordedStep) types.AttributeValue {
 	m := make(item, len(steps))
 	for name, s := range steps {
 		m[name] = encodeStep(s)
@@ -103,13 +103,21 @@ func encodeSteps(steps map[string]idem.Step) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: m}
 }
 
-func encodeStep(s idem.Step) types.AttributeValue {
+func encodeStep(s idem.RecordedStep) types.AttributeValue {
 	v := newValues(1, 0)
 	v.str(schema.Write, s.Write)
-	if s.Begun {
+	switch {
+	case s.Begun:
 		v.yes(schema.StepBegun)
-	} else {
-		v.bytes(schema.Result, s.Result)
+	case s.NotExecuted:
+		v.yes(schema.StepNotExecuted)
+	case s.Failure != nil:
+		v.item[schema.Error] = encodeFailure(s.Failure)
+	default:
+		encodeBody(v, s.Body)
+	}
+	if s.Compensates {
+		v.yes(schema.StepCompensates)
 	}
 	return &types.AttributeValueMemberM{Value: v.item}
 }

@@ -26,9 +26,11 @@ const (
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
 	ifSteps   = " AND attribute_exists(steps)"
-	// A begin mark is set once; a result is written once, where there is none yet.
-	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
-	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true)"
+	// A begin mark is set once and taken back once; a result is written once, where
+	// there is none yet.
+	ifStepAbsent = " AND (attribute_not_exists(steps.#step) OR steps.#step.not_executed = :true)"
+	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true)"
+	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true OR steps.#step.not_executed = :true)"
 )
 
 // Updates. What is not named stays.
@@ -50,6 +52,10 @@ const (
 	stepSet   = "SET steps.#step = :step, #write = :write, updated_at = :now REMOVE expires_at"
 	stepFirst = "SET steps = :steps, #write = :write, updated_at = :now REMOVE expires_at"
 	stepNames = nOwner | nState | nWrite
+
+	// A part of a step's result goes with the outcome.
+	partExpires = "SET expires_at = :expires_at"
+	partIsThere = "attribute_exists(pk)"
 
 	endSet   = "SET #state = :state, #write = :write, updated_at = :now"
 	endNames = nState | nWrite | nResult | nSize | nError

@@ -22,8 +22,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 	if err != nil {
 		return err
 	}
-	return s.end(k, f.ID, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
+	var spent item
+	err = s.end(k, f.ID, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
 		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
+		u.wantsOld = f.LargeSteps
 		u.str(":owner", f.Owner)
 		u.str(":in_progress", string(idem.InProgress))
 		u.num(":v", schema.RecordVersion)
@@ -44,7 +46,11 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		}
 		u.names = s.names.of(names)
 		return u, cond + steps.condition()
-	})
+	}, func(old item) { spent = old })
+	if err == nil && f.LargeSteps {
+		s.expireSteps(k, f, spent)
+	}
+	return err
 }
 
 // absent adds what the end of an attempt that ran without a claim needs where
@@ -85,7 +91,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 		return err
 	}
 	steps, cleared := likely(w.Ending), (*clearing)(nil)
-	if len(w.ClearSteps) > 0 {
+	if len(w.ClearSteps) > 0 && w.Ending.State != idem.Completed && w.Ending.State != idem.Failed {
 		if cleared, err = s.clearing(k, w); err != nil {
 			return err
 		}
@@ -134,7 +140,7 @@ func likely(e idem.Ending) ifRetryable {
 
 // end sends an end in the form that fits the record's steps: the likely one
 // first, the other one if that was refused because of the steps.
-func (s *Store) end(k *call, id, write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string)) error {
+func (s *Store) end(k *call, id, write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
 	for n := 1; ; n++ {
 		u, cond := form(steps)
 		old, err := s.update(k, id, u, cond)
@@ -144,6 +150,11 @@ func (s *Store) end(k *call, id, write string, e idem.Ending, steps ifRetryable,
 		if err == errRefused && !bears(old, write) && steps != unsure && n < maxForms && hasSteps(old) != (steps == withSteps) {
 			steps = withSteps + withoutSteps - steps
 			continue
+		}
+		if err == nil {
+			for _, f := range applied {
+				f(old)
+			}
 		}
 		return conclude(old, err, write)
 	}
@@ -186,6 +197,10 @@ func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time
 	u.stuck(id, open)
 	u.uncertain(e.Uncertain)
 	u.body(e.State, body)
+	if e.State == idem.Completed || e.State == idem.Failed {
+		// Nobody resumes any more: see [idem.Record].
+		u.drop("steps")
+	}
 	if e.Failure != nil {
 		u.add(", #error = :error")
 		u.item[":error"] = encodeFailure(e.Failure)

@@ -31,7 +31,7 @@ func TestRequestsAreGolden(t *testing.T) {
 	over.Seen = "seen.0"
 	over.Record.Uncertain = true
 	over.Record.ExpiresAt = time.Time{}
-	over.Record.Steps = map[string]idem.Step{"charge": {Write: "w1", Result: []byte("1")}}
+	over.Record.Steps = map[string]idem.RecordedStep{"charge": {Write: "w1", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	replace := fresh
 	replace.Seen, replace.Replace = "seen.0", true
 	day := base.Add(24 * time.Hour)

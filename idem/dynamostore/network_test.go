@@ -182,7 +182,7 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	var large *idem.TooLargeError
 	require.ErrorAs(t, s.Finish(ctx, base, f), &large)
 	require.Equal(t, idem.TooLargeError{Size: DefaultMaxResult + 1, Limit: DefaultMaxResult}, *large)
-	require.ErrorAs(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, maxStep+1)}), &large)
+	require.ErrorAs(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
 	isStoreError(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
 	f.Ending = idem.Ending{State: idem.Failed}
 	isStoreError(t, s.Finish(ctx, base, f), false)

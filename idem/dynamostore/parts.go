@@ -82,12 +82,11 @@ func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Ti
 
 // getParts reads a result's stored form from beside its record, and shows that
 // it is what the record says.
-func (s *Store) getParts(k *call, rec *idem.Record) ([]byte, error) {
-	b := rec.Body
+func (s *Store) getParts(k *call, id, writer string, b idem.Body) ([]byte, error) {
 	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {
-		return nil, unreadable(rec.ID, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
+		return nil, unreadable(id, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
 	}
-	prefix := partKeyPrefix(rec.ID, rec.Owner, b.Digest)
+	prefix := partKeyPrefix(id, writer, b.Digest)
 	want := make(map[string]int, b.Parts)
 	keys := make([]map[string]types.AttributeValue, b.Parts)
 	for n := range b.Parts {
@@ -125,15 +124,15 @@ func (s *Store) getParts(k *call, rec *idem.Record) ([]byte, error) {
 	}
 	for n, p := range parts {
 		if p == nil {
-			return nil, unreadable(rec.ID, "part %d of %d of its result is missing", n+1, b.Parts)
+			return nil, unreadable(id, "part %d of %d of its result is missing", n+1, b.Parts)
 		}
 	}
 	stored := bytes.Join(parts, nil)
 	if len(stored) != b.Stored {
-		return nil, unreadable(rec.ID, "the parts of its result have %d bytes and should have %d", len(stored), b.Stored)
+		return nil, unreadable(id, "the parts of its result have %d bytes and should have %d", len(stored), b.Stored)
 	}
 	if sum := sha256.Sum256(stored); !bytes.Equal(sum[:], b.Digest) {
-		return nil, unreadable(rec.ID, "the parts of its result were altered")
+		return nil, unreadable(id, "the parts of its result were altered")
 	}
 	return stored, nil
 }

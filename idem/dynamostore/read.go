@@ -40,18 +40,36 @@ func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 	if rec == nil || rec.State != idem.Completed {
 		return nil, nil
 	}
-	stored := rec.Body.Data
-	if rec.Body.Parts > 0 {
-		k := s.retry.begin(ctx, "Result")
+	return s.result(ctx, "Result", rec.ID, rec.Owner, rec.Body)
+}
+
+// StepResult implements [idem.Store]: no call, or one consistent BatchGetItem if
+// the result lies in parts.
+func (s *Store) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+	if rec == nil {
+		return nil, nil
+	}
+	step := rec.Steps[name]
+	if step.Write == "" || step.Begun || step.NotExecuted || step.Failure != nil {
+		return nil, unreadable(rec.ID, "its step %q has no result", name)
+	}
+	return s.result(ctx, "StepResult", rec.ID, step.Write, step.Body)
+}
+
+// result reads what the writer stored.
+func (s *Store) result(ctx context.Context, op, id, writer string, body idem.Body) ([]byte, error) {
+	stored := body.Data
+	if body.Parts > 0 {
+		k := s.retry.begin(ctx, op)
 		defer k.end()
 		var err error
-		if stored, err = s.getParts(k, rec); err != nil {
+		if stored, err = s.getParts(k, id, writer, body); err != nil {
 			return nil, err
 		}
 	}
-	b, err := s.codec.unpack(rec.Body, stored)
+	b, err := s.codec.unpack(body, stored)
 	if err != nil {
-		return nil, unreadable(rec.ID, "%v", err)
+		return nil, unreadable(id, "%v", err)
 	}
 	return b, nil
 }

@@ -8,29 +8,45 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// maxStep is the largest step result, in bytes. Steps lie in the record, which
-// takes 400 KB and whose size every failed condition is billed by.
-const maxStep = 256 << 10
+// stepInlineUpTo is the largest stored form of a step's result that is kept in the
+// record: every failed condition is billed by the record's size, and a record may
+// have many steps.
+const stepInlineUpTo = 1 << 10
 
-// RecordStep implements [idem.Store]: one UpdateItem, and a second one for a
-// record's first step.
+// RecordStep implements [idem.Store]: one UpdateItem, after the parts of a large
+// result, and a second one where w.First has guessed wrongly.
 func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
-	if len(w.Result) > maxStep {
-		return &idem.TooLargeError{Size: len(w.Result), Limit: maxStep}
+	if len(w.Result) > s.maxResult {
+		return &idem.TooLargeError{Size: len(w.Result), Limit: s.maxResult}
 	}
 	k := s.retry.begin(ctx, "RecordStep")
 	defer k.end()
 	if w.Name == "" {
 		return k.fail(errors.New("a step without a name"))
 	}
-	for n, first := 1, false; ; n++ {
-		u, cond := s.stepForm(w, now, first)
+	step := idem.RecordedStep{
+		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Compensates: w.Compensates, Write: w.Write,
+	}
+	if !w.Begin && !w.NotExecuted && w.Failure == nil {
+		step.Body = s.codec.packUpTo(w.Result, stepInlineUpTo)
+	}
+	if step.Body.Parts > 0 {
+		// Without an expiry: the table never forgets an open question.
+		if err := s.putParts(k, w.ID, w.Write, step.Body, time.Time{}); err != nil {
+			return err
+		}
+	}
+	for n, first := 1, w.First; ; n++ {
+		u, cond := s.stepForm(w, step, now, first)
 		old, err := s.update(k, w.ID, u, cond)
 		if isItemTooLarge(err) {
 			return &idem.TooLargeError{Size: len(w.Result), Limit: maxItem}
@@ -51,7 +67,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 
 // stepForm makes the form that adds to a record's steps, or the one for its
 // first: an expression can set a member only of a map that is there.
-func (s *Store) stepForm(w idem.StepWrite, now time.Time, first bool) (*update, string) {
+func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Time, first bool) (*update, string) {
 	set, strs := stepSet, 3
 	if first {
 		set = stepFirst
@@ -62,7 +78,7 @@ func (s *Store) stepForm(w idem.StepWrite, now time.Time, first bool) (*update, 
 	u.str(":write", w.Write)
 	u.num(":v", schema.RecordVersion)
 	u.num(":now", millis(now))
-	step := encodeStep(idem.Step{Begun: w.Begin, Write: w.Write, Result: w.Result})
+	step := encodeStep(entry)
 	if first {
 		u.names = s.names.of(stepNames)
 		u.item[":steps"] = &types.AttributeValueMemberM{Value: item{w.Name: step}}
@@ -71,10 +87,13 @@ func (s *Store) stepForm(w idem.StepWrite, now time.Time, first bool) (*update, 
 	u.names = stepNames.fresh()
 	u.names["#step"] = w.Name
 	u.item[":step"] = step
-	if w.Begin {
-		return u, ifRunning + ifSteps + ifStepAbsent
-	}
 	u.yes(":true")
+	switch {
+	case w.Begin:
+		return u, ifRunning + ifSteps + ifStepAbsent
+	case w.NotExecuted:
+		return u, ifRunning + ifSteps + ifStepBegun
+	}
 	return u, ifRunning + ifSteps + ifStepOpen
 }
 
@@ -86,6 +105,35 @@ func landedStep(old item, w idem.StepWrite) bool {
 	}
 	step, ok := steps.Value[w.Name].(*types.AttributeValueMemberM)
 	return ok && bears(step.Value, w.Write)
+}
+
+// expireSteps lets the large results of the steps that went with an outcome expire
+// with it. It is a matter of cost alone: what it cannot reach stays.
+func (s *Store) expireSteps(k *call, f idem.Finish, changed item) {
+	if f.Ending.ExpiresAt.IsZero() {
+		return
+	}
+	d := &decoder{item: changed, id: f.ID}
+	expires := strconv.FormatInt(expiry(f.Ending.ExpiresAt.Add(partsOutlive)), 10)
+	g, ctx := errgroup.WithContext(k.ctx)
+	g.SetLimit(partsAtOnce)
+	for _, step := range d.steps() {
+		if d.err != nil || step.Body.Parts == 0 {
+			continue
+		}
+		prefix := partKeyPrefix(f.ID, step.Write, step.Body.Digest)
+		for n := range step.Body.Parts {
+			g.Go(func() error {
+				_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+					TableName: s.table, Key: key(prefix + strconv.Itoa(n)),
+					UpdateExpression: aws.String(partExpires), ConditionExpression: aws.String(partIsThere),
+					ExpressionAttributeValues: item{":expires_at": &types.AttributeValueMemberN{Value: expires}},
+				}, s.optFns...)
+				return err
+			})
+		}
+	}
+	_ = g.Wait()
 }
 
 // clearing is what settling steps means for the steps that a record has.

@@ -29,7 +29,8 @@ func (s *Store) put(c *call, it item, cond string, vals item, names map[string]s
 	})
 }
 
-// update sends a conditional UpdateItem. See [Store.send].
+// update sends a conditional UpdateItem. See [Store.send]. Applied, it returns what
+// it has changed as it was, if it was asked for that.
 func (s *Store) update(c *call, id string, u *update, cond string) (item, error) {
 	expr := u.expression()
 	in := &dynamodb.UpdateItemInput{
@@ -37,10 +38,21 @@ func (s *Store) update(c *call, id string, u *update, cond string) (item, error)
 		ConditionExpression: &cond, ExpressionAttributeValues: u.item, ExpressionAttributeNames: u.names,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-	return s.send(c, in.Key, func(ctx context.Context) error {
-		_, err := s.client.UpdateItem(ctx, in, s.optFns...)
+	if u.wantsOld {
+		in.ReturnValues = types.ReturnValueUpdatedOld
+	}
+	var changed item
+	old, err := s.send(c, in.Key, func(ctx context.Context) error {
+		out, err := s.client.UpdateItem(ctx, in, s.optFns...)
+		if out != nil {
+			changed = out.Attributes
+		}
 		return err
 	})
+	if err == nil {
+		return changed, nil
+	}
+	return old, err
 }
 
 // send makes a conditional write. It returns nil if it was applied, errRefused
@@ -114,6 +126,7 @@ type update struct {
 	*values
 	set, remove strings.Builder
 	names       map[string]string
+	wantsOld    bool // of what it changes
 }
 
 // newUpdate starts with the clauses that are always there.

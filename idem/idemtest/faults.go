@@ -24,10 +24,11 @@ const (
 	Settle     Method = "Settle"
 	Get        Method = "Get"
 	Result     Method = "Result"
+	StepResult Method = "StepResult"
 )
 
 // Methods lists all methods of a store.
-var Methods = []Method{Acquire, Withdraw, Extend, RecordStep, Finish, Settle, Get, Result}
+var Methods = []Method{Acquire, Withdraw, Extend, RecordStep, Finish, Settle, Get, Result, StepResult}
 
 // Call is one call to a store on its way.
 type Call struct {
@@ -209,6 +210,15 @@ func (f *Faults) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 		id = rec.ID
 	}
 	return read(ctx, f, Result, id, func(ctx context.Context) ([]byte, error) { return f.store.Result(ctx, rec) })
+}
+
+// StepResult reads the result of a record's step; see [idem.Store].
+func (f *Faults) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+	var id string
+	if rec != nil {
+		id = rec.ID
+	}
+	return read(ctx, f, StepResult, id, func(ctx context.Context) ([]byte, error) { return f.store.StepResult(ctx, rec, name) })
 }
 
 // read makes a call that has an answer. A fault may make it again later: that

@@ -136,3 +136,14 @@ func (p *process) Result(ctx context.Context, rec *idem.Record) (body []byte, er
 	}
 	return body, nil
 }
+
+func (p *process) StepResult(ctx context.Context, rec *idem.Record, name string) (body []byte, err error) {
+	err = p.call(func() (err error) {
+		body, err = p.store.StepResult(ctx, rec, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}

@@ -98,7 +98,26 @@ func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 	if rec == nil {
 		return nil, fmt.Errorf("%w: there is no record to read a result of", idem.ErrRecordUnreadable)
 	}
-	b := rec.Body
+	return plain(rec.Body)
+}
+
+// StepResult returns a copy of the result of a record's step; see [idem.Store].
+func (s *Store) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+	if err := alive(ctx, "StepResult"); err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fmt.Errorf("%w: there is no record to read a step of", idem.ErrRecordUnreadable)
+	}
+	step, ok := rec.Steps[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no step %q", idem.ErrRecordUnreadable, name)
+	}
+	return plain(step.Body)
+}
+
+// plain returns a copy of what this store keeps as it is.
+func plain(b idem.Body) ([]byte, error) {
 	if b.Parts != 0 || b.Encoding != "" || len(b.Data) != b.Size || b.Stored != b.Size {
 		return nil, fmt.Errorf("%w: this store did not write its result", idem.ErrRecordUnreadable)
 	}

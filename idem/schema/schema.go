@@ -12,15 +12,14 @@ const (
 	SK = "sk"
 	// RecordSK is the sort key of a record and of a part of a result.
 	RecordSK = "#"
-	// StepSK starts the sort key of a large step result: step#<name>#<owner>.
-	StepSK = "step#"
 	// AuditSK starts the sort key of a person's change: audit#<time>#<random>.
 	AuditSK = "audit#"
 	// OutboxSK starts the sort key of an outbox message, which lies beside the
 	// record that it was committed with: outbox#<message id>.
 	OutboxSK = "outbox#"
 	// PartPK separates a record's id from owner, digest and number of a part in the
-	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>.
+	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>. Parts of a
+	// step's result have the id of the step's write in place of the owner.
 	PartPK = "#part#"
 )
 
@@ -56,8 +55,12 @@ const (
 	PartLength = "len"
 	PartDigest = "sha256"
 
-	// Members of an entry of Steps, beside Write and Result: the begin mark.
-	StepBegun = "begun"
+	// Members of an entry of Steps, beside Write, Error and where its result is as in
+	// a record: the begin mark, that the step had no effect, that it has a
+	// compensation.
+	StepBegun       = "begun"
+	StepNotExecuted = "not_executed"
+	StepCompensates = "compensates"
 
 	// Members of Error.
 	ErrorMessage = "message"

@@ -113,6 +113,18 @@ func (a *attempt) begin(name string) step {
 	return w
 }
 
+func (a *attempt) notExecuted(name string) step {
+	w := a.step(name, nil)
+	w.NotExecuted = true
+	return w
+}
+
+func (a *attempt) stepFails(name string) step {
+	w := a.step(name, nil)
+	w.Failure = &idem.Failure{Message: "card declined", Type: "DeclinedError"}
+	return w
+}
+
 func (a *attempt) finish(e idem.Ending) finish {
 	return finish{idem.Finish{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e}}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -122,7 +123,20 @@ func (c *cell) conflict(w write, standing *idem.Record, err error) {
 // check reads the record and compares it with the reference.
 func (c *cell) check(id string) {
 	c.Helper()
-	c.same("Get", c.ref[id], c.get(id))
+	got := c.get(id)
+	c.same("Get", c.ref[id], got)
+	if got == nil {
+		return
+	}
+	for name, want := range c.ref[id].Steps {
+		if want.Begun || want.NotExecuted || want.Failure != nil {
+			continue
+		}
+		body, err := c.store.StepResult(c.ctx, got, name)
+		if err != nil || !bytes.Equal(want.Body.Data, body) {
+			c.fatalf("StepResult of %q: want %d bytes, got %d, error %v", name, len(want.Body.Data), len(body), err)
+		}
+	}
 }
 
 func (c *cell) get(id string) *idem.Record {

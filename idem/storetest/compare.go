@@ -66,7 +66,7 @@ func differences(want, got *idem.Record) []string {
 	at("UpdatedAt", want.UpdatedAt, got.UpdatedAt)
 	plain("Uncertain", want.Uncertain, got.Uncertain)
 	plain("Unavailable", want.Unavailable, got.Unavailable)
-	plain("Failure", failure(want), failure(got))
+	plain("Failure", failure(want.Failure), failure(got.Failure))
 	plain("Ref", want.Ref, got.Ref)
 	plain("Probes", want.Probes, got.Probes)
 	plain("ResponseVersion", want.ResponseVersion, got.ResponseVersion)
@@ -80,18 +80,19 @@ func differences(want, got *idem.Record) []string {
 		g := got.Steps[name]
 		plain("Begun of step "+name, s.Begun, g.Begun)
 		plain("Write of step "+name, s.Write, g.Write)
-		if !bytes.Equal(s.Result, g.Result) {
-			note("Result of step "+name, len(s.Result), len(g.Result))
-		}
+		plain("NotExecuted of step "+name, s.NotExecuted, g.NotExecuted)
+		plain("Compensates of step "+name, s.Compensates, g.Compensates)
+		plain("Failure of step "+name, failure(s.Failure), failure(g.Failure))
+		plain("Body.Size of step "+name, s.Body.Size, g.Body.Size)
 	}
 	return d
 }
 
-func failure(r *idem.Record) string {
-	if r.Failure == nil {
+func failure(f *idem.Failure) string {
+	if f == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%q", *r.Failure)
+	return fmt.Sprintf("%q", *f)
 }
 
 func stepNames(r *idem.Record) string {

@@ -101,7 +101,7 @@ func scribble(r *idem.Record) {
 		*r.Failure = idem.Failure{Message: "changed"}
 	}
 	for name, s := range r.Steps {
-		clear(s.Result)
+		clear(s.Body.Data)
 		delete(r.Steps, name)
 	}
 	r.State, r.Owner, r.Write = idem.Pending, "changed", "changed"

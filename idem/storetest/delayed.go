@@ -190,7 +190,7 @@ func delayedCases(steps bool) []check {
 				c.lands(b.withdraw())
 				c.refused(b.acquire())
 				rec := c.get(a.id())
-				equal(c, "step", "x", string(rec.Steps["ship"].Result))
+				equal(c, "step", "x", string(rec.Steps["ship"].Body.Data))
 				equal(c, "ExpiresAt is zero", true, rec.ExpiresAt.IsZero())
 			}},
 			check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
@@ -199,7 +199,7 @@ func delayedCases(steps bool) []check {
 				b := a.next()
 				c.lands(b.acquire())
 				c.lands(b.withdraw())
-				equal(c, "step", "x", string(c.get(a.id()).Steps["ship"].Result))
+				equal(c, "step", "x", string(c.get(a.id()).Steps["ship"].Body.Data))
 			}},
 			check{"withdrawn replacement drops the steps", func(c *cell) {
 				a := c.start()

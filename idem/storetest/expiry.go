@@ -154,7 +154,7 @@ func expiryCases(steps bool) []check {
 			c.lands(b.acquire())
 			none(c, a)
 		}},
-		check{"of a completed record with steps is gone with them", func(c *cell) {
+		check{"of a completed record that had steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.step("ship", []byte("s_1")))
 			c.lands(a.complete("old"))

@@ -178,6 +178,52 @@ var endFaults = []fault{
 			return next, err
 		}
 	}},
+	{"outcome keeps the steps", []string{"step/go with a completion and a failure", "expiry/of a completed record that had steps"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := f.Apply(rec, now)
+			return changed(next, rec, err, func(r *idem.Record) { r.Steps = rec.Steps }), err
+		}
+		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := c.Apply(rec, now)
+			if err == nil && c.Replace && rec != next {
+				next.Steps = rec.Steps
+			}
+			return next, err
+		}
+	}},
+	{"step not executed may not begin again", []string{"step/not executed after a begin mark, then again"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && w.Begin && rec.Steps[w.Name].NotExecuted && rec.Steps[w.Name].Write != w.Write {
+				return nil, &idem.ConflictError{Existing: rec}
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"step's failure may run again", []string{"step/failure is an outcome"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.Steps[w.Name].Failure != nil && rec.Steps[w.Name].Write != w.Write {
+				rec = as(rec, func(r *idem.Record) { delete(r.Steps, w.Name) })
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"step forgets its compensation", []string{"step/compensation is noted"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			w.Compensates = false
+			return w.Apply(rec, now)
+		}
+	}},
+	{"step's result is cut short", []string{"step/results of all sizes"}, func(s *lab) {
+		s.stepResult = func(s idem.RecordedStep) []byte { return s.Body.Data[:min(len(s.Body.Data), 4<<10)] }
+	}},
+	{"hint of a first step drops the others", []string{"step/hint of a first step that is wrong"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && w.First && rec.Steps[w.Name].Write != w.Write {
+				rec = as(rec, func(r *idem.Record) { r.Steps = nil })
+			}
+			return w.Apply(rec, now)
+		}
+	}},
 	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *lab) {
 		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
 			next, err := w.Apply(as(rec, func(r *idem.Record) { r.Owner = w.Owner }), now)

@@ -142,15 +142,6 @@ var claimFaults = []fault{
 			return next, err
 		}
 	}},
-	{"replacement keeps the steps", []string{"expiry/of a completed record with steps is gone with them"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			next, err := c.Apply(rec, now)
-			if err == nil && c.Replace && rec != next {
-				next.Steps = rec.Steps
-			}
-			return next, err
-		}
-	}},
 	{"withdrawal needs a record", []string{"delayed/claim after its withdrawal"}, func(s *lab) {
 		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
 			if rec == nil {

@@ -35,6 +35,7 @@ type lab struct {
 	get        func(id string, now *idem.Record) *idem.Record // what a read sees
 	partKey    func(id, owner string) string
 	join       func(bad bool, data []byte) ([]byte, error)
+	stepResult func(idem.RecordedStep) []byte
 	alive      func(context.Context, string) error
 	unreadable func() error
 	gap        func() // between check and act; not nil means no lock around them
@@ -72,6 +73,7 @@ func newLab(change func(*lab)) *lab {
 			return nil
 		},
 		unreadable: func() error { return errDamaged },
+		stepResult: func(s idem.RecordedStep) []byte { return bytes.Clone(s.Body.Data) },
 	}
 	change(s)
 	return s
@@ -181,6 +183,13 @@ func (s *lab) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 		return bytes.Clone(rec.Body.Data), nil
 	}
 	return s.join(s.bad[rec.ID], bytes.Clone(s.parts[s.partKey(rec.ID, rec.Owner)]))
+}
+
+func (s *lab) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+	if err := s.alive(ctx, "StepResult"); err != nil {
+		return nil, err
+	}
+	return s.stepResult(rec.Steps[name]), nil
 }
 
 // labWrite is a foreign write that commits with Finish.

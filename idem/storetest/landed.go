@@ -167,7 +167,7 @@ func writeIDCases(steps bool) []check {
 				c.lands(w)
 				c.lands(a.step("ship", []byte("2")))
 				c.lands(w)
-				c.lands(a.complete("done"))
+				c.lands(a.extend(3600e9))
 				c.lands(w)
 			}})
 	}

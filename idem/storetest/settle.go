@@ -91,7 +91,7 @@ func settleCases(steps bool) []check {
 			c.lands(a.resolve(idem.Retryable))
 			rec := c.get(a.id())
 			equal(c, "number of steps", 1, len(rec.Steps))
-			equal(c, "step", "s_1", string(rec.Steps["ship"].Result))
+			equal(c, "step", "s_1", string(rec.Steps["ship"].Body.Data))
 			b := a.next()
 			c.lands(b.acquire())
 			c.lands(b.begin("charge"))

@@ -32,7 +32,7 @@ func stepCases(steps bool) []check {
 			c.lands(a.step("charge", []byte("ch_1")))
 			s := c.get(a.id()).Steps["charge"]
 			equal(c, "Begun", false, s.Begun)
-			equal(c, "Result", "ch_1", string(s.Result))
+			equal(c, "Result", "ch_1", string(s.Body.Data))
 		}},
 		{"begin mark on a begin mark", func(c *cell) {
 			a := c.start()
@@ -43,7 +43,7 @@ func stepCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.step("charge", []byte("ch_1")))
 			c.refused(a.begin("charge"))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Result))
+			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Body.Data))
 		}},
 		{"begin mark of a later attempt on a recorded step", func(c *cell) {
 			a := c.start()
@@ -56,7 +56,60 @@ func stepCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.step("charge", []byte("ch_1")))
 			c.refused(a.step("charge", []byte("ch_2")))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Result))
+			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Body.Data))
+		}},
+		{"not executed after a begin mark, then again", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			c.lands(a.notExecuted("charge"))
+			b := a.next()
+			c.lands(b.acquire())
+			c.lands(b.begin("charge"))
+			c.refused(b.begin("charge"))
+			c.lands(b.step("charge", []byte("ch_1")))
+		}},
+		{"result on a step not executed", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			c.lands(a.notExecuted("charge"))
+			c.lands(a.step("charge", []byte("ch_1")))
+		}},
+		{"failure is an outcome", func(c *cell) {
+			a := c.start()
+			c.lands(a.stepFails("charge"))
+			c.refused(a.begin("charge"))
+			c.refused(a.step("charge", []byte("ch_1")))
+			b := a.next()
+			c.lands(b.acquire())
+			equal(c, "Failure", "card declined", c.get(a.id()).Steps["charge"].Failure.Message)
+		}},
+		{"compensation is noted", func(c *cell) {
+			a := c.start()
+			w := a.step("charge", []byte("ch_1"))
+			w.Compensates = true
+			c.lands(w)
+			equal(c, "Compensates", true, c.get(a.id()).Steps["charge"].Compensates)
+		}},
+		{"hint of a first step that is wrong", func(c *cell) {
+			a := c.start()
+			first := a.step("charge", []byte("ch_1"))
+			first.First = true
+			c.lands(first)
+			second := a.step("ship", []byte("s_1"))
+			second.First = true
+			c.lands(second)
+		}},
+		{"go with a completion and a failure", func(c *cell) {
+			for _, large := range []bool{false, true} {
+				for _, end := range []func(*attempt) finish{func(a *attempt) finish { return a.complete("done") }, (*attempt).fail} {
+					a := c.start()
+					c.lands(a.step("charge", noise(10<<10)))
+					f := end(a)
+					f.LargeSteps = large
+					c.lands(f)
+					equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
+				}
+			}
 		}},
 		{"names with odd characters", func(c *cell) {
 			a := c.start()

@@ -1,0 +1,130 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// compensation undoes a step's result.
+type compensation struct {
+	step   *step
+	result []byte
+}
+
+// Compensate undoes the operation's steps so far, as a [Permanent] error of the
+// handler does: for handlers that fail with a response, such as HTTP 402, and no
+// error. cause is recorded as the reason. Steps that have no outcome yet are refused
+// from now on, in later attempts too, with cause as a permanent [*RecordedError]. It
+// returns nil if there is nothing left to undo, and what a compensation failed with
+// otherwise: the handler should return that. Outside an operation, inside a step and
+// without a cause it returns a [*ConfigError].
+func Compensate(ctx context.Context, cause error) error {
+	a := attemptOf(ctx)
+	bad := func(problem string) error { return &ConfigError{"compensation", problem} }
+	switch {
+	case a == nil || a.running == nil:
+		return bad("the context is not a handler's: pass the context that the handler was given")
+	case stepOf(ctx) != "":
+		return bad("it is inside a step: call it from the handler")
+	case cause == nil:
+		return bad("the cause is nil: say why the operation fails")
+	}
+	return a.compensate(ctx, cause)
+}
+
+// compensateBy remembers how to undo a step that has a result.
+func (st *steps) compensateBy(s *step, raw []byte) {
+	if s.opts.compensate == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.undo = append(st.undo, compensation{s, raw})
+}
+
+// undone returns why the operation is being undone; nil if it is not.
+func (st *steps) undone() *Failure {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.known[compensating].Failure
+}
+
+// compensate undoes the steps in reverse order, each recorded as a step. The first
+// write is a mark, so that a later attempt goes on undoing and not forward.
+func (a *attempt) compensate(ctx context.Context, cause error) error {
+	st := &a.steps
+	todo, err := st.compensations()
+	if err != nil {
+		st.park()
+		return err
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	if st.undone() == nil {
+		if err := st.record(ctx, a, StepWrite{Name: compensating, Failure: failureOf(cause)}); err != nil {
+			return err
+		}
+	}
+	for _, c := range todo {
+		if err := c.run(ctx); err != nil {
+			err = fmt.Errorf("idem: the compensation of step %q failed: %w", c.step.name, err)
+			if classOf(err) == ClassFailed {
+				st.park()
+			}
+			return err
+		}
+		name := undoing + c.step.name
+		if err := st.record(context.WithoutCancel(ctx), a, StepWrite{Name: name, Result: []byte("null")}); err != nil {
+			return err
+		}
+		a.notifyStep(ctx, a.engine().obs.Compensated, c.step.name, nil)
+	}
+	return nil
+}
+
+func (c compensation) run(ctx context.Context) error {
+	s := *c.step
+	s.ctx = ctx
+	s.opts.semantics = AtLeastOnce
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx = s.inside(undoing + s.name)
+	for n := 1; ; n++ {
+		err := s.opts.compensate.fn(ctx, c.result)
+		if err == nil || classOf(err) == ClassFailed || !s.opts.retry.wait(ctx, n) {
+			return err
+		}
+	}
+}
+
+// compensations returns what is left to undo, the latest first. A recorded step
+// that has a compensation which this attempt does not know cannot be undone.
+func (st *steps) compensations() ([]compensation, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	known := map[string]bool{}
+	var todo []compensation
+	for _, c := range slices.Backward(st.undo) {
+		known[c.step.name] = true
+		if _, done := st.known[undoing+c.step.name]; !done {
+			todo = append(todo, c)
+		}
+	}
+	var errs []error
+	for name, s := range st.known {
+		if _, done := st.known[undoing+name]; s.Compensates && !done && !known[name] {
+			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not come by it", name))
+		}
+	}
+	return todo, errors.Join(errs...)
+}
+
+func (st *steps) park() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.parks = true
+}

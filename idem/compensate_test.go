@@ -1,0 +1,312 @@
+package idem_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// trip books three things that can be undone, then ends in last.
+func trip(e *effects, last error, undoErrs ...error) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		for _, name := range []string{"flight", "hotel", "car"} {
+			var errs []error
+			if name == "hotel" {
+				errs = undoErrs
+			}
+			if _, err := idem.Step(ctx, name, e.step(name), e.undo(name, errs...)); err != nil {
+				return "", err
+			}
+		}
+		return "booked", last
+	}
+}
+
+func (e *effects) all(names ...string) (runs []int) {
+	for _, n := range names {
+		runs = append(runs, e.ran(n))
+	}
+	return runs
+}
+
+var tripUndone = []string{"undo flight", "undo hotel", "undo car"}
+
+func TestCompensationsRunInReverse(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	var order []string
+	undo := func(name string) idem.StepOption {
+		return idem.WithCompensation(func(_ context.Context, r receiptOf) error {
+			order = append(order, r.ID)
+			return nil
+		})
+	}
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		for _, name := range []string{"flight", "hotel", "car"} {
+			_, err := idem.Step(ctx, name, e.step(name), undo(name))
+			require.NoError(t, err)
+		}
+		_, err := idem.Step(ctx, "plain", e.step("plain"))
+		require.NoError(t, err)
+		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})), undo("pay"))
+		return "", err
+	})
+	require.ErrorIs(t, err, declinedError{})
+	require.Equal(t, []string{"car", "hotel", "flight"}, order)
+	require.Equal(t, idem.Failed, r.state(t, key))
+	require.Equal(t, "card declined", r.record(t, key).Failure.Message)
+}
+
+// Only a failure for good is undone.
+func TestOtherEndsCompensateNothing(t *testing.T) {
+	for name, last := range map[string]error{"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
+		r, e := newRig(t, nil), new(effects)
+		_, err := doSteps(t, r, safe.Key("t", "k"), trip(e, last))
+		require.Equal(t, last == nil, err == nil, name)
+		require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...), name)
+	}
+}
+
+// A later attempt goes on undoing: each compensation that is recorded stays done,
+// and nothing runs forward any more, whatever the handler would do now.
+func TestCompensationResumes(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
+	require.ErrorIs(t, err, declinedError{})
+	require.ErrorIs(t, err, errPlain)
+	require.ErrorContains(t, err, `compensation of step "hotel"`)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
+
+	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := trip(e, nil)(ctx)
+		require.NoError(t, err)
+		_, err = idem.Step(ctx, "new", e.step("new"))
+		require.EqualError(t, err, "card declined")
+		return "", err
+	})
+	require.EqualError(t, err, "card declined")
+	require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
+	require.Zero(t, e.ran("new"))
+	require.Equal(t, idem.Failed, r.state(t, key))
+	require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
+}
+
+// A handler that changes its mind after compensation has begun does not leave half
+// of it undone.
+func TestCompensationIsFinishedBeforeAnyOutcome(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
+	require.Error(t, err)
+	_, err = doSteps(t, r, key, trip(e, nil))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
+	require.Equal(t, idem.Completed, r.state(t, key))
+}
+
+// What cannot be undone needs somebody to look.
+func TestCompensationThatFailsForGoodParks(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), idem.Permanent(errPlain)))
+	require.ErrorIs(t, err, errPlain)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+}
+
+// An attempt that does not come by a step cannot undo it, and must not pretend so.
+func TestUnknownCompensationParks(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, trip(e, errPlain))
+	require.Same(t, errPlain, err)
+	_, err = doSteps(t, r, key, func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) })
+	require.ErrorContains(t, err, "cannot be undone")
+	require.Equal(t, idem.Unknown, r.state(t, key))
+	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
+}
+
+// Handlers that fail with a response undo by hand.
+func TestCompensate(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	out, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := trip(e, nil)(ctx)
+		require.NoError(t, err)
+		require.NoError(t, idem.Compensate(ctx, declinedError{}))
+		require.NoError(t, idem.Compensate(ctx, declinedError{}), "nothing is left to undo")
+		_, err = idem.Step(ctx, "new", e.step("new"))
+		require.EqualError(t, err, "card declined")
+		return "402", nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "402", out)
+	require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+	require.Equal(t, idem.Completed, r.state(t, key))
+
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, idem.Compensate(t.Context(), errPlain), &mistake)
+	_, err = doSteps(t, r, safe.Key("t", "2"), func(ctx context.Context) (string, error) {
+		require.ErrorAs(t, idem.Compensate(ctx, nil), &mistake)
+		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Compensate(ctx, errPlain) })
+		require.ErrorAs(t, err, &mistake)
+		return "", nil
+	})
+	require.NoError(t, err)
+}
+
+// A compensation's token is its own, and the same each time.
+func TestCompensationToken(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	tokens := map[string]int{}
+	for range 2 {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "pay", e.step("pay"), idem.WithCompensation(func(ctx context.Context, _ receiptOf) error {
+				tokens[idem.Token(ctx)]++
+				require.NotEqual(t, tokenOf(t, r, "pay"), idem.Token(ctx))
+				return errPlain
+			}))
+			require.NoError(t, err)
+			return "", idem.Permanent(declinedError{})
+		})
+		require.Error(t, err)
+	}
+	require.Len(t, tokens, 1)
+}
+
+// tokenOf returns the token of a step of the operation safe with tenant t, key k.
+func tokenOf(t *testing.T, r *rig, step string) (token string) {
+	other := newRig(t, nil)
+	_, err := doSteps(t, other, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, step, func(ctx context.Context) (int, error) {
+			token = idem.Token(ctx)
+			return 0, nil
+		})
+		return "", err
+	})
+	require.NoError(t, err)
+	return token
+}
+
+// The write of a step that cannot be shown to have landed stops the operation, and
+// the handler's result does not count.
+func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest} {
+		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, e := newRig(t, nil), new(effects)
+					key := safe.Key("t", "k")
+					r.faults.Always(fault, idemtest.RecordStep)
+					_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+						_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(semantics))
+						require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+						require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
+						_, again := idem.Step(ctx, "more", e.step("more"))
+						require.Equal(t, err, again)
+						return "pretends", nil
+					})
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.Zero(t, e.ran("more"))
+					if semantics == idem.AtMostOnce {
+						require.Zero(t, e.ran("ship"))
+						require.Equal(t, idem.Unknown, r.state(t, key))
+						return
+					}
+					require.Equal(t, idem.Retryable, r.state(t, key))
+					r.faults.Heal()
+					_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+						_, err := idem.Step(ctx, "ship", e.step("ship"))
+						return "done", err
+					})
+					require.NoError(t, err)
+					require.LessOrEqual(t, e.ran("ship"), 2)
+				})
+			})
+		}
+	}
+}
+
+// An attempt that was taken over finds out at its next step.
+func TestZombieStopsAtItsNextStep(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		r.clock.Advance(time.Hour)
+		_, err := doSteps(t, r.twin(t), key, func(ctx context.Context) (string, error) {
+			got, err := idem.Step(ctx, "ship", e.step("ship"))
+			return got.ID, err
+		})
+		require.NoError(t, err)
+		_, err = idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce))
+		require.ErrorIs(t, err, idem.ErrLeaseLost)
+		require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+		return "zombie", nil
+	})
+	require.NoError(t, err, "its caller gets the recorded outcome")
+	require.Zero(t, e.ran("charge"))
+	require.Equal(t, 1, e.ran("ship"))
+}
+
+// A repeatable operation that hangs in an at-most-once step is parked from the side
+// before the kill, and its own late outcome still settles it.
+func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		kill := time.Now().Add(10 * time.Second)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
+				time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
+				require.Equal(t, idem.Unknown, r.state(t, key))
+				return 7, nil
+			}, idem.WithSemantics(idem.AtMostOnce))
+			return 0, err
+		})
+		// The step's record came too late: the question stays open.
+		require.Error(t, err)
+		require.Equal(t, idem.Unknown, r.state(t, key))
+	})
+}
+
+// The renewal of a lease does not give a record with steps an expiry again.
+func TestHeartbeatKeepsStepsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		key := safe.Key("t", "k")
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			require.NoError(t, err)
+			time.Sleep(idem.DefaultLease)
+			require.Zero(t, r.record(t, key).ExpiresAt)
+			return "", nil
+		})
+		require.NoError(t, err)
+		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
+	})
+}
+
+// No handler runs into a panic of the engine's when its step panics: it goes on,
+// and the record says what is known.
+func TestPanicInAStep(t *testing.T) {
+	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Retryable, idem.AtMostOnce: idem.Unknown} {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") }, idem.WithSemantics(semantics))
+				return "", err
+			})
+		})
+		require.Equal(t, want, r.state(t, key))
+	}
+}

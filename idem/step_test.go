@@ -1,0 +1,484 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+type receiptOf struct{ ID string }
+
+// errDeclined has a type of its own, which survives being recorded.
+type declinedError struct{}
+
+func (declinedError) Error() string     { return "card declined" }
+func (declinedError) ErrorCode() string { return "card_declined" }
+
+// effects counts how often each step's function ran.
+type effects struct {
+	mu   sync.Mutex
+	runs map[string]int
+}
+
+func (e *effects) ran(name string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runs[name]
+}
+
+func (e *effects) step(name string, errs ...error) func(context.Context) (receiptOf, error) {
+	return func(context.Context) (receiptOf, error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.runs == nil {
+			e.runs = map[string]int{}
+		}
+		e.runs[name]++
+		if n := e.runs[name]; n <= len(errs) && errs[n-1] != nil {
+			return receiptOf{}, errs[n-1]
+		}
+		return receiptOf{name}, nil
+	}
+}
+
+// undo is the compensation of a step.
+func (e *effects) undo(name string, errs ...error) idem.StepOption {
+	return idem.WithCompensation(func(ctx context.Context, r receiptOf) error {
+		if r.ID != name {
+			return errors.New("not what " + name + " returned: " + r.ID)
+		}
+		_, err := e.step("undo "+name, errs...)(ctx)
+		return err
+	})
+}
+
+func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (string, error)) (string, error) {
+	t.Helper()
+	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return fn(ctx) })
+}
+
+func TestRecordedStepIsSkipped(t *testing.T) {
+	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+		r, e := newRig(t, nil), new(effects)
+		key := safe.Key("t", "k")
+		handler := func(last error) func(context.Context) (string, error) {
+			return func(ctx context.Context) (string, error) {
+				first, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(semantics))
+				if err != nil {
+					return "", err
+				}
+				second, err := idem.Step(ctx, "ship", e.step("ship", last))
+				return first.ID + second.ID, err
+			}
+		}
+		_, err := doSteps(t, r, key, handler(errPlain))
+		require.Same(t, errPlain, err)
+		require.Equal(t, idem.Retryable, r.state(t, key))
+		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
+		out, err := doSteps(t, r, key, handler(errPlain))
+		require.NoError(t, err)
+		require.Equal(t, "chargeship", out)
+		require.Equal(t, 1, e.ran("charge"))
+		require.Equal(t, 2, e.ran("ship"))
+		require.Empty(t, r.record(t, key).Steps, "they go with the outcome")
+		require.NotZero(t, r.record(t, key).ExpiresAt)
+		again, err := doSteps(t, r, key, nil2)
+		require.NoError(t, err)
+		require.Equal(t, out, again)
+	}
+}
+
+func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
+
+// A not repeatable operation that surely executed nothing more keeps its steps.
+func TestStepsOfANotRepeatableOperation(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := unsafe.Key("t", "k")
+	handler := func(err error) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			if _, err := idem.Step(ctx, "charge", e.step("charge")); err != nil {
+				return "", err
+			}
+			return "done", err
+		}
+	}
+	_, err := doSteps(t, r, key, handler(idem.NotExecuted(errPlain)))
+	require.Same(t, errPlain, err)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+	out, err := doSteps(t, r, key, handler(nil))
+	require.NoError(t, err)
+	require.Equal(t, "done", out)
+	require.Equal(t, 1, e.ran("charge"))
+}
+
+// The value is the same live and on replay, though JSON does not keep it.
+func TestStepResultGoesThroughItsCodec(t *testing.T) {
+	type lossy struct {
+		Kept   int
+		hidden int
+	}
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	for range 2 {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil })
+			require.NoError(t, err)
+			require.Equal(t, lossy{Kept: 1}, v)
+			return "", errPlain
+		})
+		require.Same(t, errPlain, err)
+	}
+}
+
+func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	var got []error
+	for range 2 {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge", idem.Permanent(declinedError{})))
+			got = append(got, err)
+			return "", errPlain // and not the step's
+		})
+		require.Same(t, errPlain, err)
+	}
+	require.Equal(t, 1, e.ran("charge"))
+	require.ErrorIs(t, got[0], declinedError{})
+	var rec *idem.RecordedError
+	require.ErrorAs(t, got[1], &rec)
+	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
+	// Returned by the handler, it is the operation's outcome too.
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "charge", e.step("charge"))
+		return "", err
+	})
+	require.EqualError(t, err, "card declined")
+	require.Equal(t, idem.Failed, r.state(t, key))
+	require.Equal(t, rec.Failure, *r.record(t, key).Failure)
+}
+
+// An at-most-once step whose process died is not run again: a handler that cannot
+// settle it parks the operation, even if it is repeatable.
+func TestInterruptedStepIsNotRunAgain(t *testing.T) {
+	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			abandonedWith(t, r, key, charged, shipping)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce))
+				require.ErrorIs(t, err, idem.ErrStepInterrupted)
+				if swallow {
+					return 1, nil
+				}
+				return 0, err
+			})
+			require.ErrorIs(t, err, idem.ErrStepInterrupted)
+			var interrupted *idem.StepInterruptedError
+			require.ErrorAs(t, err, &interrupted)
+			require.Equal(t, "ship", interrupted.Name)
+			require.Equal(t, idem.Unknown, r.state(t, key))
+			require.Zero(t, e.ran("ship"))
+			_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		})
+	}
+}
+
+// A mark holds, whatever the step has been declared as since.
+func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	abandonedWith(t, r, key, shipping)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "ship", e.step("ship"))
+		return 0, err
+	})
+	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.Zero(t, e.ran("ship"))
+}
+
+func TestInterruptedStepIsSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		found func(context.Context) (receiptOf, error)
+		runs  int
+		state idem.State
+		err   string
+	}{
+		"took effect":     {func(context.Context) (receiptOf, error) { return receiptOf{"found"}, nil }, 0, idem.Completed, ""},
+		"had no effect":   {func(context.Context) (receiptOf, error) { return receiptOf{}, idem.NotExecuted(errPlain) }, 1, idem.Completed, ""},
+		"was declined":    {func(context.Context) (receiptOf, error) { return receiptOf{}, idem.Permanent(declinedError{}) }, 0, idem.Failed, "card declined"},
+		"nobody can tell": {func(context.Context) (receiptOf, error) { return receiptOf{}, errPlain }, 0, idem.Unknown, "plain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			abandonedWith(t, r, key, shipping)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				got, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(c.found))
+				if err == nil && c.runs == 0 {
+					require.Equal(t, "found", got.ID)
+				}
+				return 0, err
+			})
+			require.Equal(t, c.state, r.state(t, key))
+			require.Equal(t, c.runs, e.ran("ship"))
+			if c.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.err)
+			}
+		})
+	}
+}
+
+// What an at-most-once step's own error says decides whether it is open.
+func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		state idem.State
+		runs  int // after a second call
+	}{
+		"plain":        {errPlain, idem.Unknown, 1},
+		"not executed": {idem.NotExecuted(errPlain), idem.Retryable, 2},
+		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			handler := func(ctx context.Context) (string, error) {
+				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), idem.WithSemantics(idem.AtMostOnce))
+				return "done", err
+			}
+			_, err := doSteps(t, r, key, handler)
+			require.ErrorIs(t, err, errPlain)
+			require.Equal(t, c.state, r.state(t, key))
+			_, _ = doSteps(t, r, key, handler)
+			require.Equal(t, c.runs, e.ran("ship"))
+		})
+	}
+}
+
+func TestStepRetries(t *testing.T) {
+	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
+	excluded := idem.NotExecuted(errPlain)
+	for name, c := range map[string]struct {
+		opts []idem.StepOption
+		errs []error
+		runs int
+		ok   bool
+	}{
+		"not without being asked":          {nil, many[:1], 1, false},
+		"until it works":                   {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{})}, many[:2], 3, true},
+		"up to the limit":                  {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 4})}, many, 4, false},
+		"not a permanent error":            {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{})}, []error{idem.Permanent(errPlain)}, 1, false},
+		"at most once: not a plain error":  {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{}), idem.WithSemantics(idem.AtMostOnce)}, many[:1], 1, false},
+		"at most once: surely no effect":   {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{}), idem.WithSemantics(idem.AtMostOnce)}, []error{excluded, excluded}, 3, true},
+		"not past the deadline":            {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 99, InitialDelay: time.Hour, MaxDelay: time.Hour})}, many, 1, false},
+		"with delays that grow to a bound": {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 5, MaxDelay: time.Second, BackoffRate: 100})}, many[:4], 5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, e := newRig(t, nil), new(effects)
+				_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.opts...)
+					return got.ID, err
+				})
+				require.Equal(t, c.ok, err == nil, "%v", err)
+				require.Equal(t, c.runs, e.ran("ship"))
+			})
+		})
+	}
+}
+
+func TestStepMistakes(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	_, err := idem.Step(t.Context(), "s", e.step("s"))
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, err, &mistake)
+	require.ErrorContains(t, err, "pass the context that the handler was given")
+	var escaped context.Context
+	_, err = doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		escaped = ctx
+		_, err := idem.Step(ctx, "once", e.step("once"))
+		require.NoError(t, err)
+		for problem, try := range map[string]func() error{
+			"used twice": func() error { _, err := idem.Step(ctx, "once", e.step("s")); return err },
+			"is empty":   func() error { _, err := idem.Step(ctx, "", e.step("s")); return err },
+			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), e.step("s")); return err },
+			"control":    func() error { _, err := idem.Step(ctx, "a\nb", e.step("s")); return err },
+			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", e.step("s")); return err },
+			"is nil":     func() error { _, err := idem.Step[int](ctx, "nil", nil); return err },
+			"chan": func() error {
+				_, err := idem.Step(ctx, "c", func(context.Context) (chan int, error) { return nil, nil })
+				return err
+			},
+			"do not nest": func() error {
+				_, err := idem.Step(ctx, "outer", func(ctx context.Context) (int, error) {
+					return idem.Step(ctx, "inner", func(context.Context) (int, error) { return 1, nil })
+				})
+				return err
+			},
+			"MaxAttempts": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{MaxAttempts: -1}))
+				return err
+			},
+			"delay": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{MaxDelay: -1}))
+				return err
+			},
+			"BackoffRate": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{BackoffRate: 0.5}))
+				return err
+			},
+			"WithSemantics": func() error { _, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(7)); return err },
+			"takes a int": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation(func(context.Context, int) error { return nil }))
+				return err
+			},
+			"WithCompensation": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation[receiptOf](nil))
+				return err
+			},
+			"gives a int": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce),
+					idem.WithInterrupted(func(context.Context) (int, error) { return 1, nil }))
+				return err
+			},
+			"just run again": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithInterrupted(e.step("s")))
+				return err
+			},
+		} {
+			err := try()
+			require.ErrorAs(t, err, &mistake, problem)
+			require.ErrorContains(t, err, problem)
+		}
+		require.Zero(t, e.ran("s"), "nothing runs after a mistake")
+		return "", nil
+	})
+	require.NoError(t, err)
+	_, err = idem.Step(escaped, "late", e.step("s"))
+	require.ErrorContains(t, err, "the handler has returned")
+}
+
+// A result that JSON cannot hold is an error, and the step has no outcome.
+func TestStepResultThatCannotBeEncoded(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil })
+		return "", err
+	})
+	require.Error(t, err)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Empty(t, r.record(t, key).Steps)
+}
+
+// A recorded result that no longer fits stops the operation: guessing would be
+// worse.
+func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	abandonedWith(t, r, key, idem.StepWrite{Name: "charge", Result: []byte(`"text"`)})
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") })
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		return 1, nil // swallowed
+	})
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.Equal(t, idem.Retryable, r.state(t, key))
+}
+
+// Each step has a token of its own, the same in every attempt.
+func TestStepTokens(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	seen := map[string][]string{}
+	note := func(ctx context.Context, what string) {
+		info, ok := idem.InfoOf(ctx)
+		require.True(t, ok)
+		require.Equal(t, idem.Token(ctx), info.Token)
+		if what != "handler" {
+			require.Equal(t, strings.TrimPrefix(what, "undo "), strings.TrimPrefix(info.Step, "idem:undo:"))
+		}
+		seen[what] = append(seen[what], idem.Token(ctx))
+	}
+	for range 2 {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			note(ctx, "handler")
+			for _, name := range []string{"a", "b"} {
+				_, err := idem.Step(ctx, name, func(ctx context.Context) (int, error) {
+					note(ctx, name)
+					return 0, idem.NotExecuted(errPlain)
+				})
+				require.Error(t, err)
+			}
+			return "", errPlain
+		})
+		require.Error(t, err)
+	}
+	all := map[string]bool{}
+	for what, tokens := range seen {
+		require.Len(t, tokens, 2, what)
+		require.Equal(t, tokens[0], tokens[1], what)
+		all[tokens[0]] = true
+	}
+	require.Len(t, all, 3)
+}
+
+// Steps may run side by side.
+func TestParallelSteps(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	names := strings.Split(strings.Repeat("x", 20), "")
+	for n := range 2 {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			var wg sync.WaitGroup
+			for i := range names {
+				wg.Go(func() {
+					name := "ship-" + string(rune('a'+i))
+					got, err := idem.Step(ctx, name, e.step(name), e.undo(name), idem.WithSemantics(idem.StepSemantics(i%2)))
+					if err != nil || got.ID != name {
+						t.Errorf("%s: %v %v", name, got, err)
+					}
+				})
+			}
+			wg.Wait()
+			if n == 0 {
+				return "", errPlain
+			}
+			return "done", nil
+		})
+		require.Equal(t, n == 0, err != nil)
+	}
+	for i := range names {
+		require.Equal(t, 1, e.ran("ship-"+string(rune('a'+i))))
+	}
+}
+
+// Where there is no claim, there is nothing to record under.
+func TestStepsWithoutAClaim(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	key := openOp(false).Key("t", "k")
+	out, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "once", e.step("once"), idem.WithSemantics(idem.AtMostOnce))
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		got, err := idem.Step(ctx, "ship", e.step("ship"))
+		return got.ID, err
+	})
+	require.NoError(t, err)
+	require.Equal(t, "ship", out)
+	require.Zero(t, e.ran("once"))
+	require.Zero(t, r.count(idemtest.RecordStep))
+}
