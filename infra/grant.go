@@ -73,7 +73,7 @@ func (t *Table) allow(to awsiam.IGrantable, o *GrantOptions, actions ...string) 
 	grantKey(t.EncryptionKey(), to)
 }
 
-func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string, actions ...string) {
+func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string, actions ...string) awsiam.Grant {
 	in := &awsiam.GrantOnPrincipalOptions{
 		Grantee: to.GrantPrincipal(), Actions: jsii.Strings(actions...), ResourceArns: jsii.Strings(resources...),
 	}
@@ -84,7 +84,7 @@ func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources
 		}
 		in.Conditions = &c
 	}
-	awsiam.Grant_AddToPrincipal(in)
+	return awsiam.Grant_AddToPrincipal(in)
 }
 
 // grantKey allows the use of a table's own key, through DynamoDB only.

@@ -1,0 +1,211 @@
+package infra
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// Repeat is what the operation behind a queue says about itself, as in package
+// idem, under the name that is stored in records.
+type Repeat string
+
+// The two declarations.
+const (
+	// Repeatable operations run again after an attempt whose outcome nobody knows.
+	Repeatable Repeat = "repeatable"
+	// NotRepeatable operations never do: such a message comes back until the queue
+	// gives it up, and its record waits to be resolved.
+	NotRepeatable Repeat = "not_repeatable"
+)
+
+// Defaults of a queue.
+const (
+	// DefaultMessageRetention is the longest that SQS has: what nobody could handle
+	// for a week is still there.
+	DefaultMessageRetention = 14 * day
+	// DefaultMaxReceives is the least that AWS recommends in front of Lambda.
+	DefaultMaxReceives = 5
+	// DefaultBatchSize is Lambda's.
+	DefaultBatchSize = 10
+	// DefaultQueueRetention is that of an operation behind a queue, as in package
+	// idemlambda: 14 days in the queue, 14 in the dead-letter queue, and a day.
+	DefaultQueueRetention = 29 * day
+
+	day = 24 * time.Hour
+)
+
+// QueueProps of a queue. Repeat is required.
+type QueueProps struct {
+	// Repeat is the declaration of the operation that the consumer runs.
+	Repeat Repeat
+	// Retention of that operation, if its code sets one. Zero means
+	// [DefaultQueueRetention], as the library does.
+	Retention time.Duration
+
+	// Name of the queue. Empty lets CloudFormation choose one. A FIFO queue's name
+	// ends in .fifo.
+	Name string
+	// FIFO keeps the order within a message group.
+	FIFO bool
+	// PerGroup deduplicates and throttles by message group instead of by queue: for
+	// more than 300 messages a second. For FIFO queues.
+	PerGroup bool
+
+	// Visibility is how long a received message is hidden. Zero means six times the
+	// consumer's time-out, as AWS recommends, and the batch window.
+	Visibility time.Duration
+	// MessageRetention is how long a message is kept, 1 minute to 14 days. Zero means
+	// [DefaultMessageRetention].
+	MessageRetention time.Duration
+	// MaxReceives after which a message goes to the dead-letter queue, 1 to 1,000.
+	// Zero means [DefaultMaxReceives].
+	MaxReceives int
+	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
+	// for 14 days.
+	DeadLetters awssqs.Queue
+	// NoDeadLetters leaves the dead-letter queue out: what cannot be handled comes
+	// back until the message's retention is over, and is then gone. A warning says so.
+	NoDeadLetters bool
+
+	// BatchSize is the most messages of an invocation: 1 to 10, for a standard queue
+	// with a BatchWindow to 10,000. Zero means [DefaultBatchSize].
+	BatchSize int
+	// BatchWindow is how long Lambda gathers a batch, in whole seconds up to 5
+	// minutes. For standard queues.
+	BatchWindow time.Duration
+	// MaxConcurrency bounds the invocations at once, 2 to 1,000. Zero means no bound
+	// but the account's.
+	MaxConcurrency int
+
+	// EncryptionKey is a customer's KMS key. Nil means SQS's own.
+	EncryptionKey awskms.IKey
+}
+
+// Queue is a queue with its dead-letter queue and the event source mapping to its
+// consumer, with partial batch responses: both encrypted, and closed to whoever
+// does not use TLS. It is an SQS queue of CDK's.
+type Queue struct {
+	awssqs.Queue
+	// DeadLetters is the dead-letter queue, nil if there is none.
+	DeadLetters awssqs.Queue
+	// Mapping leads to the consumer.
+	Mapping awslambda.EventSourceMapping
+
+	key awskms.IKey
+}
+
+// consumerSource is the id of the mapping below its function. Each function has
+// one queue: its environment describes one.
+const consumerSource = "QueueSource"
+
+// NewQueue returns a queue that the consumer is fed from. The consumer is a
+// [Function] or any other Lambda function of the stack; its environment tells it
+// of the queue, for the library's checks at start-up. It is allowed to receive
+// from this queue and to delete what it has handled.
+func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
+	p := QueueProps{}
+	if props != nil {
+		p = *props
+	}
+	timeout := timeoutOf(consumer)
+	problems := p.settle(timeout)
+	q := &Queue{key: p.EncryptionKey}
+	in := p.queue(p.Name)
+	in.VisibilityTimeout = duration(p.Visibility)
+	in.RetentionPeriod = duration(p.MessageRetention)
+	if !p.NoDeadLetters {
+		q.DeadLetters = p.DeadLetters
+		if q.DeadLetters == nil {
+			dead := p.queue("")
+			dead.RetentionPeriod = duration(maxMessageRetention)
+			q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
+		}
+		in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
+	}
+	awssqs.NewQueue_Override(q, scope, &id, in)
+	for _, problem := range problems {
+		refuse(q, "%s", problem)
+	}
+	p.advise(q, timeout)
+	if consumer.Node().TryFindChild(jsii.String(consumerSource)) != nil {
+		refuse(q, "its consumer %s has another queue already, and a function's environment describes one: give each queue a function", *consumer.Node().Path())
+		return q
+	}
+	q.feed(consumer, &p)
+	return q
+}
+
+func (p *QueueProps) queue(name string) *awssqs.QueueProps {
+	in := &awssqs.QueueProps{QueueName: optional(name), EnforceSSL: jsii.Bool(true), Encryption: awssqs.QueueEncryption_SQS_MANAGED}
+	if p.EncryptionKey != nil {
+		in.Encryption, in.EncryptionMasterKey = awssqs.QueueEncryption_KMS, p.EncryptionKey
+	}
+	if p.FIFO {
+		in.Fifo = jsii.Bool(true)
+	}
+	if p.FIFO && p.PerGroup {
+		in.DeduplicationScope = awssqs.DeduplicationScope_MESSAGE_GROUP
+		in.FifoThroughputLimit = awssqs.FifoThroughputLimit_PER_MESSAGE_GROUP_ID
+	}
+	return in
+}
+
+func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
+	in := &awslambda.EventSourceMappingProps{
+		Target: consumer, EventSourceArn: q.QueueArn(),
+		BatchSize: jsii.Number(p.BatchSize), MaxConcurrency: positive(p.MaxConcurrency),
+		ReportBatchItemFailures: jsii.Bool(true),
+	}
+	if p.BatchWindow > 0 {
+		in.MaxBatchingWindow = duration(p.BatchWindow)
+	}
+	q.Mapping = awslambda.NewEventSourceMapping(consumer, jsii.String(consumerSource), in)
+	// Lambda refuses the mapping as long as the role may not receive.
+	// https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+	allow(consumer, nil, []string{*q.QueueArn()}, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes").
+		ApplyBefore(q.Mapping)
+	if q.key != nil {
+		allow(consumer, nil, []string{*q.key.KeyArn()}, "kms:Decrypt").ApplyBefore(q.Mapping)
+	}
+	settings := map[string]string{
+		schema.EnvQueueVisibility:  seconds(p.Visibility),
+		schema.EnvQueueBatchSize:   strconv.Itoa(p.BatchSize),
+		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
+	}
+	if !p.NoDeadLetters {
+		settings[schema.EnvQueueMaxReceives] = strconv.Itoa(p.MaxReceives)
+	}
+	if timeout := consumer.Timeout(); timeout != nil {
+		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))
+	}
+	for name, value := range settings {
+		consumer.AddEnvironment(jsii.String(name), jsii.String(value), nil)
+	}
+}
+
+// GrantSend allows sending to the queue, and nothing else.
+func (q *Queue) GrantSend(to awsiam.IGrantable) {
+	allow(to, nil, []string{*q.QueueArn()}, "sqs:SendMessage")
+	if q.key != nil {
+		allow(to, nil, []string{*q.key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
+	}
+}
+
+// lambdaTimeout is what a function has that names none.
+const lambdaTimeout = 3 * time.Second
+
+func timeoutOf(f awslambda.Function) time.Duration {
+	if f.Timeout() == nil {
+		return lambdaTimeout
+	}
+	return time.Duration(*f.Timeout().ToSeconds(nil)) * time.Second
+}
