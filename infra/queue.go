@@ -200,6 +200,12 @@ func (q *Queue) GrantSend(to awsiam.IGrantable) {
 	}
 }
 
+// GrantHideTwins allows the consumer what lambda/sqsvisibility does: to hide a
+// message whose twin is in flight until the twin's lease is over.
+func (q *Queue) GrantHideTwins(to awsiam.IGrantable) {
+	allow(to, nil, []string{*q.QueueArn()}, "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl")
+}
+
 // lambdaTimeout is what a function has that names none.
 const lambdaTimeout = 3 * time.Second
 

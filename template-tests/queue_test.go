@@ -1,0 +1,214 @@
+package templatetests
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+func worker(t *testing.T, s awscdk.Stack, timeout time.Duration) *infra.Function {
+	return infra.NewFunction(s, "Worker", &infra.FunctionProps{Code: given(t), Timeout: timeout})
+}
+
+// named returns the properties of the resource with this name and type.
+func (tt template) named(t *testing.T, kind, want string) map[string]any {
+	t.Helper()
+	found := tt.resources(kind)
+	for id, r := range found {
+		if name(id) == want {
+			properties, _ := r["Properties"].(map[string]any)
+			return properties
+		}
+	}
+	require.Failf(t, "no such resource", "%s %s among %v", kind, want, slices.Collect(maps.Keys(found)))
+	return nil
+}
+
+func (tt template) environment(t *testing.T, function string) map[string]any {
+	t.Helper()
+	return tt.named(t, "AWS::Lambda::Function", function)["Environment"].(map[string]any)["Variables"].(map[string]any)
+}
+
+func TestQueue(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		infra.NewQueue(s, "Orders", worker(t, s, 20*time.Second), &infra.QueueProps{Repeat: infra.Repeatable})
+	})
+	require.Empty(t, problems)
+	require.Equal(t, map[string]any{
+		"MessageRetentionPeriod": 14.0 * 86400, "VisibilityTimeout": 120.0, "SqsManagedSseEnabled": true,
+		"RedrivePolicy": map[string]any{
+			"deadLetterTargetArn": map[string]any{"Fn::GetAtt": []any{got.id(t, "AWS::SQS::Queue", "OrdersDeadLetters"), "Arn"}}, "maxReceiveCount": 5.0,
+		},
+	}, got.named(t, "AWS::SQS::Queue", "Orders"))
+	require.Equal(t, map[string]any{"MessageRetentionPeriod": 14.0 * 86400, "SqsManagedSseEnabled": true},
+		got.named(t, "AWS::SQS::Queue", "OrdersDeadLetters"))
+
+	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
+	require.Equal(t, []any{"ReportBatchItemFailures"}, mapping["FunctionResponseTypes"])
+	require.Equal(t, 10.0, mapping["BatchSize"])
+	require.NotContains(t, mapping, "ScalingConfig")
+	require.NotContains(t, mapping, "MaximumBatchingWindowInSeconds")
+	require.Equal(t, []string{"Orders.Arn"}, texts(mapping["EventSourceArn"]))
+
+	require.Equal(t, map[string]any{
+		schema.EnvFunctionTimeout: "20", schema.EnvQueueVisibility: "120", schema.EnvQueueBatchSize: "10",
+		schema.EnvQueueBatchWindow: "0", schema.EnvQueueMaxReceives: "5",
+	}, got.environment(t, "Worker"))
+
+	allowed := got.allowed(t)
+	for _, action := range []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"} {
+		require.Equal(t, []string{"Orders.Arn"}, allowed[action], action)
+	}
+
+	policies := got.resources("AWS::SQS::QueuePolicy")
+	require.Len(t, policies, 2)
+	for id, policy := range policies {
+		statements := policy["Properties"].(map[string]any)["PolicyDocument"].(map[string]any)["Statement"].([]any)
+		require.Len(t, statements, 1, id)
+		deny := statements[0].(map[string]any)
+		require.Equal(t, "Deny", deny["Effect"])
+		require.Equal(t, "sqs:*", deny["Action"])
+		require.Equal(t, map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}}, deny["Condition"])
+	}
+}
+
+// id is the logical id of the resource with this name and type.
+func (tt template) id(t *testing.T, kind, want string) string {
+	t.Helper()
+	for id := range tt.resources(kind) {
+		if name(id) == want {
+			return id
+		}
+	}
+	require.Failf(t, "no such resource", "%s %s", kind, want)
+	return ""
+}
+
+func TestQueueFIFO(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		infra.NewQueue(s, "Orders", worker(t, s, 0), &infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, PerGroup: true, Name: "orders.fifo"})
+	})
+	require.Empty(t, problems)
+	p := got.named(t, "AWS::SQS::Queue", "Orders")
+	require.Equal(t, "orders.fifo", p["QueueName"])
+	require.Equal(t, true, p["FifoQueue"])
+	require.Equal(t, "messageGroup", p["DeduplicationScope"])
+	require.Equal(t, "perMessageGroupId", p["FifoThroughputLimit"])
+	require.Equal(t, true, got.named(t, "AWS::SQS::Queue", "OrdersDeadLetters")["FifoQueue"])
+}
+
+func TestQueueSettings(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		key := awskms.NewKey(s, jsii.String("Key"), nil)
+		q := infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &infra.QueueProps{
+			Repeat: infra.NotRepeatable, Retention: 20 * 24 * time.Hour, Visibility: 10 * time.Minute, MessageRetention: 4 * 24 * time.Hour,
+			MaxReceives: 8, BatchSize: 100, BatchWindow: 5 * time.Second, MaxConcurrency: 4, EncryptionKey: key,
+		})
+		producer := infra.NewFunction(s, "Producer", &infra.FunctionProps{Code: given(t)})
+		q.GrantSend(producer)
+		q.GrantHideTwins(producer)
+	})
+	require.Empty(t, problems)
+	p := got.named(t, "AWS::SQS::Queue", "Orders")
+	require.Equal(t, 600.0, p["VisibilityTimeout"])
+	require.Equal(t, 4.0*86400, p["MessageRetentionPeriod"])
+	require.Equal(t, []string{"Key.Arn"}, texts(p["KmsMasterKeyId"]))
+	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
+	require.Equal(t, 100.0, mapping["BatchSize"])
+	require.Equal(t, 5.0, mapping["MaximumBatchingWindowInSeconds"])
+	require.Equal(t, map[string]any{"MaximumConcurrency": 4.0}, mapping["ScalingConfig"])
+	environment := got.environment(t, "Worker")
+	require.Equal(t, "600", environment[schema.EnvQueueVisibility])
+	require.Equal(t, "8", environment[schema.EnvQueueMaxReceives])
+	require.Equal(t, "5", environment[schema.EnvQueueBatchWindow])
+	allowed := got.allowed(t)
+	for _, action := range []string{"sqs:SendMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl"} {
+		require.Equal(t, []string{"Orders.Arn"}, allowed[action], action)
+	}
+	require.Equal(t, []string{"Key.Arn"}, allowed["kms:Decrypt"])
+	require.Equal(t, []string{"Key.Arn"}, allowed["kms:GenerateDataKey"])
+}
+
+func TestQueueChecks(t *testing.T) {
+	const isError, isWarning = true, false
+	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+	for name, tc := range map[string]struct {
+		props infra.QueueProps
+		error bool
+		says  []string
+	}{
+		"no declaration":            {infra.QueueProps{}, isError, []string{"Repeat is not declared", "infra.Repeatable or infra.NotRepeatable"}},
+		"an odd declaration":        {infra.QueueProps{Repeat: "perhaps"}, isError, []string{`Repeat is "perhaps"`}},
+		"visibility within lease":   {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 31 * time.Second}, isError, []string{"Visibility of 31s against the function's time-out of 30s", "lease", "set it to 3m0s, and no less than 32s"}},
+		"visibility and window":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 35 * time.Second, BatchWindow: 5 * time.Second}, isError, []string{"set it to 3m5s, and no less than 37s"}},
+		"short visibility":          {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 179 * time.Second}, isWarning, []string{"less than 6 times", "set it to 3m0s", "idem:visibility"}},
+		"visibility beyond SQS":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 13 * time.Hour}, isError, []string{"Visibility is 13h0m0s", "12h"}},
+		"no dead letters":           {infra.QueueProps{Repeat: infra.Repeatable, NoDeadLetters: true}, isWarning, []string{"no dead-letter queue", "leave NoDeadLetters out"}},
+		"few receives":              {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 3}, isWarning, []string{"after 3 receives", "at least 5"}},
+		"many receives":             {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 1001}, isError, []string{"MaxReceives is 1001"}},
+		"negative receives":         {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: -1}, isError, []string{"MaxReceives is -1"}},
+		"lone concurrency":          {infra.QueueProps{Repeat: infra.Repeatable, MaxConcurrency: 1}, isError, []string{"MaxConcurrency is 1: use 2 to 1000"}},
+		"large batch":               {infra.QueueProps{Repeat: infra.Repeatable, BatchSize: 11}, isError, []string{"BatchSize is 11 without a BatchWindow"}},
+		"long window":               {infra.QueueProps{Repeat: infra.Repeatable, BatchWindow: 301 * time.Second}, isError, []string{"BatchWindow is 5m1s"}},
+		"long message retention":    {infra.QueueProps{Repeat: infra.Repeatable, MessageRetention: days(15)}, isError, []string{"MessageRetention is 360h0m0s"}},
+		"short retention":           {infra.QueueProps{Repeat: infra.NotRepeatable, Retention: days(1)}, isError, []string{"Retention of 24h0m0s", "672h0m0s", "after a redrive", "runs again"}},
+		"short retention, harmless": {infra.QueueProps{Repeat: infra.Repeatable, Retention: days(28)}, isWarning, []string{"Retention of 672h0m0s", "idem:retention"}},
+		"FIFO with a window":        {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchWindow: time.Second}, isError, []string{"a FIFO queue has none"}},
+		"FIFO with a large batch":   {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchSize: 11}, isError, []string{"a FIFO queue's batch has at most 10"}},
+		"FIFO by a standard name":   {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, Name: "orders"}, isError, []string{`called "orders"`, "end in .fifo"}},
+		"standard by a FIFO name":   {infra.QueueProps{Repeat: infra.Repeatable, Name: "orders.fifo"}, isError, []string{"set FIFO"}},
+		"groups without FIFO":       {infra.QueueProps{Repeat: infra.Repeatable, PerGroup: true}, isError, []string{"PerGroup is for FIFO queues"}},
+		"FIFO, not repeatable":      {infra.QueueProps{Repeat: infra.NotRepeatable, FIFO: true}, isWarning, []string{"blocks its message group for up to 15m0s", "5 receives", "idem:blocked-group"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := synth(t, func(s awscdk.Stack) { infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &tc.props) })
+			says(t, problems, tc.error, tc.says...)
+		})
+	}
+	t.Run("standard dead letters of a FIFO queue", func(t *testing.T) {
+		_, problems := synth(t, func(s awscdk.Stack) {
+			infra.NewQueue(s, "Orders", worker(t, s, 0), &infra.QueueProps{
+				Repeat: infra.Repeatable, FIFO: true, DeadLetters: awssqs.NewQueue(s, jsii.String("Dead"), nil),
+			})
+		})
+		says(t, problems, isError, "DeadLetters is a standard queue")
+	})
+	t.Run("two queues of one function", func(t *testing.T) {
+		_, problems := synth(t, func(s awscdk.Stack) {
+			f := worker(t, s, 0)
+			infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
+			infra.NewQueue(s, "Refunds", f, &infra.QueueProps{Repeat: infra.Repeatable})
+		})
+		says(t, problems, isError, "has another queue already", "give each queue a function")
+	})
+}
+
+// Functions that are not ours have a queue too.
+func TestQueueOfAnyFunction(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		f := awslambda.NewFunction(s, jsii.String("Plain"), &awslambda.FunctionProps{
+			Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"), Code: given(t),
+		})
+		infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
+	})
+	require.Empty(t, problems)
+	require.Equal(t, 18.0, got.named(t, "AWS::SQS::Queue", "Orders")["VisibilityTimeout"], "Lambda's own time-out is 3 s")
+	require.NotContains(t, got.environment(t, "Plain"), schema.EnvFunctionTimeout)
+}
+
+func TestDeclarationsAreTheLibrarys(t *testing.T) {
+	require.Equal(t, idem.Repeatable.String(), string(infra.Repeatable))
+	require.Equal(t, idem.NotRepeatable.String(), string(infra.NotRepeatable))
+}
