@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,19 +43,43 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// beParent runs a pool until it is killed. It prints the pid of its child.
+// beParent runs a pool with one instance at work and one that is frozen until it
+// is killed. It prints where their Runtime APIs listen.
 func beParent(path string) {
-	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute}, nil)
-	if err == nil {
-		var result runtime.Result
-		if result, err = pool.Invoke(context.Background(), []byte(`{"do":"echo"}`), nil); err == nil {
-			go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
-			fmt.Println(result.PID)
-			bufio.NewReader(os.Stdin).ReadString('\n')
-		}
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute}, &runtime.Options{Freeze: true})
+	if err != nil {
+		fail(err)
+	}
+	address := func() string {
+		result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), nil)
+		if err != nil {
+			fail(err)
+		}
+		var seen struct {
+			Env []string `json:"env"`
+		}
+		if err := json.Unmarshal(result.Payload, &seen); err != nil {
+			fail(err)
+		}
+		for _, entry := range seen.Env {
+			if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
+				return address
+			}
+		}
+		return ""
+	}
+	busy := address()
+	go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
+	for len(pool.InFlight()) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	fmt.Println(busy, address())
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	fail(errors.New("nobody killed this process"))
 }
 
 // start opens a pool that the test's end closes.

@@ -3,10 +3,7 @@
 package runtime_test
 
 import (
-	"bufio"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,30 +81,4 @@ func TestGrandchildrenGoToo(t *testing.T) {
 	require.True(t, alive(pid))
 	pool.Close()
 	waitFor(t, func() bool { return !alive(pid) }, "the function's own child ends")
-}
-
-// A parent that is killed cannot close its pool; on Linux the kernel does.
-func TestChildrenDieWithTheParent(t *testing.T) {
-	if !procfs() {
-		t.Skip("the kernel ties children to their parent on Linux only")
-	}
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), "RUNTIME_TEST_PARENT="+function, "TMPDIR="+t.TempDir())
-	parent.Stderr = os.Stderr
-	stdin, err := parent.StdinPipe() // open while this test lives
-	require.NoError(t, err)
-	defer stdin.Close()
-	stdout, err := parent.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, parent.Start())
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	var child int
-	_, err = fmt.Sscan(line, &child)
-	require.NoError(t, err)
-	require.True(t, alive(child))
-
-	require.NoError(t, parent.Process.Kill())
-	parent.Wait() // an error, since it was killed
-	waitFor(t, func() bool { return !alive(child) }, "the child follows")
 }
