@@ -25,7 +25,7 @@ func TestHangs(t *testing.T) {
 		for _, kind := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
 			t.Run(fmt.Sprintf("%s, %s", end, kind), func(t *testing.T) {
 				t.Parallel()
-				s := newStage(t, runtime.Function{MaxInstances: 1}, nil)
+				s := newStage(t, runtime.Function{MaxInstances: 1, Timeout: 4 * time.Second}, nil)
 				o := order{id: "hanging", kind: kind}
 				flag := filepath.Join(s.hang, o.id)
 				require.NoError(t, os.WriteFile(flag, nil, 0o600))
@@ -50,27 +50,35 @@ func TestHangs(t *testing.T) {
 				require.True(t, childtest.Gone(result.PID))
 				require.NoError(t, os.Remove(flag))
 
-				next := s.invoke(order{id: "another", kind: kind})
+				another := order{id: "another", kind: kind}
+				require.True(t, s.invoke(another).ColdStart)
+				next := s.settled(another)
 				require.Nil(t, next.Error, "the next invocation works")
-				require.True(t, next.ColdStart)
-				s.requireKept(order{id: "another", kind: kind}, next.Payload)
+				s.requireKept(another, next.Payload)
 
 				after := s.settled(o)
 				if kind == idem.NotRepeatable {
+					require.NotNil(t, after.Error)
 					require.Equal(t, "OutcomeUnknownError", after.Error.Type)
 					require.Equal(t, idem.Unknown, s.record(o).State)
-					require.Equal(t, "OutcomeUnknownError", s.invoke(o).Error.Type)
+					again := s.settled(o)
+					require.NotNil(t, again.Error)
+					require.Equal(t, "OutcomeUnknownError", again.Error.Type)
 					require.Len(t, s.booked(o), 1, "it never ran again")
 					return
 				}
 				require.Nil(t, after.Error, "taken over")
 				require.Equal(t, 2, s.record(o).Attempt)
 				s.requireKept(o, after.Payload)
-				require.Equal(t, string(after.Payload), string(s.invoke(o).Payload))
+				require.Equal(t, string(after.Payload), string(s.settled(o).Payload))
 			})
 		}
 	}
 }
+
+// timeout of a function that is killed at random: short, since the lease of
+// whoever was killed runs until then.
+const timeout = 2 * time.Second
 
 // Instances are killed at random; whoever got no answer asks again.
 func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
@@ -82,8 +90,8 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 		fn runtime.Function
 		o  runtime.Options
 	}{
-		"one at a time, frozen in between": {runtime.Function{MaxInstances: 4}, runtime.Options{Freeze: true}},
-		"four at once in a process":        {runtime.Function{MaxInstances: 2, Concurrency: 4}, runtime.Options{}},
+		"one at a time, frozen in between": {runtime.Function{MaxInstances: 4, Timeout: timeout}, runtime.Options{Freeze: true}},
+		"four at once in a process":        {runtime.Function{MaxInstances: 2, Concurrency: 4, Timeout: timeout}, runtime.Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +106,7 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 				o := orderOf(i)
 				if answer, ok := answers[o]; ok {
 					s.requireKept(o, answer)
-					replay := s.invoke(o)
+					replay := s.settled(o)
 					require.Nil(t, replay.Error)
 					require.Equal(t, string(answer), string(replay.Payload))
 					s.requireKept(o, answer)
