@@ -23,6 +23,11 @@ type attempt struct {
 	dropped     bool   // the outcome is recorded without its result
 	running     *lease // while the handler runs
 	steps       steps
+	// born is the claim that an attempt in atomic mode did not write, and stood the
+	// state that the record was in when it began.
+	born  *Claim
+	stood State
+	unit  unitSlot
 }
 
 type attemptKey struct{}
@@ -49,9 +54,11 @@ type Info struct {
 	Attempt int
 	// Token: see [Token].
 	Token string
-	// LeaseUntil is when the claim, as it was taken, stops being respected.
+	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in
+	// atomic mode.
 	LeaseUntil time.Time
-	// WithoutClaim is set when the store was down and the operation fails open.
+	// WithoutClaim is set in atomic mode, and when the store was down and the
+	// operation fails open.
 	WithoutClaim bool
 }
 
@@ -62,12 +69,22 @@ func InfoOf(ctx context.Context) (Info, bool) {
 	if a == nil {
 		return Info{}, false
 	}
-	return Info{
+	info := Info{
 		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name, Step: stepOf(ctx),
 		Attempt: a.rec.Attempt, Token: a.token(ctx),
-		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: a.open,
-	}, true
+		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: !a.claimed(),
+	}
+	if a.atomic() {
+		info.LeaseUntil = time.Time{}
+	}
+	return info, true
 }
+
+// atomic reports whether the attempt runs in atomic mode.
+func (a *attempt) atomic() bool { return a.born != nil }
+
+// claimed reports whether the attempt holds a claim.
+func (a *attempt) claimed() bool { return !a.open && !a.atomic() }
 
 // Token returns the idempotency key to send downstream. It depends on the key
 // only, inside a [Step] also on the step's name: it is the same on every attempt,

@@ -103,10 +103,14 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && rec.Write == f.Write {
 		return rec, nil
 	}
-	if Next(rec, f.event(), now).Do != DoApply {
+	barred := rec != nil && f.Bar != "" && rec.Write == f.Bar
+	if barred || Next(rec, f.event(), now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if rec == nil {
+	switch {
+	case f.Born != nil:
+		rec = &f.Born.Record
+	case rec == nil:
 		rec = f.Absent
 	}
 	next := f.Ending.apply(rec, now)
@@ -141,6 +145,8 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 func (f Finish) event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
 	switch {
+	case f.Born != nil:
+		ev.Kind, ev.Seen = EventCommit, f.Born.Seen
 	case f.Absent != nil:
 		ev.Kind = EventFinishOpen
 	case f.Ending.State == Completed:

@@ -20,26 +20,39 @@ const (
 	barredFor = lateFor
 )
 
-// claim reserves the key, following the record as the machine says. It returns
-// the attempt that may run, or the answer that the caller gets instead.
+// claim reserves the key, following the record as the machine says; in atomic mode
+// it only looks. It returns the attempt that may run, or the answer that the
+// caller gets instead.
 func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := p.engine
 	part, cancel := p.claiming(ctx)
-	defer func() { cancel() }()
-
 	_ = e.queue.flush(part) // what could not be written stays in the queue
-	var wait *waiter
 	var seen *Record
-	if p.call.NoClaim != nil {
+	if op := &p.call.Key.op; p.call.NoClaim != nil || op.Mode == Atomic && !op.SkipLook {
 		var err error
 		if seen, err = p.look(part); err != nil {
+			cancel()
 			return nil, Outcome{}, p.unavailable(ctx, err)
 		}
 	}
+	return p.follow(ctx, part, cancel, seen)
+}
+
+// follow reserves the key over what was seen of its record, or goes where that
+// leads. The store is asked within part, which cancel ends.
+func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen *Record) (*attempt, Outcome, error) {
+	e := p.engine
+	defer func() { cancel() }()
+	atomic := p.call.Key.op.Mode == Atomic
+	var wait *waiter
 	for range maxRounds {
 		d := Decision{DoCreate, InProgress}
 		if seen != nil {
 			d = Next(seen, p.claimEvent(), e.now())
+		}
+		if atomic && d.Do == DoTakeOver && len(seen.Steps) > 0 {
+			// Left by the reserved mode: this one could not skip what is recorded.
+			d = Decision{DoPark, Unknown}
 		}
 		switch d.Do {
 		case DoCreate, DoReplace, DoTakeOver:
@@ -47,6 +60,9 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 				return nil, Outcome{}, p.call.NoClaim
 			}
 			c := p.newClaim(seen, d.Do)
+			if atomic {
+				return p.begins(c, seen), Outcome{}, nil
+			}
 			err := e.store.Acquire(part, e.now(), c)
 			if err == nil {
 				return p.claimed(ctx, c)

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+var errPanicked = errors.New("idem: the handler panicked")
+
 // What a call can be told instead of an outcome. Branch with errors.Is.
 var (
 	// ErrInFlight: another attempt holds the claim. Read an [*InFlightError] for
@@ -37,6 +39,10 @@ var (
 	// ErrStepInterrupted: an at-most-once step began in an earlier attempt and left
 	// no outcome. Read a [*StepInterruptedError] for which.
 	ErrStepInterrupted = errors.New("idem: an at-most-once step was interrupted and is not run again; find out what became of it")
+	// ErrNotCommitted: an outcome that commits with business writes, or without a
+	// claim, could not be committed or its commit could not be confirmed. Read a
+	// [*CommitError] for which.
+	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
 	// ErrNotUnknown: a resolution met a record that has no open question.
@@ -93,6 +99,50 @@ func (e *OutcomeUnavailableError) Error() string {
 
 // Is makes the error match [ErrOutcomeUnavailable].
 func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
+
+// CommitError says that an attempt ran and that its outcome was not committed, or
+// may not have been. Nothing of it is written later: once the error is returned
+// the commit has either landed or is barred, or is in doubt (Maybe). Sent again,
+// the same call gets what is true.
+type CommitError struct {
+	// State that the record is in as far as is known: Retryable or absent, and the
+	// same call runs again; Unknown, and it does not; InProgress, and it finds out
+	// when the lease is over.
+	State State
+	// Maybe is set if the commit may have landed.
+	Maybe bool
+	// Err is why. errors.Is does not see it: a store that was unavailable then says
+	// nothing of whether anything was executed.
+	Err error
+}
+
+func (e *CommitError) Error() string {
+	if e.Maybe {
+		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
+	}
+	return fmt.Sprintf("idem: the outcome and its writes were not committed: %v", e.Err)
+}
+
+// Is makes the error match [ErrNotCommitted], and [ErrOutcomeUnknown] if the
+// record says so.
+func (e *CommitError) Is(target error) bool {
+	return target == ErrNotCommitted || target == ErrOutcomeUnknown && e.State == Unknown
+}
+
+// RefusedError is how a store says that the writes of [Finish.With] were refused:
+// nothing was written, neither they nor the outcome.
+type RefusedError struct {
+	// Err is what the attempt's caller gets as the handler's error; what it means
+	// for the record says its class.
+	Err error
+	// Maybe is set if an earlier try of the same write got no answer and may still
+	// arrive.
+	Maybe bool
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("idem: the writes were refused: %v", e.Err) }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // RecordedError is a terminal failure as later callers get it. errors.Is against
 // the first caller's sentinel does not survive being recorded; branch on Type or

@@ -55,7 +55,7 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 		if p.parks(a) {
 			l.arm()
 		}
-	} else if !a.open {
+	} else if a.claimed() {
 		// A claim that took its time is renewed at once.
 		whole := p.engine.opts.Lease
 		l.timer = time.AfterFunc(min(whole/beats, p.leaseLeft(l.until)-whole/(2*beats)), l.beat)
@@ -75,7 +75,7 @@ func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engin
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
 func (p *plan) parks(a *attempt) bool {
-	return !a.open && (a.rec.Repeat == NotRepeatable || a.steps.open() != "")
+	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.steps.open() != "")
 }
 
 // arm sets the time at which the attempt is parked from the side.

@@ -8,7 +8,7 @@ import (
 // LogTo returns an observer that logs what somebody must look at: as errors an
 // outcome that was dropped and a record that cannot be read, as warnings a store
 // that is unavailable, a handler that runs without a claim, a lost lease, a
-// parked attempt, a queued or shortened outcome; and the rest at debug level. A
+// parked attempt, a queued or shortened outcome, an attempt that committed nothing; and the rest at debug level. A
 // nil logger means slog.Default. Keys' values are never logged, record ids are.
 func LogTo(l *slog.Logger) *Observer {
 	at := func(level slog.Level, what string) func(context.Context, Notice) {
@@ -38,7 +38,8 @@ func LogTo(l *slog.Logger) *Observer {
 		Replayed: at(slog.LevelDebug, "replayed"), InFlight: at(slog.LevelDebug, "in flight"),
 		Accepted: at(slog.LevelDebug, "accepted"), Unknown: at(slog.LevelInfo, "outcome unknown"),
 		Reused: at(slog.LevelInfo, "key reused with another input"), Completed: at(slog.LevelDebug, "completed"),
-		Failed: at(slog.LevelDebug, "failed"), Released: at(slog.LevelInfo, "released"),
+		Uncommitted: at(slog.LevelWarn, "not committed for certain"),
+		Failed:      at(slog.LevelDebug, "failed"), Released: at(slog.LevelInfo, "released"),
 		Parked: at(slog.LevelWarn, "parked, somebody must resolve it"), ResultDropped: at(slog.LevelWarn, "recorded without its result"),
 		StepRecorded: at(slog.LevelDebug, "step recorded"), StepReplayed: at(slog.LevelDebug, "step skipped, it is recorded"),
 		StepInterrupted: at(slog.LevelWarn, "at-most-once step interrupted"), Compensated: at(slog.LevelInfo, "step compensated"),

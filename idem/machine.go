@@ -36,6 +36,9 @@ const (
 	// EventFinishOpen: an attempt that ran without a claim, because the store was
 	// down, records how it ended. Uses Owner, To and Uncertain.
 	EventFinishOpen
+	// EventCommit: an attempt in atomic mode, which took no claim, records how it
+	// ended. Uses Seen and To.
+	EventCommit
 )
 
 // Event is one thing that happens to a record, with what its cell needs to know.
@@ -123,6 +126,12 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		// As in EventRelease, an attempt parked by a stricter twin stays parked.
 		reopens := rec != nil && rec.State == Unknown && ev.To == Retryable && ev.Uncertain
 		if rec == nil || rec.holds(ev.Owner) && !reopens {
+			return Decision{DoApply, ev.To}
+		}
+		return refuse(rec)
+	case EventCommit:
+		free := rec == nil || rec.Expired(now) || ev.Seen != "" && rec.Write == ev.Seen
+		if free && (ev.To == Completed || ev.To == Failed) {
 			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)

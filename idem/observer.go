@@ -37,6 +37,10 @@ type Observer struct {
 	// skipped, its outcome had been recorded. StepInterrupted: an at-most-once step
 	// was found open. Compensated: a step was undone.
 	StepRecorded, StepReplayed, StepInterrupted, Compensated func(context.Context, Notice)
+	// Uncommitted: an attempt in atomic mode, or one with a unit of work, ended and
+	// nothing of it was committed for certain. Err is why: the handler's error, or a
+	// [*CommitError].
+	Uncommitted func(context.Context, Notice)
 	// ResultDropped: an outcome was recorded without its result.
 	ResultDropped func(context.Context, Notice)
 	// LeaseLost: an attempt found that it no longer has the claim.

@@ -45,6 +45,10 @@ var observed = map[string]func(t *testing.T, r *rig){
 	"Failed":   func(t *testing.T, r *rig) { failed(t, r, safe.Key("t", "k")) },
 	"Released": func(t *testing.T, r *rig) { released(t, r, safe.Key("t", "k")) },
 	"Parked":   func(t *testing.T, r *rig) { uncertainly(t, r, unsafe.Key("t", "k")) },
+	"Uncommitted": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Finish, idemtest.Refuse)
+		try(t, r, atomically.Key("t", "k"))
+	},
 	"ResultDropped": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
 	},

@@ -57,6 +57,29 @@ const (
 	FailOpenAlthoughNotRepeatable
 )
 
+// Mode says when the key is reserved.
+type Mode uint8
+
+const (
+	// Reserved is the zero value: a claim is written first, the handler runs under
+	// it, and its outcome is written last. At most one attempt runs at a time.
+	Reserved Mode = iota
+	// Atomic takes no claim: the handler runs, and then one write records its
+	// outcome together with its [Unit] of business writes, or nothing at all. It
+	// costs one write instead of two, and a process that dies leaves nothing behind.
+	//
+	// It fits where all that the handler does for good is in the unit of work, such
+	// as a transfer between two items of the same database. It does not fit where
+	// the handler is slow or calls others: nothing keeps twins from running at once.
+	// Bodies may run twice then; one of them commits, and the others get its
+	// outcome. So it takes repeatable operations only, and steps are refused in it.
+	//
+	// A result commits, and so does an error marked [Permanent], without the unit.
+	// After any other error nothing is written and the next call runs. A commit that
+	// cannot be confirmed is a [*CommitError], and is never written later.
+	Atomic
+)
+
 // Defaults and limits of an operation.
 const (
 	// DefaultRetention is how long an outcome is replayed unless the operation says
@@ -84,6 +107,14 @@ type Operation struct {
 
 	// Repeat is the operation's declaration. The zero value is NotRepeatable.
 	Repeat Repeat
+
+	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
+	Mode Mode
+
+	// SkipLook leaves out the read before the handler in atomic mode. It saves a
+	// read unit and a round trip for a first execution; every later call then runs
+	// the handler in vain before it gets the recorded outcome.
+	SkipLook bool
 
 	// Retention is how long a recorded outcome is replayed, from the moment it is
 	// recorded. Zero means [DefaultRetention]; at least one second, at most five
@@ -124,6 +155,15 @@ func (o Operation) Check() error {
 		return bad("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
 	case o.Repeat > Repeatable:
 		return bad("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
+	case o.Mode > Atomic:
+		return bad("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
+	case o.Mode == Atomic && o.Repeat != Repeatable:
+		return bad("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
+			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
+	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
+		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
+	case o.Mode != Atomic && o.SkipLook:
+		return bad("SkipLook has no meaning without idem.Atomic: a claim needs no look")
 	case o.Retention != 0 && o.Retention < time.Second:
 		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:

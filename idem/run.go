@@ -12,6 +12,9 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err := p.late(ctx, a); err != nil {
 		// The claim came with no time left to use it: surely nothing was executed.
 		p.notify(ctx, p.engine.obs.OutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
+		if a.atomic() {
+			return Outcome{}, err
+		}
 		_, _, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
 		return Outcome{}, err
 	}
@@ -24,12 +27,18 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
 		// goes on as it is once the record says what is known.
 		l.stop()
+		a.unit.seal()
+		if a.atomic() {
+			p.notify(ctx, p.engine.obs.Uncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			return
+		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
 		if _, _, err := p.finish(ctx, a, p.ending(a, ClassUncertain, Answer{}, f)); err != nil {
 			_, _ = p.lost(ctx, a, err)
 		}
 	}()
 	ans := p.call.Run(l.ctx)
+	unit := a.unit.seal()
 	class := p.settleSteps(l.ctx, a, &ans, p.classify(l.ctx, a, ans))
 	if class == ClassCompleted {
 		// The result is the outcome, live as on replay, whatever stood beside it.
@@ -46,6 +55,9 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if end.Unavailable {
 		a.dropped = true
 		p.notify(ctx, p.engine.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
+	}
+	if a.atomic() || unit != nil && end.State == Completed {
+		return p.commit(ctx, l.ctx, a, ans, end, unit)
 	}
 	state, queued, err := p.finish(ctx, a, end)
 	if err != nil {
@@ -123,7 +135,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 		return ErrOutOfTime
 	}
 	// A pause since the claim was sent, or a slow store, has used up the lease.
-	if p.kill.IsZero() && !a.open && p.leaseLeft(p.leaseEnd()) <= 0 {
+	if p.kill.IsZero() && a.claimed() && p.leaseLeft(p.leaseEnd()) <= 0 {
 		return errors.Join(ErrOutOfTime, ErrLeaseLost)
 	}
 	return nil

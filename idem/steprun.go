@@ -45,6 +45,8 @@ func newStep(ctx context.Context, name string, result reflect.Type, opts []StepO
 	switch {
 	case s.a == nil:
 		return nil, s.bad("the context is not a handler's: pass the context that the handler was given")
+	case s.a.atomic():
+		return nil, s.bad("the operation is in atomic mode, which takes no claim to record a step under: use idem.Reserved")
 	case stepOf(ctx) != "":
 		return nil, s.bad("it is inside step %q: steps do not nest, call it from the handler", stepOf(ctx))
 	case name == "":

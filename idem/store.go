@@ -12,6 +12,8 @@ import (
 //   - a [*ConflictError] with the record that stood in the way, if the condition
 //     did not hold and the record does not bear the write's id;
 //   - an error that matches [ErrRecordUnreadable], if that record cannot be read;
+//   - a [*RefusedError] if writes that should commit with it were refused, with
+//     nothing written;
 //   - a [*TooLargeError] if the result does not fit, with nothing written;
 //   - a [*StoreError] for everything else; Maybe says whether the write may have
 //     been applied or may still be.
@@ -150,9 +152,18 @@ type Finish struct {
 	// LargeSteps says that results of steps may lie beside the record. They go with
 	// an outcome: a store gives them an expiry then, as well as it can.
 	LargeSteps bool
+	// Born, if not nil, is the claim that was never written: the end of an attempt
+	// in atomic mode. The whole record is made of Born.Record and Ending, whose State
+	// is Completed or Failed. The condition is that of [EventCommit]: no record, an
+	// expired one, or the one whose write is Born.Seen.
+	Born *Claim
 	// With are writes of the store's own kind that commit with this one, or not at
 	// all. A store that cannot do that refuses them with errors.ErrUnsupported.
 	With any
+	// Bar, if not empty, is the id of the write that keeps this one from landing any
+	// more: where the record bears it, the condition does not hold. It is for writes
+	// that may leave from Unknown, which the barring write may lead to.
+	Bar string
 }
 
 // Settlement parks or resolves a record from outside the attempt.

@@ -24,6 +24,7 @@ func toRuntime(err error) error {
 		KeyInvalidError         struct{ answer }
 		KeyReusedError          struct{ answer }
 		NotCanonicalError       struct{ answer }
+		NotCommittedError       struct{ answer }
 		OutcomeUnavailableError struct{ answer }
 		OutcomeUnknownError     struct{ answer }
 		OutOfTimeError          struct{ answer }
@@ -52,6 +53,8 @@ func toRuntime(err error) error {
 		return InFlightError{a}
 	case errors.Is(err, idem.ErrOutOfTime):
 		return OutOfTimeError{a}
+	case errors.Is(err, idem.ErrNotCommitted):
+		return NotCommittedError{a}
 	case errors.Is(err, idem.ErrStoreUnavailable):
 		return StoreUnavailableError{a}
 	}

@@ -36,7 +36,8 @@ const (
 	// nobody knows. The record waits to be resolved; the message must not be lost
 	// meanwhile.
 	SQSUnknown SQSReason = "unknown"
-	// SQSUnrecorded: the handler failed, and how could not be recorded yet.
+	// SQSUnrecorded: the handler ran, and how it ended could not be recorded or
+	// committed for certain yet.
 	SQSUnrecorded SQSReason = "unrecorded"
 	// SQSPanicked: the handler, the key function or the body's own decoder panicked.
 	SQSPanicked SQSReason = "panicked"
@@ -120,7 +121,8 @@ func reasonOfOwn(out idem.Outcome) SQSReason {
 		return SQSExecuted
 	case out.State == idem.Failed:
 		return SQSFailed
-	case out.State == idem.Retryable:
+	case out.State == idem.Retryable, out.State == idem.Absent:
+		// Without a record it was an attempt in atomic mode that ended without outcome.
 		return SQSReleased
 	case out.State == idem.Unknown:
 		return SQSUnknown
@@ -145,6 +147,7 @@ func reasonOfAnswer(err error) SQSReason {
 		{idem.ErrKeyInvalid, SQSKeyInvalid},
 		{idem.ErrKeyReused, SQSKeyReused},
 		{idem.ErrOutcomeUnknown, SQSUnknown},
+		{idem.ErrNotCommitted, SQSUnrecorded},
 		{idem.ErrAccepted, SQSAccepted},
 		{idem.ErrInFlight, SQSInFlight},
 		{idem.ErrOutOfTime, SQSOutOfTime},

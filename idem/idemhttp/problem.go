@@ -77,7 +77,7 @@ var ietf = map[Code]row{
 	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
 		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
 	CodeStoreUnavailable: {status: 503, retryable: true, title: "Idempotency store unavailable",
-		detail: "The key could not be reserved. Send the request again with the same key."},
+		detail: "The key could not be reserved, or the outcome not be committed. Send the request again with the same key."},
 	CodeOutOfTime: {status: 503, retryable: true, title: "Out of time",
 		detail: "There was too little time left to begin. Send the request again with the same key."},
 	CodeRequestTooLarge: {status: 413, title: "Request too large",
@@ -220,7 +220,7 @@ func refuse(err error) *refusal {
 		return &refusal{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
 	case errors.Is(err, idem.ErrOutOfTime):
 		return &refusal{code: CodeOutOfTime, after: minRetryAfter}
-	case errors.Is(err, idem.ErrStoreUnavailable):
+	case errors.Is(err, idem.ErrNotCommitted), errors.Is(err, idem.ErrStoreUnavailable):
 		return &refusal{code: CodeStoreUnavailable, after: minRetryAfter}
 	}
 	return nil

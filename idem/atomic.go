@@ -1,0 +1,127 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Atomic mode: an attempt without a claim, and what it meets when it commits.
+
+// begins returns the attempt that may run without a claim, over what was seen.
+func (p *plan) begins(c Claim, seen *Record) *attempt {
+	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill, born: &c}
+	a.stood = Absent
+	if seen != nil {
+		a.stood = seen.State
+	}
+	return a
+}
+
+// meet follows the record that a commit met, as a call does that has not run yet.
+// It returns an attempt if the commit may be tried again over it.
+func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
+	part, cancel := c.claiming(ctx)
+	return c.follow(ctx, part, cancel, seen)
+}
+
+// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. A
+// twin's commit is often why, and then its outcome is the answer.
+func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending) (Outcome, error) {
+	proceed := func() (Outcome, error) {
+		if end.State != Failed {
+			return c.nothing(ctx)
+		}
+		return c.write(ctx, end, nil)
+	}
+	if r.Maybe {
+		return c.takeBack(ctx, r.Err, proceed)
+	}
+	rec, err := c.engine.store.Get(ctx, c.f.ID)
+	if err == nil && rec != nil && Next(rec, c.claimEvent(), c.engine.now()).Do == DoReplay {
+		_, out, err := c.meet(ctx, rec)
+		return out, err
+	}
+	return proceed()
+}
+
+// takeBack keeps a commit in doubt from landing later, as a claim is taken back
+// whose reply never came, and settles what became of it.
+func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome, error)) (Outcome, error) {
+	e := c.engine
+	w := Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
+	w.Write = w.Owner + ".0"
+	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
+	taken := func() (Outcome, error) {
+		c.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.a.rec.Attempt, State: Retryable})
+		next := w.Claim
+		next.Seen, next.Replace = w.Write, true
+		c.over(next)
+		c.a.stood = Retryable
+		return barred()
+	}
+	var cause error
+	for range maxRounds {
+		rec, err := c.withdrawOnce(ctx, w)
+		switch {
+		case err == nil && rec == nil:
+			return taken()
+		case rec != nil && rec.Write == c.f.Write:
+			return c.wasLanded(ctx)
+		case rec != nil && rec.Write == w.Write:
+			return taken()
+		case aim(&w, rec, c.recorded):
+			continue
+		case rec != nil && rec.Write != w.Claim.Seen:
+			// Where a rival's record stands the commit cannot land.
+			next, out, err := c.meet(ctx, rec)
+			if next != nil {
+				return Outcome{}, c.failed(ctx, rec.State, false, why)
+			}
+			return out, err
+		}
+		cause = err
+		break
+	}
+	now := c.recorded
+	c.later(ctx, late{State: Retryable, Attempt: c.a.rec.Attempt, write: func(ctx context.Context) error {
+		err := e.store.Withdraw(ctx, now, w)
+		var conflict *ConflictError
+		if errors.As(err, &conflict) && aim(&w, conflict.Existing, now) {
+			err = e.store.Withdraw(ctx, now, w)
+		}
+		return err
+	}}, cause)
+	return Outcome{}, c.failed(ctx, Absent, true, why)
+}
+
+// aim points a withdrawal at an expired record that nobody has looked at: the
+// commit could replace it.
+func aim(w *Withdrawal, rec *Record, now time.Time) bool {
+	if rec == nil || rec.Write == w.Claim.Seen || !rec.Expired(now) {
+		return false
+	}
+	w.Claim.Seen, w.Claim.Replace = rec.Write, true
+	w.Claim.Record.Attempt = rec.Attempt + 1
+	return true
+}
+
+// withdrawOnce returns nothing if the withdrawal was written, else the record as it
+// stands, as far as that can be found out, and why it was not.
+func (c *commit) withdrawOnce(ctx context.Context, w Withdrawal) (*Record, error) {
+	part, cancel := share(ctx, commitShare)
+	defer cancel()
+	err := c.engine.store.Withdraw(part, c.recorded, w)
+	if err == nil {
+		return nil, nil
+	}
+	var conflict *ConflictError
+	if errors.As(err, &conflict) && conflict.Existing != nil {
+		return conflict.Existing, err
+	}
+	rec, gErr := c.engine.store.Get(ctx, c.f.ID)
+	if gErr != nil {
+		return nil, errors.Join(err, gErr)
+	}
+	return rec, err
+}

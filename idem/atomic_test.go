@@ -1,0 +1,349 @@
+package idem_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+var (
+	atomically = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic}
+	unseen     = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}
+	atomics    = map[string]idem.Operation{"looks": atomically, "does not look": unseen}
+)
+
+// The calls of atomic mode: no claim, ever.
+func TestAtomicCalls(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		op            idem.Operation
+		first, replay []idemtest.Method
+		runs          int // after the replay
+	}{
+		{"looks", atomically, []idemtest.Method{idemtest.Get, idemtest.Finish}, []idemtest.Method{idemtest.Get, idemtest.Result}, 1},
+		{"does not look", unseen, []idemtest.Method{idemtest.Finish}, []idemtest.Method{idemtest.Finish, idemtest.Result}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := tc.op.Key("t", "k")
+			first, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				info, ok := idem.InfoOf(ctx)
+				require.True(t, ok)
+				require.True(t, info.WithoutClaim)
+				require.Zero(t, info.LeaseUntil)
+				require.Equal(t, 1, info.Attempt)
+				require.Equal(t, info.Token, idem.Token(ctx))
+				return c.run(ctx, n)
+			})
+			require.NoError(t, err)
+			require.Equal(t, 1, first.Value)
+			require.Equal(t, tc.first, r.faults.Calls())
+			rec := r.record(t, key)
+			require.Equal(t, idem.Completed, rec.State)
+			require.Equal(t, 1, rec.Attempt)
+			require.Equal(t, first.Outcome.ExpiresAt, rec.ExpiresAt)
+			require.Equal(t, idem.Repeatable, rec.Repeat)
+
+			r.faults.Reset()
+			again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+			require.NoError(t, err)
+			require.True(t, again.Outcome.Replayed)
+			require.Equal(t, 1, again.Value, "the recorded outcome, not that of the body that ran in vain")
+			require.Equal(t, first.Outcome.Body, again.Outcome.Body)
+			require.Equal(t, tc.replay, r.faults.Calls())
+			require.Equal(t, tc.runs, c.count())
+
+			_, err = idem.Do(t.Context(), r.engine, key, 2, c.run)
+			require.ErrorIs(t, err, idem.ErrKeyReused)
+		})
+	}
+}
+
+// How an attempt ends, and what is left of it.
+func TestEveryEndInAtomicMode(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		handler func(context.Context, int) (int, error)
+		state   idem.State
+	}{
+		{"result", new(counter).run, idem.Completed},
+		{"plain error", fails(errPlain), idem.Absent},
+		{"not executed", fails(idem.NotExecuted(errPlain)), idem.Absent},
+		{"permanent", fails(idem.Permanent(errPlain)), idem.Failed},
+		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
+			idem.SetNotExecuted(ctx)
+			return 7, nil
+		}, idem.Absent},
+	} {
+		for name, op := range atomics {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				r, key := newRig(t, nil), op.Key("t", "k")
+				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
+				require.Equal(t, tc.state, live.Outcome.State)
+				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
+				require.Equal(t, tc.state, r.state(t, key))
+				if tc.state != idem.Completed && live.Value != 7 {
+					require.Same(t, errPlain, liveErr)
+				}
+				again := new(counter)
+				_, err := idem.Do(t.Context(), r.engine, key, 1, again.run)
+				switch tc.state {
+				case idem.Failed:
+					var recorded *idem.RecordedError
+					require.ErrorAs(t, err, &recorded)
+					require.Equal(t, "plain", recorded.Message)
+				default:
+					require.NoError(t, err)
+					require.Equal(t, idem.Completed, r.state(t, key))
+				}
+			})
+		}
+	}
+	t.Run("panic", func(t *testing.T) {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { panic("boom") })
+		})
+		require.Equal(t, idem.Absent, r.state(t, key))
+	})
+	t.Run("no time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
+			ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+			_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			require.Zero(t, c.count())
+		})
+	})
+}
+
+// What the record of an earlier attempt, whatever its mode, means for one in
+// atomic mode.
+func TestAtomicMeetsARecord(t *testing.T) {
+	later := func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
+	for _, tc := range []struct {
+		name    string
+		before  func(*testing.T, *rig, idem.Key)
+		want    error // nil: it runs
+		state   idem.State
+		attempt int
+	}{
+		{"retryable", both2(uncertainly), nil, idem.Completed, 2},
+		{"released", both2(released), nil, idem.Completed, 2},
+		{"lapsed", both2(abandoned, later), nil, idem.Completed, 2},
+		{"expired", both2(finished, later), nil, idem.Completed, 2},
+		{"in flight", both2(abandoned), idem.ErrInFlight, idem.InProgress, 1},
+		{"accepted", both2(accepted), idem.ErrAccepted, idem.Pending, 1},
+		{"with steps", func(t *testing.T, r *rig, key idem.Key) {
+			abandonedWith(t, r, key, idem.StepWrite{Name: "ship", Result: []byte("1")})
+		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
+		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
+			uncertainly(t, r, key)
+			_, err := idem.Do(t.Context(), r.engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
+	} {
+		for name, op := range atomics {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				tc.before(t, r, safe.Key("t", "k")) // in the reserved mode
+				res, err := idem.Run(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+				rec := r.record(t, op.Key("t", "k"))
+				require.Equal(t, tc.state, rec.State)
+				if tc.want != nil {
+					require.ErrorIs(t, err, tc.want)
+					require.Equal(t, op.SkipLook, c.count() == 1)
+					require.Equal(t, tc.attempt, rec.Attempt)
+					return
+				}
+				require.NoError(t, err)
+				require.False(t, res.Outcome.Replayed)
+				if name == "does not look" && tc.name == "expired" {
+					tc.attempt = 1 // what is replaced unseen is not counted on
+				}
+				require.Equal(t, tc.attempt, rec.Attempt)
+				require.Equal(t, tc.attempt, res.Outcome.Attempt)
+				require.Equal(t, 1, c.count(), "what was in the way does not run the body again")
+			})
+		}
+	}
+}
+
+// Many at once: bodies run as often as they like, one commits, and all callers
+// get its outcome.
+func TestAtomicTwins(t *testing.T) {
+	for name, op := range atomics {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			const n = 20
+			var wg sync.WaitGroup
+			got := make([]string, n)
+			for i := range n {
+				wg.Go(func() {
+					out, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1,
+						func(context.Context, int) (string, error) { return fmt.Sprint("body ", i), nil })
+					require.NoError(t, err)
+					got[i] = out
+				})
+			}
+			wg.Wait()
+			for _, out := range got {
+				require.Equal(t, got[0], out)
+			}
+		})
+	}
+}
+
+// A commit in doubt: whatever was lost, the caller learns what is true or that
+// nobody knows, and nothing lands behind its back once it is told "not committed".
+func TestAtomicInDoubt(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		faults   map[idemtest.Method][]idemtest.Fault
+		maybe    bool // the caller is told so
+		success  bool
+		state    idem.State // of the record afterwards
+		afterAll idem.State // when the held commit and the queue have been delivered
+	}{
+		{"reply lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.LoseReply}},
+			false, true, idem.Completed, idem.Completed},
+		{"request lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {nil}},
+			false, false, idem.Retryable, idem.Retryable},
+		{"reply lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
+			idemtest.Finish: {idemtest.LoseReply}, idemtest.Withdraw: {idemtest.LoseRequest}},
+			false, true, idem.Completed, idem.Completed},
+		{"request lost, and the bar's reply", map[idemtest.Method][]idemtest.Fault{
+			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseReply}},
+			false, false, idem.Retryable, idem.Retryable},
+		{"request lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
+			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}},
+			true, false, idem.Absent, idem.Retryable},
+		{"everything lost", map[idemtest.Method][]idemtest.Fault{
+			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}, idemtest.Get: {idemtest.LoseRequest}},
+			true, false, idem.Absent, idem.Retryable},
+		{"refused by the store", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.Refuse}},
+			false, false, idem.Absent, idem.Absent},
+	} {
+		for _, expired := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, c, key := newRig(t, nil), new(counter), unseen.Key("t", "k")
+					if expired {
+						finished(t, r, key)
+						r.clock.Advance(48 * time.Hour)
+					}
+					var held *idemtest.Call
+					for m, fs := range tc.faults {
+						for _, f := range fs {
+							if f == nil {
+								f = idemtest.Hold(&held)
+							}
+							r.faults.Next(m, f)
+						}
+					}
+					if expired && (tc.name == "everything lost" || tc.name == "request lost, and the bar's request") {
+						// The bar takes two rounds.
+						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
+					}
+					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+					if tc.success {
+						require.NoError(t, err)
+						require.Equal(t, 1, res.Value)
+						require.False(t, res.Outcome.Replayed)
+					} else {
+						var failed *idem.CommitError
+						require.ErrorAs(t, err, &failed)
+						require.ErrorIs(t, err, idem.ErrNotCommitted)
+						require.Equal(t, tc.maybe, failed.Maybe)
+						require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
+						require.Zero(t, res.Outcome)
+					}
+					if !expired || tc.state != idem.Absent {
+						require.Equal(t, tc.state, r.state(t, key))
+					}
+					require.NoError(t, r.engine.Flush(t.Context()))
+					if held != nil {
+						_ = held.Do(t.Context())
+					}
+					if !expired || tc.afterAll != idem.Absent {
+						require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
+					}
+
+					r.faults.Heal()
+					next, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+					require.NoError(t, err)
+					require.Equal(t, tc.success, next.Outcome.Replayed)
+					require.Equal(t, idem.Completed, r.state(t, key))
+				})
+			})
+		}
+	}
+}
+
+// A commit that nobody could bar may land before the bar that waits in the queue:
+// then it stands.
+func TestAtomicLandsBeforeItsBar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.True(t, failed.Maybe)
+		require.NoError(t, held.Do(t.Context()))
+		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		require.True(t, res.Outcome.Replayed)
+		require.Equal(t, 1, res.Value)
+		require.Equal(t, 1, c.count())
+	})
+}
+
+// A twin commits while the body runs: the caller gets the twin's outcome, also
+// where its own body failed for good.
+func TestAtomicLosesToATwin(t *testing.T) {
+	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), atomically.Key("t", "k")
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				finished(t, r.twin(t), key)
+				return 99, end
+			})
+			require.NoError(t, err)
+			require.True(t, res.Outcome.Replayed)
+			require.Equal(t, 1, res.Value)
+		})
+	}
+}
+
+// Nothing runs without the look that was asked for.
+func TestAtomicFailsClosed(t *testing.T) {
+	r, c := newRig(t, nil), new(counter)
+	r.faults.Next(idemtest.Get, idemtest.Refuse)
+	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Zero(t, c.count())
+}
+
+// A result that is too large is recorded without its body.
+func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
+	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)
+	key := atomically.Key("t", "k")
+	res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "0123456789", nil })
+	require.NoError(t, err)
+	require.True(t, res.Outcome.Unencoded)
+	_, err = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "", nil })
+	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+}

@@ -1,0 +1,305 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// commitShare of the time for an outcome goes to its commit. The rest is kept to
+// bar a commit whose reply never came, and to read what became of it.
+const commitShare = 0.6
+
+// commit is an outcome that is more than a change of the record: it carries
+// business writes, or it is the first that the store hears of its attempt. Such an
+// outcome is written now or never: when its caller has been told that it is not
+// certain, it must not land later behind the caller's back.
+type commit struct {
+	*plan
+	a   *attempt
+	ans Answer
+	f   Finish
+	// outer is the call's context, hctx the handler's.
+	outer, hctx context.Context
+}
+
+// commit records the attempt's outcome with its unit of work, which may be nil in
+// atomic mode.
+func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end Ending, unit Unit) (Outcome, error) {
+	c := &commit{plan: p, a: a, ans: ans, outer: ctx, hctx: hctx}
+	if a.atomic() && end.State != Completed && end.State != Failed {
+		return c.nothing(ctx)
+	}
+	ctx, cancel := p.finishing(ctx, len(end.Result))
+	defer cancel()
+	return c.write(ctx, end, unit)
+}
+
+func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
+	a := c.a
+	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: end, Born: a.born, LargeSteps: a.steps.large}
+	if unit != nil {
+		c.f.With = unit
+	}
+	if !a.atomic() {
+		c.f.Bar = a.writeID()
+	}
+	if a.open {
+		absent := a.rec
+		c.f.Absent = &absent
+	}
+	c.recorded = c.engine.now()
+	for range maxRounds {
+		err := c.try(ctx)
+		var refused *RefusedError
+		switch {
+		case err == nil:
+			return c.landed(ctx)
+		case errors.As(err, &refused):
+			return c.refused(ctx, refused)
+		case errors.Is(err, errors.ErrUnsupported):
+			return c.refused(ctx, &RefusedError{Err: err})
+		case !isAnswer(err):
+			return c.doubt(ctx, err)
+		case !a.atomic():
+			return c.lost(ctx, a, err)
+		}
+		// A record stands where there was none, or another one, when the handler began.
+		seen, err := c.existing(ctx, err)
+		if err != nil {
+			return Outcome{}, c.failed(ctx, Absent, false, err)
+		}
+		next, out, err := c.meet(ctx, seen)
+		if next == nil {
+			return out, err
+		}
+		c.over(*next.born)
+	}
+	return Outcome{}, c.failed(ctx, a.stood, false, errors.New("the record changes all the time"))
+}
+
+// over aims the commit at the record that the claim has seen. Owner and write stay:
+// whichever round lands, it is this outcome.
+func (c *commit) over(next Claim) {
+	a := c.a
+	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
+	a.rec, a.born, c.f.Born = next.Record, &next, &next
+	c.recorded = c.engine.now()
+}
+
+// try sends the commit, within its share of the time.
+func (c *commit) try(ctx context.Context) error {
+	part, cancel := share(ctx, commitShare)
+	defer cancel()
+	e := c.engine
+	err := e.record(part, c.recorded, c.a, c.f)
+	var large *TooLargeError
+	if errors.As(err, &large) {
+		// The fact is never lost for the sake of the body.
+		c.a.dropped = true
+		c.notify(ctx, e.obs.ResultDropped, Notice{Attempt: c.a.rec.Attempt, State: c.f.Ending.State, Err: err})
+		c.f.Ending.Result, c.f.Ending.Unavailable = c.a.kept, true
+		c.f.Write = c.a.writeID()
+		err = e.record(part, c.recorded, c.a, c.f)
+	}
+	if blind(err) && !c.a.atomic() {
+		err = c.reread(part, c.f)
+	}
+	return err
+}
+
+// share is a part of the time that the context has left.
+func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
+}
+
+func (c *commit) landed(ctx context.Context) (Outcome, error) {
+	end := &c.f.Ending
+	n := Notice{Attempt: c.a.rec.Attempt, State: end.State}
+	if end.Failure != nil {
+		n.Err = &RecordedError{*end.Failure}
+	}
+	c.notify(ctx, c.engine.ended(end.State), n)
+	if !c.kill.IsZero() {
+		c.flushLarge(ctx)
+	}
+	return c.outcome(end.State), unmark(c.ans.Err)
+}
+
+// outcome of this attempt, in the state that the record is in.
+func (c *commit) outcome(s State) Outcome {
+	return Outcome{
+		Body: c.ans.Body, State: s, Ended: c.f.Ending.State, Failure: c.f.Ending.Failure,
+		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt,
+		RecordedAt: c.recorded, ExpiresAt: c.f.Ending.ExpiresAt,
+		Unencoded: c.a.dropped, ResponseVersion: c.ans.ResponseVersion,
+	}
+}
+
+// nothing ends an attempt in atomic mode that has no outcome: the record, if there
+// is one, stays as it is.
+func (c *commit) nothing(ctx context.Context) (Outcome, error) {
+	s := c.a.stood
+	c.notify(ctx, c.engine.obs.Uncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
+	return Outcome{
+		Body: c.ans.Body, State: s, Ended: Retryable, Failure: failureOf(c.ans.Err),
+		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt, ResponseVersion: c.ans.ResponseVersion,
+	}, unmark(c.ans.Err)
+}
+
+// failed makes the caller's error.
+func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
+	failed := &CommitError{State: s, Maybe: maybe, Err: err}
+	c.notify(ctx, c.engine.obs.Uncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
+	return failed
+}
+
+// refused ends an attempt whose unit of work the store refused. The refusal is the
+// handler's error, and its class says what becomes of the record, without the unit.
+func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) {
+	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
+	class := c.classify(context.WithoutCancel(c.hctx), c.a, c.ans)
+	if class == ClassCompleted {
+		class = ClassFailed // the result was one of writes that are not there
+	}
+	if class == ClassFailed && c.a.steps.any() {
+		class = c.undo(r, class)
+	}
+	end := c.ending(c.a, class, c.ans, failureOf(c.ans.Err))
+	if c.a.atomic() {
+		return c.refusedAtomic(ctx, r, end)
+	}
+	if r.Maybe {
+		return c.bar(ctx, end, func(s State) (Outcome, error) {
+			return c.outcome(s), unmark(c.ans.Err)
+		}, c.ans.Err)
+	}
+	// Undoing steps may have taken its time.
+	s, queued, err := c.finish(c.outer, c.a, end)
+	if err != nil {
+		return c.lost(ctx, c.a, err)
+	}
+	c.f.Ending = end
+	out := c.outcome(s)
+	out.Queued = queued
+	return out, unmark(c.ans.Err)
+}
+
+// undo compensates the steps of an operation that fails for good because its unit
+// of work was refused. The lease goes on meanwhile. While the commit may still land
+// nothing is undone: that is left to the next attempt, whose commit settles it.
+func (c *commit) undo(r *RefusedError, class Class) Class {
+	if r.Maybe {
+		return ClassUncertain
+	}
+	a := c.a
+	a.running.mu.Lock()
+	c.sent = a.running.until.Add(-c.engine.opts.Lease)
+	a.running.mu.Unlock()
+	l := c.lease(c.outer, a)
+	done := false
+	defer func() {
+		l.stop()
+		if done {
+			return
+		}
+		// A compensation panics: as if the handler did.
+		f := &Failure{Message: "a compensation panicked", Type: "panic"}
+		if _, _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+			_, _ = c.lost(c.outer, a, err)
+		}
+	}()
+	class = c.settleSteps(l.ctx, a, &c.ans, class)
+	done = true
+	return class
+}
+
+// doubt ends an attempt whose commit got no answer, or none that helps: the claim
+// is given up as after an error, by a write that also bars the commit.
+func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
+	var sErr *StoreError
+	maybe := !errors.As(err, &sErr) || sErr.Maybe
+	if c.a.atomic() {
+		if !maybe {
+			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
+		}
+		return c.takeBack(ctx, err, func() (Outcome, error) {
+			return Outcome{}, c.failed(ctx, Retryable, false, err)
+		})
+	}
+	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
+	if maybe {
+		return c.bar(ctx, end, func(s State) (Outcome, error) {
+			return Outcome{}, c.failed(ctx, s, false, err)
+		}, err)
+	}
+	s, _, fErr := c.finish(ctx, c.a, end)
+	if fErr != nil {
+		return c.lost(ctx, c.a, fErr)
+	}
+	return Outcome{}, c.failed(ctx, s, false, err)
+}
+
+// bar writes an end without the unit that keeps a commit in doubt from landing
+// later, and settles what became of it: it has landed, it is barred, another
+// attempt has the claim, or nobody knows.
+func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
+	e := c.engine
+	w := Finish{ID: c.f.ID, Owner: c.f.Owner, Write: c.f.Bar, Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
+	part, cancel := share(ctx, commitShare)
+	err := e.store.Finish(part, c.recorded, w)
+	var conflict *ConflictError
+	if errors.As(err, &conflict) && conflict.Existing.parked(w.Owner) && end.State == Retryable {
+		// By a stricter twin: the question stays open, and the commit is barred.
+		w.Ending = Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
+		err = e.store.Finish(part, c.recorded, w)
+	}
+	cancel()
+	var rec *Record
+	switch {
+	case err == nil:
+		return c.barredIn(ctx, w.Ending, barred)
+	case errors.As(err, &conflict) && conflict.Existing != nil:
+		rec = conflict.Existing
+	default:
+		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.open {
+			return Outcome{}, c.failed(ctx, InProgress, true, why)
+		}
+	}
+	switch {
+	case rec != nil && rec.Write == c.f.Write:
+		return c.wasLanded(ctx)
+	case rec != nil && rec.Write == w.Write:
+		return c.barredIn(ctx, w.Ending, barred)
+	case rec != nil && rec.holds(w.Owner):
+		return Outcome{}, c.failed(ctx, InProgress, true, why)
+	}
+	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
+}
+
+func (c *commit) barredIn(ctx context.Context, end Ending, barred func(State) (Outcome, error)) (Outcome, error) {
+	c.notify(ctx, c.engine.ended(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
+	c.f.Ending = end
+	return barred(end.State)
+}
+
+// wasLanded is for a commit that proves to have landed although it looked refused
+// or lost: what it wrote is the outcome.
+func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
+	if c.ans.Err == nil || c.f.Ending.State == Failed {
+		return c.landed(ctx)
+	}
+	// The answer has been replaced by the refusal of a later try: read the outcome.
+	rec, err := c.engine.store.Get(ctx, c.f.ID)
+	if err != nil {
+		return Outcome{}, c.failed(ctx, Completed, true, err)
+	}
+	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
+}
+
+// parked reports whether the record is the owner's open question.
+func (r *Record) parked(owner string) bool { return r != nil && r.State == Unknown && r.holds(owner) }

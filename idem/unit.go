@@ -1,0 +1,68 @@
+package idem
+
+import (
+	"context"
+	"sync"
+)
+
+// Unit is a handler's unit of work: what it wants to be written together with its
+// outcome, or not at all. It is of a kind that the engine's store understands and
+// is passed to it in [Finish.With].
+type Unit interface {
+	// Seal ends the collecting and reports whether there is anything to commit. The
+	// engine calls it once the handler has returned.
+	Seal() bool
+}
+
+// UnitOf returns the unit of work of the attempt that the context belongs to, and
+// makes it if it is asked for the first time; once the handler has returned, a fresh
+// one that is sealed. Outside an operation, and inside a [Step], which a later
+// attempt skips with all that it would have collected, it returns a [*ConfigError].
+// It is for packages with a store, whose own functions handlers call, such as
+// dynamostore.TxOf.
+//
+// A unit commits if and only if the attempt ends with a result: a handler's error,
+// also one marked [Permanent], drops it. If the store refuses it, the handler's
+// caller gets the reason as the handler's own error, and the record goes by its
+// class as for every error. If the commit cannot be confirmed the caller gets a
+// [*CommitError].
+func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
+	a := attemptOf(ctx)
+	switch {
+	case a == nil:
+		return nil, &ConfigError{"unit of work", "the context is not a handler's: pass the context that the handler was given"}
+	case stepOf(ctx) != "":
+		return nil, &ConfigError{"unit of work", "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
+	}
+	s := &a.unit
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		late := create()
+		late.Seal()
+		return late, nil
+	}
+	if s.unit == nil {
+		s.unit = create()
+	}
+	return s.unit, nil
+}
+
+// unitSlot holds an attempt's unit of work, which handlers may ask for from
+// several goroutines.
+type unitSlot struct {
+	mu    sync.Mutex
+	ended bool
+	unit  Unit
+}
+
+// seal ends the collecting. It returns nil if there is nothing to commit.
+func (s *unitSlot) seal() Unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.unit == nil || !s.unit.Seal() {
+		return nil
+	}
+	return s.unit
+}
