@@ -218,12 +218,19 @@ func (i *instance) leave() {
 
 // endIfLeft ends a process that is leaving once it has nothing to do.
 func (i *instance) endIfLeft() {
-	i.mu.Lock()
-	over := i.left && len(i.working) == 0
-	i.mu.Unlock()
-	if over {
-		time.AfterFunc(leaveGrace, func() { i.signal(os.Kill) })
+	over := func() bool {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.left && len(i.working) == 0
 	}
+	if !over() {
+		return
+	}
+	time.AfterFunc(leaveGrace, func() {
+		if over() { // another worker may have taken work as this one left
+			i.signal(os.Kill)
+		}
+	})
 }
 
 // settle takes the outcome that the process has posted for an invocation. It

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,7 +185,15 @@ func TestAnswerSizes(t *testing.T) {
 	over := invoke(t, pool, fmt.Sprintf(`{"do":"big","size":%d}`, runtime.MaxResponseBytes+1))
 	require.Equal(t, runtime.TypeResponseTooLarge, over.Error.Type)
 	require.Contains(t, over.Error.Message, "6291556 bytes")
+	waitFor(t, func() bool { return !slices.ContainsFunc(pool.Instances(), isPID(over.PID)) }, "aws-lambda-go exits then")
+	output, err := pool.Output(over.PID)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(output.Stderr, "\n"), "unexpected status code: 413")
 	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
+}
+
+func isPID(pid int) func(runtime.Instance) bool {
+	return func(inst runtime.Instance) bool { return inst.PID == pid }
 }
 
 func TestEventSizes(t *testing.T) {
