@@ -41,7 +41,7 @@ type Function struct {
 	// Timeout is when an invocation is killed, counted from the moment the
 	// process gets it. Default 3 s, at most 15 min.
 	Timeout time.Duration
-	// MaxInstances is how many processes may exist at once. Default 10.
+	// MaxInstances is how many processes may take work at once. Default 10.
 	MaxInstances int
 	// Concurrency is how many invocations one process may work on at once: the
 	// function is told by AWS_LAMBDA_MAX_CONCURRENCY, as on Lambda Managed

@@ -12,7 +12,8 @@ import (
 
 // Error types as Lambda reports them.
 const (
-	// TypeTimedOut: the process was killed at the deadline.
+	// TypeTimedOut: there was no answer by the deadline, or the init took too long.
+	// The process was killed, but for one of several invocations in a process.
 	TypeTimedOut = "Sandbox.Timedout"
 	// TypeExit: the process ended without an answer.
 	TypeExit = "Runtime.ExitError"
