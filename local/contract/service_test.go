@@ -30,6 +30,8 @@ type kind struct {
 	// failed and late are its answers for a function that fails, or takes too long;
 	// unsigned is the one for a request without token.
 	failed, late, unsigned own
+	// onlyIETF says that the front is another mode of one above: one profile is enough.
+	onlyIETF bool
 }
 
 type own struct {
@@ -45,6 +47,11 @@ var kinds = []kind{
 	{
 		name: "REST API", options: front.Options{Flavour: front.RESTAPI, BinaryMediaTypes: []string{"image/png", "application/octet-stream"}}, function: script.RESTAPI, base: "/prod",
 		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+	},
+	{
+		name: "REST API, all media types binary", options: front.Options{Flavour: front.RESTAPI, BinaryMediaTypes: []string{"*/*"}, Stage: "v1"}, function: script.RESTAPI, base: "/v1",
+		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+		onlyIETF: true,
 	},
 	{
 		name: "function URL", options: front.Options{Flavour: front.FunctionURL}, function: script.FunctionURL,
