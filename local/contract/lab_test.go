@@ -23,6 +23,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/contract/internal/script"
+	_ "github.com/idem-go/idempotency/local/contract/internal/service" // see there
 	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
 )
 
