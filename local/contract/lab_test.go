@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/contract/internal/script"
-	_ "github.com/idem-go/idempotency/local/contract/internal/service" // see there
+	function "github.com/idem-go/idempotency/local/contract/internal/service"
 	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
 )
 
@@ -31,6 +32,9 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	// The function is in this binary too, so that go test takes no cached result for
+	// good after a change of what only the function is built from.
+	runtime.KeepAlive(function.Main)
 	flag.Parse()
 	// Most of a test's time is spent waiting for other processes.
 	if err := flag.Set("test.parallel", "32"); err != nil {

@@ -1,7 +1,6 @@
 // Package service is a function under the HTTP contract, in any flavour and profile. Its
 // handler does what the test's script says. It is a package of its own, so that the
-// test's binary depends on it: go test would otherwise take a cached result for good
-// after a change of what only the function is built from.
+// test's binary can hold it too.
 package service
 
 import (
