@@ -144,10 +144,13 @@ func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration)
 	routes := map[string]front.Invoke{"$default": pool.Call}
 	switch o.Flavour {
 	case front.HTTPAPI, front.RESTAPI:
-		// Some routes of the contract are routes of the API, others hide behind a proxy.
-		routes = map[string]front.Invoke{
-			"POST /payments": pool.Call, "POST /payments/{id}/refunds": pool.Call, "ANY /{proxy+}": pool.Call,
+		// Some routes of the contract are routes of the API, others hide behind a route
+		// for everything else.
+		rest := "$default"
+		if o.Flavour == front.RESTAPI {
+			rest = "ANY /{proxy+}"
 		}
+		routes = map[string]front.Invoke{"POST /payments": pool.Call, "POST /payments/{id}/refunds": pool.Call, rest: pool.Call}
 	}
 	if o.Claims = s.issuer.Claims; o.Flavour == front.FunctionURL {
 		o.Claims, o.IAM = nil, s.signer
