@@ -1,7 +1,7 @@
 // Package idemlambda makes AWS Lambda handlers idempotent: [Wrap] for handlers of
 // plain JSON, and for handlers of HTTP requests [HTTPAPI] and [RESTAPI] behind API
-// Gateway, [FunctionURL] and [ALB]. Handlers keep the types and signatures that
-// aws-lambda-go gives them.
+// Gateway, [FunctionURL] and [ALB]; and [SQS] for handlers of a queue's messages.
+// Handlers of requests keep the types and signatures that aws-lambda-go gives them.
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //

@@ -51,8 +51,8 @@ func batchOf(ms ...events.SQSMessage) events.SQSEvent { return events.SQSEvent{R
 // told collects what a queue's handler reports.
 type told struct {
 	mu       sync.Mutex
-	outcomes map[string]SQSOutcome
-	order    []string
+	outcomes map[string]SQSOutcome // by message
+	all      []SQSOutcome          // as told
 }
 
 func (o *told) hook(_ context.Context, out SQSOutcome) {
@@ -62,7 +62,7 @@ func (o *told) hook(_ context.Context, out SQSOutcome) {
 		o.outcomes = map[string]SQSOutcome{}
 	}
 	o.outcomes[out.Message.MessageId] = out
-	o.order = append(o.order, out.Message.MessageId)
+	o.all = append(o.all, out)
 }
 
 func (o *told) reasons() map[string]SQSReason {
@@ -165,12 +165,13 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 		name  string
 		store idem.Store
 		want  SQSReason
+		state idem.State
 	}{
-		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, SQSInFlight},
-		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, SQSUnknown},
-		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, SQSAccepted},
-		{"damaged", damaged{memory()}, SQSRecordUnreadable},
-		{"down", unreachable{memory()}, SQSStoreUnavailable},
+		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, SQSInFlight, idem.InProgress},
+		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, SQSUnknown, idem.Unknown},
+		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, SQSAccepted, idem.Pending},
+		{"damaged", damaged{memory()}, SQSRecordUnreadable, ""},
+		{"down", unreachable{memory()}, SQSStoreUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
@@ -183,6 +184,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 			require.Equal(t, []string{"m1"}, named(res))
 			out := seen.outcomes["m1"]
 			require.Equal(t, c.want, out.Reason)
+			require.Equal(t, c.state, out.State)
 			require.Error(t, out.Err)
 			require.NotEmpty(t, out.KeyID)
 			if c.want == SQSInFlight {

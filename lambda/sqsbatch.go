@@ -253,6 +253,14 @@ func (b *sqsBatch) execute(m *sqsMessage, key idem.Key, work sqsWork) {
 		return
 	}
 	m.out.Reason = reasonOfAnswer(err)
+	switch m.out.Reason {
+	case SQSUnknown:
+		m.out.State = idem.Unknown
+	case SQSAccepted:
+		m.out.State = idem.Pending
+	case SQSInFlight:
+		m.out.State = idem.InProgress
+	}
 	var twin *idem.InFlightError
 	if errors.As(err, &twin) && twin.Attempt > 0 {
 		m.out.Attempt, m.out.LeaseUntil = twin.Attempt, time.Now().Add(twin.LeaseLeft)

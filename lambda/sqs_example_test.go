@@ -1,0 +1,134 @@
+package idemlambda_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+// Fulfil may run again: the shop takes an order's id as its idempotency key.
+var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+
+type Order struct {
+	ID      string `json:"id"`
+	Article string `json:"article"`
+}
+
+func received(id, body string) events.SQSMessage {
+	return events.SQSMessage{MessageId: id, Body: body, EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:orders"}
+}
+
+func ExampleSQS() {
+	engine, err := idem.New(memstore.New(), nil)
+	if err != nil {
+		panic(err)
+	}
+	byOrder := idemlambda.SQSPointer(idem.NoTenant, "/id")
+	fulfil := func(ctx context.Context, o Order) error {
+		m, _ := idemlambda.SQSMessageOf(ctx)
+		switch o.Article {
+		case "gone":
+			return idem.Permanent(errors.New("no such article"))
+		case "later":
+			return errors.New("the shop is closed")
+		}
+		fmt.Println("fulfilling", o.ID, "of message", m.MessageId)
+		return nil
+	}
+	handler := idemlambda.SQS(engine, Fulfil, byOrder, &idemlambda.SQSOptions{
+		Concurrency: 1,
+		Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
+			fmt.Println(out.Message.MessageId, out.Reason, out.Err)
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}, fulfil) // for lambda.Start
+
+	res, err := handler(context.Background(), events.SQSEvent{Records: []events.SQSMessage{
+		received("m1", `{"id":"o1","article":"book"}`),
+		received("m2", `{"id":"o1","article":"book"}`),
+		received("m3", `{"id":"o2","article":"gone"}`),
+		received("m4", `{"id":"o3","article":"later"}`),
+		received("m5", `{"article":"book"}`),
+	}})
+	out, _ := json.Marshal(res)
+	fmt.Println(string(out), err)
+	// Output:
+	// fulfilling o1 of message m1
+	// m1 executed <nil>
+	// m2 replayed <nil>
+	// m3 failed no such article
+	// m4 released the shop is closed
+	// m5 key_invalid idem: the key is invalid: there is no value, or more than one if case is ignored, at "/id" of the body
+	// {"batchItemFailures":[{"itemIdentifier":"m4"},{"itemIdentifier":"m5"}]} <nil>
+}
+
+// An EventBridge rule's target is a queue: the order's id is the key, and only the
+// event's detail counts as its input, so that an event published twice runs once.
+func ExampleSQS_eventBridge() {
+	engine, err := idem.New(memstore.New(), nil)
+	if err != nil {
+		panic(err)
+	}
+	handler := idemlambda.SQS(engine, Fulfil, idemlambda.SQSPointer(idem.NoTenant, "/detail/id"),
+		&idemlambda.SQSOptions{Select: &idem.Select{Only: []string{"/detail"}}},
+		func(_ context.Context, e struct{ Detail Order }) error {
+			fmt.Println("fulfilling", e.Detail.ID)
+			return nil
+		})
+	for _, body := range []string{
+		`{"id":"17793124-05d4-b198-2fde-7ededc63b103","detail-type":"OrderPlaced","detail":{"id":"o1","article":"book"}}`,
+		`{"id":"8a1c6f0e-7d3b-4b69-9e0a-3c8d6f1b2a47","detail-type":"OrderPlaced","detail":{"id":"o1","article":"book"}}`,
+	} {
+		res, err := handler(context.Background(), events.SQSEvent{Records: []events.SQSMessage{received("m", body)}})
+		fmt.Println(len(res.BatchItemFailures), err)
+	}
+	// Output:
+	// fulfilling o1
+	// 0 <nil>
+	// 0 <nil>
+}
+
+func ExampleSQSPointer() {
+	byObject := idemlambda.SQSPointer(idem.NoTenant,
+		"/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
+	_, value, err := byObject(context.Background(), &events.SQSMessage{
+		Body: `{"Records":[{"s3":{"bucket":{"name":"settlements"},"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
+	})
+	fmt.Println(value, err)
+	// Output: settlements/in%2F7.csv/006A1F2C0D <nil>
+}
+
+// A producer sends the key with the message.
+func ExampleSQSSendingOf() {
+	sending, err := idemlambda.SQSSendingOf(Fulfil, "acme", "order-1042")
+	if err != nil {
+		panic(err)
+	}
+	input := sqs.SendMessageInput{
+		QueueUrl:               aws.String("https://sqs.eu-central-1.amazonaws.com/111122223333/orders.fifo"),
+		MessageBody:            aws.String(`{"id":"order-1042"}`),
+		MessageGroupId:         aws.String("acme"),
+		MessageDeduplicationId: &sending.DeduplicationID, // for FIFO queues only
+		MessageAttributes:      map[string]types.MessageAttributeValue{},
+	}
+	for name, text := range sending.Attributes {
+		input.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &text}
+	}
+	fmt.Println(*input.MessageAttributes[idemlambda.SQSTenantAttribute].StringValue)
+	fmt.Println(*input.MessageAttributes[idemlambda.SQSKeyAttribute].StringValue)
+	fmt.Println(*input.MessageDeduplicationId)
+	// Output:
+	// acme
+	// order-1042
+	// 663a3696316c129fc5e71c7e214b0a2c0a4767ce406a16560998ad3bbe466e35
+}

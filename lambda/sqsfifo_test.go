@@ -1,0 +1,177 @@
+package idemlambda
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// effects notes in which order handlers begin and end.
+type effects struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (e *effects) run(_ context.Context, o order) error {
+	e.note("+" + o.ID)
+	time.Sleep(time.Second)
+	e.note("-" + o.ID)
+	return work(context.Background(), o)
+}
+
+func (e *effects) note(s string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log = append(e.log, s)
+}
+
+// A group's messages run in its order, one at a time; groups run side by side.
+func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		var e effects
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, e.run)
+		var ms []events.SQSMessage
+		for i := range 4 {
+			for _, g := range []string{"a", "b", "c"} {
+				id := fmt.Sprint(g, i)
+				ms = append(ms, inGroup(messageOf(id, "key-"+id, fmt.Sprintf(`{"id":%q}`, id)), g))
+			}
+		}
+		begun := time.Now()
+		res, err := h(t.Context(), batchOf(ms...))
+		require.NoError(t, err)
+		require.Empty(t, named(res))
+		require.Equal(t, 4*time.Second, time.Since(begun))
+		for _, g := range []string{"a", "b", "c"} {
+			var of []string
+			for _, s := range e.log {
+				if strings.Contains(s, g) {
+					of = append(of, s)
+				}
+			}
+			require.Equal(t, []string{"+" + g + "0", "-" + g + "0", "+" + g + "1", "-" + g + "1", "+" + g + "2", "-" + g + "2", "+" + g + "3", "-" + g + "3"}, of)
+		}
+		// All begin before any ends.
+		require.True(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s == "+a0" }))
+		require.False(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s[0] == '-' }))
+	})
+}
+
+// Groups of a standard queue spread messages fairly, and order nothing.
+func TestSQSGroupsOfAStandardQueue(t *testing.T) {
+	var seen told
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, work)
+	ms := []events.SQSMessage{messageOf("m1", "k1", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)}
+	for i := range ms {
+		ms[i].Attributes[sqsGroup] = "g"
+	}
+	res, err := h(t.Context(), batchOf(ms...))
+	require.NoError(t, err)
+	require.Equal(t, []string{"m1"}, named(res))
+
+	// Without an ARN the groups tell: order is kept rather than broken.
+	for i := range ms {
+		ms[i].EventSourceARN = ""
+	}
+	res, err = h(t.Context(), batchOf(ms...))
+	require.NoError(t, err)
+	require.Equal(t, []string{"m1", "m2"}, named(res))
+	require.Equal(t, SQSBehind, seen.outcomes["m2"].Reason)
+}
+
+// Deliveries of a group: after a failure the order holds through the next
+// delivery, and through a redrive, which gives messages new ids, whatever part of
+// the group it holds.
+func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
+	var done []string
+	broken := true
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+		if o.ID == "o2" && broken {
+			return errDown
+		}
+		done = append(done, o.ID)
+		return nil
+	})
+	message := func(id, o string) events.SQSMessage {
+		m := inGroup(messageOf(id, "", fmt.Sprintf(`{"id":%q}`, o)), "customer-17")
+		m.Attributes["MessageDeduplicationId"] = "dedup-" + o
+		return m
+	}
+	deliver := func(ms ...events.SQSMessage) []string {
+		res, err := h(t.Context(), batchOf(ms...))
+		require.NoError(t, err)
+		return named(res)
+	}
+	all := []events.SQSMessage{message("m1", "o1"), message("m2", "o2"), message("m3", "o3")}
+	require.Equal(t, []string{"m2", "m3"}, deliver(all...))
+	require.Equal(t, []string{"m2", "m3"}, deliver(all...), "nothing was acknowledged")
+	require.Equal(t, []string{"o1"}, done)
+
+	broken = false
+	redriven := []events.SQSMessage{message("x1", "o1"), message("x2", "o2"), message("x3", "o3")}
+	require.Empty(t, deliver(redriven...))
+	require.Equal(t, []string{"o1", "o2", "o3"}, done)
+	require.Empty(t, deliver(message("y2", "o2"), message("y3", "o3"), message("y3", "o3")))
+	require.Equal(t, []string{"o1", "o2", "o3"}, done, "each once")
+}
+
+// By the message's id a redrive is another message: that is what its documentation
+// warns of.
+func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
+	runs := 0
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
+		runs++
+		return nil
+	})
+	for _, id := range []string{"m1", "m1", "redriven"} {
+		_, err := h(t.Context(), batchOf(messageOf(id, "k1", `{}`)))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, runs)
+}
+
+// The same key in two groups runs once; each group goes by its outcome.
+func TestSQSTwinsInTwoGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		var e effects
+		var seen told
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, e.run)
+		res, err := h(t.Context(), batchOf(
+			inGroup(messageOf("a1", "x", `{"id":"x"}`), "a"), inGroup(messageOf("a2", "y", `{"id":"y","do":"fail"}`), "a"), inGroup(messageOf("a3", "a", `{"id":"a"}`), "a"),
+			inGroup(messageOf("b1", "y", `{"id":"y","do":"fail"}`), "b"), inGroup(messageOf("b2", "x", `{"id":"x"}`), "b"),
+		))
+		require.NoError(t, err)
+		require.Equal(t, []string{"a2", "a3", "b1", "b2"}, named(res))
+		slices.Sort(e.log)
+		require.Equal(t, []string{"+x", "+y", "-x", "-y"}, e.log)
+		require.Equal(t, SQSReleased, seen.outcomes["a2"].Reason)
+		require.Equal(t, SQSReleased, seen.outcomes["b1"].Reason)
+		require.Equal(t, SQSBehind, seen.outcomes["a3"].Reason)
+		require.Equal(t, SQSBehind, seen.outcomes["b2"].Reason)
+	})
+}
+
+// What waits behind a message in flight waits as long.
+func TestSQSBehindAMessageInFlight(t *testing.T) {
+	var seen told
+	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1, LeaseUntil: noon.Add(time.Minute)}}
+	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, work)
+	_, err := h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g")))
+	require.NoError(t, err)
+	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
+	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
+	require.Equal(t, SQSBehind, seen.outcomes["m2"].Reason)
+}

@@ -1,0 +1,149 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSQSKeyFunctions(t *testing.T) {
+	str := func(s string) events.SQSMessageAttribute {
+		return events.SQSMessageAttribute{DataType: "String", StringValue: &s}
+	}
+	m := events.SQSMessage{
+		MessageId: "m1", Body: `{"order":{"id":"o1","line":7},"tenant":"acme"}`,
+		Attributes: map[string]string{"MessageDeduplicationId": "d1"},
+		MessageAttributes: map[string]events.SQSMessageAttribute{
+			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.NoTenant),
+			"number": {DataType: "Number", StringValue: str("42").StringValue}, "binary": {DataType: "Binary", BinaryValue: []byte("k")},
+		},
+	}
+	bare := events.SQSMessage{Body: "plain text"}
+	for _, c := range []struct {
+		key           SQSKeyFunc
+		m             *events.SQSMessage
+		tenant, value string
+		err           string
+	}{
+		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), tenant: idem.NoTenant, value: "k1"},
+		{key: SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), tenant: "acme", value: "k1"},
+		{key: SQSAttribute(idem.NoTenant, "number"), tenant: idem.NoTenant, value: "42"},
+		{key: SQSAttribute(idem.NoTenant, "absent"), err: `no attribute "absent"`},
+		{key: SQSAttribute(idem.NoTenant, "empty"), err: `"empty" is empty`},
+		{key: SQSAttribute(idem.NoTenant, "binary"), err: `"binary" is of type Binary: send it as String`},
+		{key: SQSAttribute("absent", SQSKeyAttribute), err: `no attribute "absent"`},
+		{key: SQSAttribute("empty", SQSKeyAttribute), err: `"empty" is empty`},
+		{key: SQSAttribute("none", SQSKeyAttribute), err: "cannot be used as a tenant"},
+		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), m: &bare, err: "no attribute"},
+
+		{key: SQSPointer(idem.NoTenant, "/order/id"), tenant: idem.NoTenant, value: "o1"},
+		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
+		{key: SQSPointer(idem.NoTenant, "/order"), err: `neither a string nor an integer at "/order" of the body`},
+		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
+
+		{key: SQSDeduplicationID(idem.NoTenant), tenant: idem.NoTenant, value: "d1"},
+		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: "d1"},
+		{key: SQSDeduplicationID(idem.NoTenant), m: &bare, err: "no deduplication id"},
+
+		{key: SQSMessageID(idem.NoTenant), tenant: idem.NoTenant, value: "m1"},
+		{key: SQSMessageID(SQSTenantAttribute), tenant: "acme", value: "m1"},
+		{key: SQSMessageID(idem.NoTenant), m: &bare, err: "has no id"},
+	} {
+		if c.m == nil {
+			c.m = &m
+		}
+		tenant, value, err := c.key(t.Context(), c.m)
+		if c.err != "" {
+			require.ErrorIs(t, err, idem.ErrKeyInvalid)
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.tenant, tenant)
+		require.Equal(t, c.value, value)
+	}
+}
+
+func TestSQSKeyFunctionsThatAreNone(t *testing.T) {
+	requireConfigPanic(t, func() { SQSAttribute(idem.NoTenant, "") }, "SQSAttribute", "name is empty")
+	requireConfigPanic(t, func() { SQSAttribute("", "k") }, "SQSAttribute", "tenant is empty", "idem.NoTenant")
+	requireConfigPanic(t, func() { SQSMessageID("") }, "SQSMessageID", "tenant is empty")
+	requireConfigPanic(t, func() { SQSDeduplicationID("") }, "SQSDeduplicationID", "tenant is empty")
+	requireConfigPanic(t, func() { SQSPointer(idem.NoTenant) }, "idemlambda.SQSPointer", "no pointer")
+	requireConfigPanic(t, func() { SQSPointer("tenant", "/a") }, "idemlambda.SQSPointer: tenant pointer")
+	requireConfigPanic(t, func() { SQSPointer(idem.NoTenant, "a~2") }, "idemlambda.SQSPointer: value pointer")
+}
+
+// Other services' envelopes around the message: the key is in reach, and a second
+// publication of the same thing is the same where the key is its own.
+func TestSQSEnvelopes(t *testing.T) {
+	inBody := func(name string) string {
+		raw, err := samples.Get(name)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	// What SNS sends to a queue is what it gives a function, without the frame.
+	var notification struct {
+		Records []struct{ Sns json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal([]byte(inBody("sns")), &notification))
+	sns := string(notification.Records[0].Sns)
+	for _, c := range []struct {
+		name, body, again string
+		key               SQSKeyFunc
+		sel               *idem.Select
+		value             string
+		reused            bool
+	}{
+		{
+			name: "SNS", body: sns, again: sns,
+			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
+		},
+		{
+			name: "EventBridge", body: inBody("eventbridge-custom"), again: inBody("eventbridge-custom"),
+			key: SQSPointer(idem.NoTenant, "/id"), value: "17793124-05d4-b198-2fde-7ededc63b103",
+		},
+		{
+			name: "EventBridge, published twice", body: inBody("eventbridge-custom"),
+			again: strings.Replace(inBody("eventbridge-custom"), "17793124", "27793124", 1),
+			key:   SQSPointer("/detail/metadata/tenantId", "/detail/paymentId"), sel: &idem.Select{Only: []string{"/detail"}}, value: "pay_7Q2M9X4K",
+		},
+		{
+			name: "EventBridge, published twice, all of it selected", body: inBody("eventbridge-custom"),
+			again: strings.Replace(inBody("eventbridge-custom"), "17793124", "27793124", 1),
+			key:   SQSPointer(idem.NoTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
+		},
+		{
+			name: "S3", body: inBody("s3"), again: inBody("s3"),
+			key:   SQSPointer(idem.NoTenant, "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer"),
+			value: "example-settlements/in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var seen told
+			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{Outcome: seen.hook, Logger: quiet, Select: c.sel}, func(_ context.Context, in map[string]any) error {
+				require.NotEmpty(t, in)
+				return nil
+			})
+			want := SQSReplayed
+			if c.reused {
+				want = SQSKeyReused
+			}
+			for i, body := range []string{c.body, c.again} {
+				_, err := h(t.Context(), batchOf(messageOf(fmt.Sprint("m", i), "", body)))
+				require.NoError(t, err)
+			}
+			require.Equal(t, map[string]SQSReason{"m0": SQSExecuted, "m1": want}, seen.reasons(), "%v", seen.outcomes)
+			_, value, err := c.key(t.Context(), &events.SQSMessage{Body: c.body})
+			require.NoError(t, err)
+			require.Equal(t, c.value, value)
+		})
+	}
+}

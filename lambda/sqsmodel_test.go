@@ -1,0 +1,385 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// What the record of a key says before the batch, and what the handler does with
+// it.
+var (
+	priors = []string{"", "", "", "completed", "failed", "released", "unknown", "in flight", "damaged", "down"}
+	deeds  = []string{"", "", "", "", "fail", "permanent", "not executed", "success not executed", "panic", "goexit"}
+)
+
+// trial is a batch and the world that it meets.
+type trial struct {
+	op          idem.Operation
+	fifo        bool
+	concurrency int
+	time        time.Duration // for handlers, each of which takes a second; zero is no limit
+	parking     bool
+	keys        []trialKey
+	messages    []trialMessage
+}
+
+type trialKey struct {
+	prior, deed string
+	parkFails   bool
+}
+
+type trialMessage struct {
+	id, group       string
+	key, variant    int
+	badKey, badBody bool
+	panicsInKey     bool
+}
+
+func randomTrial(random *rand.Rand) trial {
+	tr := trial{op: fulfil, fifo: random.IntN(2) == 0, concurrency: []int{1, 3, 20}[random.IntN(3)], parking: random.IntN(3) == 0}
+	tr.op.Repeat = idem.Repeat(random.IntN(2))
+	if tr.concurrency == 1 && random.IntN(2) == 0 {
+		// What is left after so many handlers is less than MinTime.
+		tr.time = time.Duration(3+random.IntN(3))*time.Second + idem.DefaultMinTime/2
+	}
+	known := random.IntN(3) > 0
+	for range 1 + random.IntN(12) {
+		k := trialKey{priors[random.IntN(len(priors))], deeds[random.IntN(len(deeds))], random.IntN(2) == 0}
+		if !known {
+			k.prior = ""
+		}
+		tr.keys = append(tr.keys, k)
+	}
+	for i := range random.IntN(14) {
+		if i > 0 && random.IntN(10) == 0 {
+			tr.messages = append(tr.messages, tr.messages[random.IntN(i)]) // delivered twice in a batch
+			continue
+		}
+		m := trialMessage{id: fmt.Sprint("m", i), group: fmt.Sprint("g", random.IntN(3)), key: random.IntN(len(tr.keys))}
+		m.badKey, m.badBody, m.panicsInKey = random.IntN(20) == 0, random.IntN(20) == 0, random.IntN(30) == 0
+		// Two inputs race for a new key, unless messages come one after the other.
+		if (tr.concurrency == 1 || tr.keys[m.key].prior != "") && random.IntN(4) == 0 {
+			m.variant = 1
+		}
+		tr.messages = append(tr.messages, m)
+	}
+	return tr
+}
+
+// expected is the model: what becomes of each message, and how often each key's
+// handler runs. It knows nothing of the engine.
+func (tr *trial) expected() (reasons []SQSReason, runs []int) {
+	type record struct {
+		state   string
+		variant int
+	}
+	records := make([]*record, len(tr.keys))
+	for i, k := range tr.keys {
+		if k.prior != "" {
+			records[i] = &record{state: k.prior}
+		}
+	}
+	runs = make([]int, len(tr.keys))
+	elapsed := time.Duration(0)
+	settled := map[[2]int]SQSReason{}
+	run := func(m trialMessage) SQSReason {
+		k := tr.keys[m.key]
+		if tr.time > 0 && tr.time-elapsed < idem.DefaultMinTime {
+			return SQSOutOfTime
+		}
+		switch rec := records[m.key]; {
+		case k.prior == "down":
+			return SQSStoreUnavailable
+		case k.prior == "damaged":
+			return SQSRecordUnreadable
+		case rec != nil && rec.variant != m.variant:
+			return SQSKeyReused
+		case rec != nil && rec.state == "completed":
+			return SQSReplayed
+		case rec != nil && rec.state == "failed":
+			return SQSFailed
+		case rec != nil && rec.state == "unknown":
+			return SQSUnknown
+		case rec != nil && rec.state == "in flight":
+			return SQSInFlight
+		}
+		runs[m.key]++
+		elapsed += time.Second
+		records[m.key] = &record{"released", m.variant}
+		uncertain := func(r SQSReason) SQSReason {
+			if tr.op.Repeat == idem.NotRepeatable {
+				records[m.key].state = "unknown"
+				if r == SQSReleased {
+					return SQSUnknown
+				}
+			}
+			return r
+		}
+		switch k.deed {
+		case "fail":
+			return uncertain(SQSReleased)
+		case "panic", "goexit":
+			return uncertain(SQSPanicked)
+		case "not executed", "success not executed":
+			return SQSReleased
+		case "permanent":
+			records[m.key].state = "failed"
+			return SQSFailed
+		}
+		records[m.key].state = "completed"
+		return SQSExecuted
+	}
+	settle := func(m trialMessage) SQSReason {
+		switch {
+		case m.badBody:
+			return SQSBodyUnreadable
+		case m.panicsInKey:
+			return SQSPanicked
+		case m.badKey:
+			return SQSKeyInvalid
+		}
+		id := [2]int{m.key, m.variant}
+		r, known := settled[id]
+		if !known {
+			r = run(m)
+			settled[id] = r
+		} else if r == SQSExecuted {
+			r = SQSReplayed
+		}
+		if r == SQSFailed && tr.parking && tr.keys[m.key].parkFails {
+			return SQSNotParked
+		}
+		return r
+	}
+	reasons = make([]SQSReason, len(tr.messages))
+	if !tr.fifo {
+		for i, m := range tr.messages {
+			reasons[i] = settle(m)
+		}
+		return reasons, runs
+	}
+	var groups []string
+	for _, m := range tr.messages {
+		if !slices.Contains(groups, m.group) {
+			groups = append(groups, m.group)
+		}
+	}
+	for _, group := range groups {
+		stopped := false
+		for i, m := range tr.messages {
+			switch {
+			case m.group != group:
+			case stopped:
+				reasons[i] = SQSBehind
+			default:
+				reasons[i] = settle(m)
+				stopped = !slices.Contains([]SQSReason{SQSExecuted, SQSReplayed, SQSFailed}, reasons[i])
+			}
+		}
+	}
+	return reasons, runs
+}
+
+// world is a store that some records cannot be reached in.
+type world struct {
+	idem.Store
+	damaged, down map[string]bool
+}
+
+func (w *world) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	switch {
+	case w.down[c.Record.ID]:
+		return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
+	case w.damaged[c.Record.ID]:
+		return idem.ErrRecordUnreadable
+	}
+	return w.Store.Acquire(ctx, now, c)
+}
+
+func (w *world) Get(ctx context.Context, id string) (*idem.Record, error) {
+	if w.damaged[id] {
+		return nil, idem.ErrRecordUnreadable
+	}
+	return w.Store.Get(ctx, id)
+}
+
+func (tr *trial) value(key int) string { return fmt.Sprint("key-", key) }
+
+func (tr *trial) body(key, variant int) string {
+	return fmt.Sprintf(`{"key":%d,"variant":%d}`, key, variant)
+}
+
+// prepared is the world before the batch.
+func (tr *trial) prepared(t *testing.T) *world {
+	store := memory()
+	w := &world{Store: store, damaged: map[string]bool{}, down: map[string]bool{}}
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
+	for i, k := range tr.keys {
+		op, deed := tr.op, map[string]error{
+			"completed": nil, "failed": idem.Permanent(errDeclined), "released": idem.NotExecuted(errDown), "unknown": errDown,
+		}
+		if k.prior == "unknown" {
+			op.Repeat = idem.NotRepeatable
+		}
+		key := op.Key(idem.NoTenant, tr.value(i))
+		switch k.prior {
+		case "":
+		case "damaged":
+			w.damaged[key.ID()] = true
+		case "down":
+			w.down[key.ID()] = true
+		case "in flight":
+			fp, err := idem.FingerprintJSON([]byte(tr.body(i, 0)), nil)
+			require.NoError(t, err)
+			now := time.Now()
+			require.NoError(t, store.Acquire(t.Context(), now, idem.Claim{Record: idem.Record{
+				ID: key.ID(), State: idem.InProgress, Repeat: op.Repeat, Fingerprint: fp, Owner: "other", Write: "other.0", Attempt: 1,
+				LeaseUntil: now.Add(time.Hour), Retention: time.Hour, CreatedAt: now, UpdatedAt: now,
+			}}))
+		default:
+			_, _ = idem.Do(t.Context(), engine, key, json.RawMessage(tr.body(i, 0)), func(context.Context, json.RawMessage) (any, error) {
+				return nil, deed[k.prior]
+			})
+		}
+	}
+	return w
+}
+
+func (tr *trial) event() (event events.SQSEvent) {
+	for _, m := range tr.messages {
+		msg := messageOf(m.id, tr.value(m.key), tr.body(m.key, m.variant))
+		if m.badBody {
+			msg.Body = msg.Body[:len(msg.Body)-1]
+		}
+		if m.badKey {
+			delete(msg.MessageAttributes, SQSKeyAttribute)
+		}
+		if m.panicsInKey {
+			msg.Attributes["panic"] = "yes"
+		}
+		if tr.fifo {
+			msg = inGroup(msg, m.group)
+		}
+		event.Records = append(event.Records, msg)
+	}
+	return event
+}
+
+// Any mix of outcomes gives a response that names exactly the messages to be
+// returned, as an independent model says.
+func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
+	trials := 1500
+	if os.Getenv("IDEM_LONG") == "1" {
+		trials = 50_000
+	}
+	random := rand.New(rand.NewPCG(5, 7))
+	seen := map[SQSReason]int{}
+	for i := range trials {
+		tr := randomTrial(random)
+		synctest.Test(t, func(t *testing.T) { tr.check(t, i, seen) })
+	}
+	for _, r := range []SQSReason{
+		SQSExecuted, SQSReplayed, SQSFailed, SQSReleased, SQSUnknown, SQSPanicked, SQSNotParked, SQSInFlight, SQSKeyReused,
+		SQSKeyInvalid, SQSBodyUnreadable, SQSRecordUnreadable, SQSStoreUnavailable, SQSOutOfTime, SQSBehind,
+	} {
+		require.Greater(t, seen[r], trials/100, "too few trials meet %s", r)
+	}
+}
+
+func (tr *trial) check(t *testing.T, i int, seen map[SQSReason]int) {
+	w := tr.prepared(t)
+	engine, err := idem.New(w, nil)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	runs, reasons := make([]int, len(tr.keys)), map[*events.SQSMessage]SQSReason{}
+	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, Outcome: func(_ context.Context, out SQSOutcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, again := reasons[out.Message]
+		require.False(t, again, "told twice")
+		reasons[out.Message] = out.Reason
+		if !out.Reason.Acknowledges() {
+			require.Error(t, out.Err)
+		}
+	}}
+	var back []SQSOutcome
+	o.Returned = func(_ context.Context, b []SQSOutcome) { back = b }
+	if tr.parking {
+		o.Parking = func(ctx context.Context, out SQSOutcome) error {
+			require.Equal(t, SQSFailed, out.Reason)
+			require.NotNil(t, out.Failure)
+			if b := (trialBody{}); json.Unmarshal([]byte(out.Message.Body), &b) == nil && tr.keys[b.Key].parkFails {
+				return errDown
+			}
+			return nil
+		}
+	}
+	key := func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
+		if m.Attributes["panic"] != "" {
+			panic("in the key function")
+		}
+		return byAttribute(ctx, m)
+	}
+	h := SQS(engine, tr.op, key, o, func(ctx context.Context, b trialBody) error {
+		mu.Lock()
+		runs[b.Key]++
+		mu.Unlock()
+		time.Sleep(time.Second)
+		return work(ctx, order{Do: tr.keys[b.Key].deed})
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	if tr.time > 0 {
+		ctx, cancel = context.WithTimeout(t.Context(), tr.time+idem.DefaultGuard)
+	}
+	defer cancel()
+	event := tr.event()
+	res, err := h(ctx, event)
+	require.NoError(t, err)
+
+	want, wantRuns := tr.expected()
+	wantBack, wantNames := 0, []string{}
+	for j, m := range tr.messages {
+		got := reasons[&event.Records[j]]
+		seen[got]++
+		// Of twins side by side any may be the first.
+		if tr.concurrency > 1 && slices.Contains([]SQSReason{SQSExecuted, SQSReplayed}, want[j]) {
+			require.Contains(t, []SQSReason{SQSExecuted, SQSReplayed}, got, "trial %d, message %d of %+v", i, j, tr)
+		} else {
+			require.Equal(t, want[j], got, "trial %d, message %d of %+v", i, j, tr)
+		}
+		if want[j] == SQSExecuted || want[j] == SQSReplayed || want[j] == SQSFailed {
+			continue
+		}
+		wantBack++
+		if !slices.Contains(wantNames, m.id) {
+			wantNames = append(wantNames, m.id)
+		}
+	}
+	require.Equal(t, wantNames, named(res), "trial %d of %+v", i, tr)
+	require.Len(t, back, wantBack)
+	require.Equal(t, wantRuns, runs, "trial %d of %+v", i, tr)
+
+	// Whatever the model says: an open question is never acknowledged.
+	for j, m := range tr.messages {
+		id := tr.op.Key(idem.NoTenant, tr.value(m.key)).ID()
+		if rec, err := w.Get(t.Context(), id); err == nil && rec != nil && rec.State == idem.Unknown {
+			require.Contains(t, named(res), m.id, "trial %d, message %d of %+v", i, j, tr)
+		}
+	}
+}
+
+type trialBody struct{ Key, Variant int }

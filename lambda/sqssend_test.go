@@ -1,0 +1,76 @@
+package idemlambda
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// What the producer sets is what the consumer finds.
+func TestSQSSendingIsFound(t *testing.T) {
+	for _, c := range []struct {
+		tenant, value string
+		key           SQSKeyFunc
+	}{
+		{idem.NoTenant, "order-1", SQSAttribute(idem.NoTenant, SQSKeyAttribute)},
+		{"acme", "order-1", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+		{"acme & söhne", "a/b c\té\U0001F600", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+		{strings.Repeat("t", 64), strings.Repeat("v", 1024), SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+	} {
+		s, err := SQSSendingOf(fulfil, c.tenant, c.value)
+		require.NoError(t, err)
+		m := events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{}}
+		for name, text := range s.Attributes {
+			// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+			require.Regexp(t, `^[A-Za-z0-9_.-]{1,256}$`, name)
+			require.NotEmpty(t, text)
+			m.MessageAttributes[name] = events.SQSMessageAttribute{DataType: "String", StringValue: &text}
+		}
+		tenant, value, err := c.key(t.Context(), &m)
+		require.NoError(t, err)
+		require.Equal(t, fulfil.Key(c.tenant, c.value).ID(), fulfil.Key(tenant, value).ID())
+		require.Regexp(t, `^[0-9a-f]{64}$`, s.DeduplicationID)
+	}
+}
+
+// A queue that operations and tenants share drops no message for another's sake.
+func TestSQSSendingTellsMessagesApart(t *testing.T) {
+	refund := idem.Operation{Name: "refund"}
+	seen := map[string]bool{}
+	for _, op := range []idem.Operation{fulfil, refund} {
+		for _, tenant := range []string{idem.NoTenant, "a", "b"} {
+			for _, value := range []string{"1", "2"} {
+				s, err := SQSSendingOf(op, tenant, value)
+				require.NoError(t, err)
+				require.False(t, seen[s.DeduplicationID])
+				seen[s.DeduplicationID] = true
+				again, err := SQSSendingOf(op, tenant, value)
+				require.NoError(t, err)
+				require.Equal(t, s, again)
+			}
+		}
+	}
+}
+
+func TestSQSSendingRefusesWhatCannotBeSent(t *testing.T) {
+	for _, c := range []struct{ tenant, value, err string }{
+		{"", "v", "tenant is empty"},
+		{"t", "", "value is empty"},
+		{strings.Repeat("t", 65), "v", "65 bytes"},
+		{"t", strings.Repeat("v", 1025), "1025 bytes"},
+		{"t", "a\x00b", `attribute "idempotency-key"`},
+		{"t", "a\x1bb", "control characters"},
+		{"t", "a\xffb", "invalid UTF-8"},
+		{"t", "\uFFFE", "encode it first"},
+		{"t\x01", "v", `attribute "idempotency-tenant"`},
+	} {
+		_, err := SQSSendingOf(fulfil, c.tenant, c.value)
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, "%q", c)
+		require.ErrorContains(t, err, c.err)
+	}
+	_, err := SQSSendingOf(idem.Operation{}, "t", "v")
+	require.ErrorContains(t, err, "Name is empty")
+}

@@ -1,0 +1,199 @@
+package idemlambda
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// No message starts with less than MinTime left before the guard, and the answer
+// comes before the kill time.
+func TestSQSTimeBudget(t *testing.T) {
+	for _, c := range []struct {
+		whole, minTime time.Duration
+		concurrency    int
+		fifo           bool
+		runs           int
+	}{
+		{whole: 4500 * time.Millisecond, concurrency: 2, runs: 8},                            // begins at 0, 1, 2 and 3 s of 3.5
+		{whole: 4500 * time.Millisecond, concurrency: 2, minTime: time.Second, runs: 6},      // at 0, 1, 2 s
+		{whole: 4500 * time.Millisecond, concurrency: 1, minTime: time.Second, runs: 3},      // at 0, 1, 2 s
+		{whole: 2 * time.Second, concurrency: 3, minTime: time.Second, runs: 3},              // 1.5 s
+		{whole: 800 * time.Millisecond, concurrency: 3, minTime: time.Second, runs: 0},       // 0.6 s
+		{whole: 4500 * time.Millisecond, concurrency: 20, minTime: time.Second, runs: 10},    // all
+		{whole: 3 * time.Second, concurrency: 20, minTime: time.Second, fifo: true, runs: 4}, // two groups, at 0 and 1 s of 2.25
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine, err := idem.New(memory(), nil)
+				require.NoError(t, err)
+				op := fulfil
+				op.MinTime = c.minTime
+				begun := time.Now()
+				guard := begun.Add(c.whole - min(time.Second, c.whole/4))
+				var seen told
+				var mu sync.Mutex
+				runs := 0
+				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook, Concurrency: c.concurrency}, func(ctx context.Context, _ order) error {
+					mu.Lock()
+					runs++
+					mu.Unlock()
+					require.GreaterOrEqual(t, time.Until(guard), max(c.minTime, idem.DefaultMinTime))
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.False(t, end.After(guard))
+					select {
+					case <-time.After(time.Second):
+						return nil
+					case <-ctx.Done():
+						require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
+						return ctx.Err()
+					}
+				})
+				var ms []events.SQSMessage
+				for i := range 10 {
+					m := messageOf(fmt.Sprint("m", i), fmt.Sprint("k", i), `{}`)
+					if c.fifo {
+						m = inGroup(m, fmt.Sprint(i%2))
+					}
+					ms = append(ms, m)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), c.whole)
+				defer cancel()
+				res, err := h(ctx, batchOf(ms...))
+				require.NoError(t, err)
+				require.NoError(t, ctx.Err(), "answered before the kill time")
+				require.Equal(t, c.runs, runs)
+				late := 0
+				for _, out := range seen.all {
+					switch out.Reason {
+					case SQSOutOfTime:
+						late++
+						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
+						require.Contains(t, named(res), out.Message.MessageId)
+					case SQSBehind:
+						late++
+					}
+				}
+				require.Equal(t, 10-c.runs, late)
+			})
+		})
+	}
+}
+
+// A handler that ignores its context costs the others nothing but the
+// acknowledgement: they are recorded.
+func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		runs := map[string]int{}
+		var mu sync.Mutex
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+			mu.Lock()
+			runs[o.ID]++
+			mu.Unlock()
+			if o.ID == "hangs" {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		})
+		event := batchOf(messageOf("m1", "k1", `{"id":"quick"}`), messageOf("m2", "k2", `{"id":"hangs"}`))
+		answered := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		go func() {
+			_, _ = h(ctx, event)
+			close(answered)
+		}()
+		<-ctx.Done() // the function is killed here, and the batch comes back
+		next, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		res, err := h(next, batchOf(event.Records[0]))
+		require.NoError(t, err)
+		require.Empty(t, named(res))
+		require.Equal(t, map[string]int{"quick": 1, "hangs": 1}, runs)
+		<-answered
+	})
+}
+
+// distant is a store that takes its time for every call.
+type distant struct {
+	idem.Store
+	each time.Duration
+}
+
+func (d distant) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	time.Sleep(d.each)
+	return d.Store.Acquire(ctx, now, c)
+}
+
+func (d distant) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	time.Sleep(d.each)
+	return d.Store.Finish(ctx, now, f)
+}
+
+// A batch of ten takes no longer than one message.
+func TestSQSLatencyOfABatch(t *testing.T) {
+	for _, groups := range []int{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			engine, err := idem.New(distant{memory(), 20 * time.Millisecond}, nil)
+			require.NoError(t, err)
+			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
+			next := 0
+			took := func(n int) time.Duration {
+				var ms []events.SQSMessage
+				for range n {
+					next++
+					m := messageOf(fmt.Sprint("m", next), fmt.Sprint("k", next), `{}`)
+					if groups > 0 {
+						m = inGroup(m, fmt.Sprint(next%groups))
+					}
+					ms = append(ms, m)
+				}
+				begun := time.Now()
+				res, err := h(t.Context(), batchOf(ms...))
+				require.NoError(t, err)
+				require.Empty(t, named(res))
+				return time.Since(begun)
+			}
+			one := took(1)
+			require.Equal(t, 40*time.Millisecond, one)
+			require.Equal(t, one, took(10))
+			require.Equal(t, 2*one, took(20), "ten at a time")
+		})
+	}
+}
+
+// What the wrapper adds to a message beside the engine's own: no more than this.
+func TestSQSAllocations(t *testing.T) {
+	engine := newEngine(t, memory())
+	op := fulfil
+	op.Retention = SQSRetention
+	h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet}, func(context.Context, []byte) error { return nil })
+	next := 0
+	key := func() string { next++; return fmt.Sprint("k", next) }
+	ms := make([]events.SQSMessage, 10)
+	batch := testing.AllocsPerRun(100, func() {
+		for i := range ms {
+			ms[i] = messageOf("m", key(), `{}`)
+		}
+		_, _ = h(context.Background(), batchOf(ms...))
+	})
+	alone := testing.AllocsPerRun(1000, func() {
+		m := messageOf("m", key(), `{}`)
+		_, _ = engine.Execute(context.Background(), idem.Call{
+			Key: op.Key(idem.NoTenant, *m.MessageAttributes[SQSKeyAttribute].StringValue), Fingerprint: idem.FingerprintBytes([]byte(m.Body)),
+			Run: func(context.Context) idem.Answer { return idem.Answer{} },
+		})
+	})
+	t.Logf("a message: %.1f allocations, of them %.1f the engine's", batch/10, alone)
+	require.Less(t, batch/10-alone, 30.0)
+}

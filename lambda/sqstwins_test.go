@@ -1,0 +1,268 @@
+package idemlambda
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// The same message and the same key with the same input run once, and all succeed;
+// the key with another input does not.
+func TestSQSTwinsInABatchRunOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		var seen told
+		var runs atomic.Int32
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+			runs.Add(1)
+			time.Sleep(time.Second)
+			return nil
+		})
+		res, err := h(t.Context(), batchOf(
+			messageOf("m1", "k1", `{"id":"o1"}`),
+			messageOf("m1", "k1", `{"id":"o1"}`),
+			messageOf("m2", "k1", `{ "id": "o1" }`),
+			messageOf("m3", "k1", `{"id":"o2"}`),
+			messageOf("m4", "k2", `{"id":"o1"}`),
+		))
+		require.NoError(t, err)
+		reasons := seen.reasons()
+		// One of the two inputs wins; the store says which.
+		if reasons["m3"] == SQSExecuted {
+			require.ElementsMatch(t, []string{"m1", "m2"}, named(res))
+			require.Equal(t, int32(2), runs.Load())
+			return
+		}
+		require.Equal(t, []string{"m3"}, named(res))
+		require.Equal(t, SQSKeyReused, reasons["m3"])
+		require.ErrorIs(t, seen.outcomes["m3"].Err, idem.ErrKeyReused)
+		require.Equal(t, SQSExecuted, reasons["m4"])
+		require.Equal(t, int32(2), runs.Load())
+		require.Contains(t, reasons, "m1")
+		twins := 0
+		for _, out := range seen.all {
+			if out.Twin {
+				twins++
+				require.Equal(t, SQSReplayed, out.Reason)
+				require.Equal(t, 1, out.Attempt)
+			}
+		}
+		require.Equal(t, 2, twins)
+	})
+}
+
+// However the first of twins ends, the others get its outcome, and nobody waits
+// for ever.
+func TestSQSTwinsShareEveryEnd(t *testing.T) {
+	for _, do := range []string{"fail", "permanent", "not executed", "panic", "goexit"} {
+		for _, concurrency := range []int{1, 10} {
+			t.Run(fmt.Sprint(do, concurrency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					engine, err := idem.New(memory(), nil)
+					require.NoError(t, err)
+					var seen told
+					var runs atomic.Int32
+					h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet, Concurrency: concurrency},
+						func(ctx context.Context, o order) error {
+							runs.Add(1)
+							time.Sleep(time.Second)
+							return work(ctx, o)
+						})
+					body := fmt.Sprintf(`{"do":%q}`, do)
+					_, err = h(t.Context(), batchOf(messageOf("m1", "k1", body), messageOf("m2", "k1", body), messageOf("m3", "k1", body)))
+					require.NoError(t, err)
+					require.Equal(t, int32(1), runs.Load())
+					require.Len(t, seen.all, 3)
+					first := seen.all[0]
+					for _, out := range seen.all {
+						require.Equal(t, first.Reason, out.Reason)
+						require.Equal(t, first.Err, out.Err)
+						require.Equal(t, first.KeyID, out.KeyID)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A success whose record could not be written yet is a success; a failure is not
+// acknowledged before it is recorded.
+func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
+	for do, want := range map[string]SQSReason{"": SQSExecuted, "permanent": SQSUnrecorded, "fail": SQSUnrecorded, "not executed": SQSUnrecorded} {
+		t.Run(do, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine, err := idem.New(unfinished{memory()}, nil)
+				require.NoError(t, err)
+				var seen told
+				h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err = h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))
+				require.NoError(t, err)
+				require.Equal(t, want, seen.outcomes["m1"].Reason)
+				require.Equal(t, idem.InProgress, seen.outcomes["m1"].State)
+				require.Equal(t, do != "", seen.outcomes["m1"].Failure != nil)
+			})
+		})
+	}
+}
+
+// unfinished is a store that is down after the claim.
+type unfinished struct{ idem.Store }
+
+func (unfinished) Finish(context.Context, time.Time, idem.Finish) error {
+	return &idem.StoreError{Op: "Finish", Err: errors.New("connection refused")}
+}
+
+// The operation's own rule counts for a queue too.
+func TestSQSGoesByTheOperationsRule(t *testing.T) {
+	for _, c := range []struct {
+		do   string
+		says idem.Class
+		want SQSReason
+	}{
+		{"fail", idem.ClassCompleted, SQSExecuted},
+		{"fail", idem.ClassFailed, SQSFailed},
+		{"fail", idem.ClassNotExecuted, SQSReleased},
+		{"fail", idem.ClassUncertain, SQSUnknown},
+		{"fail", idem.ClassDefault, SQSUnknown},
+		{"", idem.ClassCompleted, SQSExecuted},
+		{"", idem.ClassFailed, SQSExecuted},
+		{"", idem.ClassNotExecuted, SQSReleased},
+		{"", idem.ClassUncertain, SQSUnknown},
+		{"", idem.ClassDefault, SQSExecuted},
+	} {
+		op := idem.Operation{Name: "fulfil", Classify: func(_ context.Context, result any, err error) idem.Class {
+			require.Nil(t, result)
+			require.Equal(t, c.do == "fail", err != nil)
+			return c.says
+		}}
+		var seen told
+		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do))))
+		require.NoError(t, err)
+		out := seen.outcomes["m1"]
+		require.Equal(t, c.want, out.Reason, "%+v", c)
+		require.Equal(t, c.want == SQSExecuted, out.Err == nil, "%+v", c)
+	}
+}
+
+// What the hooks do costs no message its outcome.
+func TestSQSHooksThatEndBadly(t *testing.T) {
+	ends := map[string]func(){"panic": func() { panic("hook") }, "goexit": runtime.Goexit}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{
+				Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+				Outcome:  func(context.Context, SQSOutcome) { end() },
+				Parking:  func(context.Context, SQSOutcome) error { end(); return nil },
+				Returned: func(context.Context, []SQSOutcome) { end() },
+			}, work)
+			res, err := h(t.Context(), batchOf(
+				inGroup(messageOf("m1", "k1", `{}`), "g"),
+				inGroup(messageOf("m2", "k2", `{"do":"permanent"}`), "g"),
+				inGroup(messageOf("m3", "k3", `{}`), "g"),
+			))
+			require.NoError(t, err)
+			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be parked goes back")
+			require.Contains(t, log.String(), string(SQSNotParked))
+			require.Contains(t, log.String(), string(SQSBehind))
+			if name == "panic" {
+				require.Contains(t, log.String(), "the Outcome hook panicked")
+				require.Contains(t, log.String(), "the Returned hook panicked")
+			}
+		})
+	}
+}
+
+// Every message gets a line, without its body and its key's value.
+func TestSQSLog(t *testing.T) {
+	var log bytes.Buffer
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Concurrency: 1,
+	}, work)
+	_, err := h(t.Context(), batchOf(
+		messageOf("m1", "secret-1", `{"id":"private"}`),
+		messageOf("m2", "secret-2", `{"id":"private","do":"permanent"}`),
+		messageOf("m3", "secret-3", `{"id":"private","do":"fail"}`),
+		messageOf("m4", "secret-4", `{"id":"private","do":"panic"}`),
+		messageOf("m5", "secret-1", `{"id":"private","do":"permanent"}`),
+		messageOf("m6", "", `{"id":"private"}`),
+	))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 6)
+	for i, want := range []string{
+		`level=DEBUG msg="idem: message acknowledged" message=m1 reason=executed record=#fulfil#`,
+		`level=WARN msg="idem: message acknowledged" message=m2 reason=failed record=#fulfil#`,
+		`level=WARN msg="idem: message goes back" message=m3 reason=released record=#fulfil#`,
+		`level=ERROR msg="idem: message goes back" message=m4 reason=panicked record=#fulfil#`,
+		`level=WARN msg="idem: message goes back" message=m5 reason=key_reused record=#fulfil#`,
+		`level=WARN msg="idem: message goes back" message=m6 reason=key_invalid record=""`,
+	} {
+		require.Contains(t, lines[i], want)
+		require.Contains(t, lines[i], "receives=1")
+	}
+	require.Contains(t, lines[2], `error="connection reset"`)
+	require.Contains(t, lines[3], "sqs_test.go", "the stack")
+	require.NotContains(t, log.String(), "secret")
+	require.NotContains(t, log.String(), "private")
+}
+
+// The hook for what goes back gets it in the batch's order and has little time.
+func TestSQSReturned(t *testing.T) {
+	for _, c := range []struct{ left, want time.Duration }{{0, 2 * time.Second}, {time.Minute, 2 * time.Second}, {3 * time.Second, 1500 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			engine, err := idem.New(memory(), nil)
+			require.NoError(t, err)
+			var back []SQSOutcome
+			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, Returned: func(ctx context.Context, b []SQSOutcome) {
+				back = b
+				end, ok := ctx.Deadline()
+				require.True(t, ok)
+				require.Equal(t, c.want, time.Until(end))
+				require.NoError(t, ctx.Err())
+			}}, work)
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.left > 0 {
+				ctx, cancel = context.WithTimeout(t.Context(), c.left)
+			}
+			defer cancel()
+			_, err = h(ctx, batchOf(messageOf("m1", "k1", `{}`)))
+			require.NoError(t, err)
+			require.Nil(t, back, "not called for nothing")
+			_, err = h(ctx, batchOf(
+				messageOf("m1", "k1", `{}`), messageOf("m2", "k2", `{"do":"fail"}`), messageOf("m3", "k3", `{}`), messageOf("m4", "k4", `{`)))
+			require.NoError(t, err)
+			require.Len(t, back, 2)
+			require.Equal(t, []SQSReason{SQSReleased, SQSBodyUnreadable}, []SQSReason{back[0].Reason, back[1].Reason})
+			require.Equal(t, "m2", back[0].Message.MessageId)
+		})
+	}
+}
+
+// Lambda takes an empty name for the failure of the whole batch: a message without
+// an id is never lost.
+func TestSQSMessageWithoutAnID(t *testing.T) {
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
+	res, err := h(t.Context(), batchOf(messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
+	require.NoError(t, err)
+	require.Empty(t, named(res))
+	res, err = h(t.Context(), batchOf(messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
+	require.NoError(t, err)
+	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: ""}}, res.BatchItemFailures)
+}
