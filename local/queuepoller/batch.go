@@ -23,19 +23,24 @@ const (
 // process delivers what was received: one event, or several one after the other
 // where one would be too large.
 func (p *Poller) process(messages []types.Message, arrived time.Time) {
-	messages, groups := p.enter(messages)
-	defer p.leave(groups)
+	rest, groups := p.enter(messages)
+	defer func() { p.leave(groups, nil) }()
 	stopped := map[string]bool{} // groups whose order would be broken by going on
-	for len(messages) > 0 {
+	for len(rest) > 0 {
 		var batch []types.Message
 		var records [][]byte
-		batch, records, messages = p.cut(messages, stopped)
+		batch, records, rest = p.cut(rest, stopped)
 		if len(batch) == 0 {
 			continue
 		}
-		for _, m := range p.deliver(batch, event(records), arrived) {
+		d, done, back := p.invoke(batch, event(records), arrived)
+		for _, m := range back {
 			stopped[p.group(m)] = p.queue.fifo
 		}
+		// Before the deletion: from then on the queue hands out the next message
+		// of the group, and another poll may be faster than this one.
+		p.leave(groups, rest)
+		p.settle(d, done)
 	}
 }
 
@@ -67,18 +72,16 @@ func (p *Poller) cut(messages []types.Message, stopped map[string]bool) (batch [
 	return batch, records, nil
 }
 
-// deliver invokes the function with one event and settles its messages. It goes
-// on after Close, which waits for it. It returns the messages that go back.
-func (p *Poller) deliver(batch []types.Message, event []byte, arrived time.Time) (back []types.Message) {
-	ctx := context.WithoutCancel(p.ctx)
-	d := Delivery{Messages: batch, Arrived: arrived, Event: event}
-	d.Result, d.Err = p.function.Invoke(ctx, event, nil)
+// invoke gives the function one event and tells which of its messages are done
+// and which go back. It goes on after Close, which waits for it.
+func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) (d Delivery, done, back []types.Message) {
+	d = Delivery{Messages: batch, Arrived: arrived, Event: event}
+	d.Result, d.Err = p.function.Invoke(context.WithoutCancel(p.ctx), event, nil)
 	d.Returned, d.Reason = p.options.verdict(d.Result, d.Err, ids(batch))
 	failed := make(map[string]bool, len(d.Returned))
 	for _, id := range d.Returned {
 		failed[id] = true
 	}
-	var done []types.Message
 	for _, m := range batch {
 		if failed[aws.ToString(m.MessageId)] {
 			back = append(back, m)
@@ -86,8 +89,13 @@ func (p *Poller) deliver(batch []types.Message, event []byte, arrived time.Time)
 			done = append(done, m)
 		}
 	}
-	d.Undeleted = p.delete(ctx, done)
-	d.Took = time.Since(arrived)
+	return d, done, back
+}
+
+// settle deletes what is done.
+func (p *Poller) settle(d Delivery, done []types.Message) {
+	d.Undeleted = p.delete(context.WithoutCancel(p.ctx), done)
+	d.Took = time.Since(d.Arrived)
 	d.Overdue = d.Took > p.queue.visibility
 	switch {
 	case d.Err != nil || d.Result.Error != nil && !p.options.ReportBatchItemFailures:
@@ -96,7 +104,6 @@ func (p *Poller) deliver(batch []types.Message, event []byte, arrived time.Time)
 		p.limit.succeeded()
 	}
 	p.options.Observer.delivered(d)
-	return back
 }
 
 func ids(messages []types.Message) []string {
@@ -195,10 +202,15 @@ func (p *Poller) enter(messages []types.Message) (free []types.Message, groups m
 	return free, groups
 }
 
-func (p *Poller) leave(groups map[string]bool) {
+// leave gives up the groups that no message of the rest is in.
+func (p *Poller) leave(groups map[string]bool, rest []types.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for group := range groups {
+		if slices.ContainsFunc(rest, func(m types.Message) bool { return p.group(m) == group }) {
+			continue
+		}
 		delete(p.busy, group)
+		delete(groups, group)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
@@ -138,6 +139,8 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			})
 			open(t, q, f, Options{BatchSize: 1, MaxConcurrency: most})
 			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
 			require.Equal(t, most, peak)
 			require.Len(t, q.gone(), 100)
 		})
@@ -266,6 +269,29 @@ func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
 	})
 }
 
+// slowDeletes answers late: by then the queue has handed out the group's next.
+type slowDeletes struct{ *fakeQueue }
+
+func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+	out, err := q.fakeQueue.DeleteMessageBatch(ctx, in)
+	if n := len(q.gone()); n < 3 {
+		q.send(message(fmt.Sprint("a", n+1), "a"))
+	}
+	time.Sleep(time.Second)
+	return out, err
+}
+
+func TestNextOfAGroupMayComeBeforeTheDeletionIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := slowDeletes{newFakeQueue(fifoARN)}, &watch{}
+		q.send(message("a1", "a"))
+		open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+		time.Sleep(5 * time.Second)
+		require.Empty(t, w.trouble())
+		require.Equal(t, []string{"a1", "a2", "a3"}, q.gone())
+	})
+}
+
 // Where a receive makes several events, a group that failed in one is not in the
 // next.
 func TestSplitBatchesKeepTheOrder(t *testing.T) {
@@ -315,7 +341,9 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 		}
 		open(t, q, functionFunc(noop), Options{MaxConcurrency: 2, Observer: w.observer()})
 		time.Sleep(time.Minute)
+		mu.Lock()
 		require.Equal(t, map[time.Duration]int{0: 2, time.Second: 2, 3 * time.Second: 2, 7 * time.Second: 2}, at)
+		mu.Unlock()
 		require.Len(t, w.trouble(), 8)
 		require.Contains(t, w.trouble()[0], "again in 1s: connection refused")
 		q.send(message("later", ""))

@@ -55,7 +55,7 @@ func main() {
 			if err := write("start", b.N, receive); err != nil {
 				return nil, err
 			}
-			time.Sleep(time.Millisecond) // some work, to be killed in
+			time.Sleep(3 * time.Millisecond) // some work, to be killed in
 			switch fate := fate(b.N, receive); {
 			case b.Poison, fate < 40:
 				failed[group] = true
