@@ -2,7 +2,6 @@ package idemlambda
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -73,7 +72,7 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // canonical JSON or, for string and []byte, of its bytes; message attributes are
 // no part of it. [SQSMessageOf] gives fn the message itself.
 //
-// [SQSReason] says what is acknowledged, and so deleted, and what goes back. The
+// [Reason] says what is acknowledged, and so deleted, and what goes back. The
 // operation's declaration matters here more than anywhere: after a plain error a
 // repeatable operation runs again with the next delivery, one that is not becomes
 // unknown, comes back until the queue's receive limit, and ends in the dead-letter
@@ -95,7 +94,7 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // the acknowledgements, not the records.
 //
 // A panic in fn is recorded by the declaration, and its message goes back with a
-// [*SQSPanicError]. It does not go on as it does in [Wrap]: aws-lambda-go would
+// [*PanicError]. It does not go on as it does in [Wrap]: aws-lambda-go would
 // end the process, and every message of the batch, also those that are done, would
 // have been received once more for nothing. runtime.Goexit counts as a panic.
 //
@@ -108,44 +107,39 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	if o == nil {
 		o = &SQSOptions{}
 	}
-	q := &sqsQueue{engine: engine, op: op, key: key, opts: *o}
-	q.open = func(body string) (sqsWork, error) {
-		in, fp, err := openSQS[In](body, q.opts.Select)
-		return sqsWork{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
+	q := &sqsQueue{returned: o.Returned, source: source[events.SQSMessage]{
+		what: "idemlambda.SQS", noun: "message", engine: engine, op: withRetention(op, SQSRetention), key: key,
+		opts: Options[events.SQSMessage]{
+			Concurrency: o.Concurrency, Select: o.Select, Parking: o.Parking, Outcome: o.Outcome, Logger: o.Logger,
+		},
+		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives,
+	}}
+	q.open = func(m *events.SQSMessage) (job, error) {
+		in, fp, err := openBody[In]([]byte(m.Body), q.opts.Select)
+		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	if q.opts.Concurrency == 0 {
 		q.opts.Concurrency = DefaultSQSConcurrency
 	}
-	if q.op.Retention == 0 {
-		q.op.Retention = SQSRetention
-	}
 	if err := q.check(fn == nil, isText[In]()); err != nil {
+		panic(err)
+	}
+	if err := q.checkSetup(); err != nil {
 		panic(err)
 	}
 	return q.handle
 }
 
-// check reports mistakes in the set-up, and logs what is unwise.
-func (q *sqsQueue) check(noHandler, text bool) error {
-	bad := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("idemlambda.SQS of operation %q", q.op.Name), Problem: problem}
-	}
-	switch {
-	case q.engine == nil:
-		return bad("the engine is nil: make one with idem.New")
-	case q.op.Check() != nil:
-		return q.op.Check()
-	case q.key == nil:
-		return bad("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
-	case noHandler:
-		return bad("the handler is nil")
-	case q.opts.Concurrency < 0:
-		return bad(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for %d", q.opts.Concurrency, DefaultSQSConcurrency))
-	case q.opts.Select.Check() != nil:
-		return q.opts.Select.Check()
-	case q.opts.Select != nil && text:
-		return bad("Select is set, and the handler takes the body's bytes: take a type that JSON decodes into, such as json.RawMessage")
-	}
+// SQSMessageOf returns the message whose handler, key function or hook has the
+// context, as it came, and false outside one. Its maps are shared: do not change
+// them.
+func SQSMessageOf(ctx context.Context) (events.SQSMessage, bool) {
+	return recordOf[events.SQSMessage](ctx)
+}
+
+// checkSetup reports what the environment tells of queue and function and cannot
+// work together, and logs what is unwise.
+func (q *sqsQueue) checkSetup() error {
 	setup, err := readSQSSetup()
 	if err == nil {
 		err = setup.check(q.op)
@@ -157,11 +151,4 @@ func (q *sqsQueue) check(noHandler, text bool) error {
 		q.logger().Warn("idem: "+warning, "operation", q.op.Name)
 	}
 	return nil
-}
-
-func (q *sqsQueue) logger() *slog.Logger {
-	if q.opts.Logger == nil {
-		return slog.Default()
-	}
-	return q.opts.Logger
 }

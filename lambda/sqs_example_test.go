@@ -48,7 +48,7 @@ func ExampleSQS() {
 	handler := idemlambda.SQS(engine, Fulfil, byOrder, &idemlambda.SQSOptions{
 		Concurrency: 1,
 		Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
-			fmt.Println(out.Message.MessageId, out.Reason, out.Err)
+			fmt.Println(out.Record.MessageId, out.Reason, out.Err)
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}, fulfil) // for lambda.Start

@@ -61,12 +61,12 @@ func (o *told) hook(_ context.Context, out SQSOutcome) {
 	if o.outcomes == nil {
 		o.outcomes = map[string]SQSOutcome{}
 	}
-	o.outcomes[out.Message.MessageId] = out
+	o.outcomes[out.Record.MessageId] = out
 	o.all = append(o.all, out)
 }
 
-func (o *told) reasons() map[string]SQSReason {
-	all := map[string]SQSReason{}
+func (o *told) reasons() map[string]Reason {
+	all := map[string]Reason{}
 	for id, out := range o.outcomes {
 		all[id] = out.Reason
 	}
@@ -112,23 +112,23 @@ func TestSQSReasons(t *testing.T) {
 	for _, c := range []struct {
 		do          string
 		repeat      idem.Repeat
-		first, next SQSReason
+		first, next Reason
 		err         string
 		state       idem.State
 	}{
-		{"", idem.Repeatable, SQSExecuted, SQSReplayed, "", idem.Completed},
-		{"", idem.NotRepeatable, SQSExecuted, SQSReplayed, "", idem.Completed},
-		{"fail", idem.Repeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
-		{"fail", idem.NotRepeatable, SQSUnknown, SQSUnknown, "connection reset", idem.Unknown},
-		{"permanent", idem.Repeatable, SQSFailed, SQSFailed, "no such article", idem.Failed},
-		{"permanent", idem.NotRepeatable, SQSFailed, SQSFailed, "no such article", idem.Failed},
-		{"not executed", idem.Repeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
-		{"not executed", idem.NotRepeatable, SQSReleased, SQSReleased, "connection reset", idem.Retryable},
-		{"success not executed", idem.NotRepeatable, SQSReleased, SQSReleased, "its success is not the outcome", idem.Retryable},
-		{"panic", idem.Repeatable, SQSPanicked, SQSPanicked, "panic: boom", ""},
-		{"panic", idem.NotRepeatable, SQSPanicked, SQSUnknown, "panic: boom", ""},
-		{"goexit", idem.Repeatable, SQSPanicked, SQSPanicked, "runtime.Goexit", ""},
-		{"goexit", idem.NotRepeatable, SQSPanicked, SQSUnknown, "runtime.Goexit", ""},
+		{"", idem.Repeatable, ReasonExecuted, ReasonReplayed, "", idem.Completed},
+		{"", idem.NotRepeatable, ReasonExecuted, ReasonReplayed, "", idem.Completed},
+		{"fail", idem.Repeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Retryable},
+		{"fail", idem.NotRepeatable, ReasonUnknown, ReasonUnknown, "connection reset", idem.Unknown},
+		{"permanent", idem.Repeatable, ReasonFailed, ReasonFailed, "no such article", idem.Failed},
+		{"permanent", idem.NotRepeatable, ReasonFailed, ReasonFailed, "no such article", idem.Failed},
+		{"not executed", idem.Repeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Retryable},
+		{"not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Retryable},
+		{"success not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "its success is not the outcome", idem.Retryable},
+		{"panic", idem.Repeatable, ReasonPanicked, ReasonPanicked, "panic: boom", ""},
+		{"panic", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "panic: boom", ""},
+		{"goexit", idem.Repeatable, ReasonPanicked, ReasonPanicked, "runtime.Goexit", ""},
+		{"goexit", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "runtime.Goexit", ""},
 	} {
 		t.Run(fmt.Sprint(c.do, " ", c.repeat), func(t *testing.T) {
 			op := fulfil
@@ -164,14 +164,14 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		store idem.Store
-		want  SQSReason
+		want  Reason
 		state idem.State
 	}{
-		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, SQSInFlight, idem.InProgress},
-		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, SQSUnknown, idem.Unknown},
-		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, SQSAccepted, idem.Pending},
-		{"damaged", damaged{memory()}, SQSRecordUnreadable, ""},
-		{"down", unreachable{memory()}, SQSStoreUnavailable, ""},
+		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, ReasonInFlight, idem.InProgress},
+		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonUnknown, idem.Unknown},
+		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonAccepted, idem.Pending},
+		{"damaged", damaged{memory()}, ReasonRecordUnreadable, ""},
+		{"down", unreachable{memory()}, ReasonStoreUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
@@ -187,7 +187,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 			require.Equal(t, c.state, out.State)
 			require.Error(t, out.Err)
 			require.NotEmpty(t, out.KeyID)
-			if c.want == SQSInFlight {
+			if c.want == ReasonInFlight {
 				require.Equal(t, 3, out.Attempt)
 				require.WithinDuration(t, time.Now().Add(32*time.Second), out.LeaseUntil, 5*time.Second)
 			} else {
@@ -211,7 +211,7 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	))
 	require.NoError(t, err)
 	require.Equal(t, []string{"a2", "a3", "a4"}, named(res))
-	require.Equal(t, map[string]SQSReason{
-		"a1": SQSExecuted, "a2": SQSReleased, "a3": SQSBehind, "a4": SQSBehind, "b1": SQSExecuted, "b2": SQSExecuted,
+	require.Equal(t, map[string]Reason{
+		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBehind, "a4": ReasonBehind, "b1": ReasonExecuted, "b2": ReasonExecuted,
 	}, seen.reasons())
 }

@@ -26,7 +26,7 @@ func TestSQSBodies(t *testing.T) {
 	const body = `{ "id": "o1", "do": "" }`
 	o, out := receivedAs[order](t, body)
 	require.Equal(t, order{ID: "o1"}, o)
-	require.Equal(t, SQSExecuted, out.Reason)
+	require.Equal(t, ReasonExecuted, out.Reason)
 
 	p, _ := receivedAs[*order](t, body)
 	require.Equal(t, &order{ID: "o1"}, p)
@@ -38,18 +38,18 @@ func TestSQSBodies(t *testing.T) {
 	require.Equal(t, "\xff not JSON", string(bytes))
 	text, out = receivedAs[string](t, "")
 	require.Empty(t, text)
-	require.Equal(t, SQSExecuted, out.Reason)
+	require.Equal(t, ReasonExecuted, out.Reason)
 
 	for _, unreadable := range []string{"", "x", `{"id":"o1"`, `{"id":1}`, `{"id":"a","id":"b"}`, "{\"id\":\"\xff\"}"} {
 		_, out := receivedAs[order](t, unreadable)
-		require.Equal(t, SQSBodyUnreadable, out.Reason, unreadable)
+		require.Equal(t, ReasonBodyUnreadable, out.Reason, unreadable)
 		require.Error(t, out.Err)
 		require.Empty(t, out.KeyID)
 	}
 	_, out = receivedAs[json.RawMessage](t, "x")
-	require.Equal(t, SQSBodyUnreadable, out.Reason)
+	require.Equal(t, ReasonBodyUnreadable, out.Reason)
 	_, out = receivedAs[panics](t, "1")
-	require.Equal(t, SQSPanicked, out.Reason)
+	require.Equal(t, ReasonPanicked, out.Reason)
 	require.ErrorContains(t, out.Err, "decoder")
 }
 
@@ -73,7 +73,7 @@ func TestSQSDecodesABodyOnce(t *testing.T) {
 // White space and the order of members make no other message; with a type that
 // takes the bytes they do.
 func TestSQSFingerprints(t *testing.T) {
-	again := func(h SQSHandler, seen *told) SQSReason {
+	again := func(h SQSHandler, seen *told) Reason {
 		for _, body := range []string{`{"id":"o1","do":""}`, `{ "do": "", "id": "o1" }`} {
 			_, err := h(t.Context(), batchOf(messageOf("m1", "k1", body)))
 			require.NoError(t, err)
@@ -82,8 +82,8 @@ func TestSQSFingerprints(t *testing.T) {
 	}
 	var seen told
 	o := &SQSOptions{Outcome: seen.hook, Logger: quiet}
-	require.Equal(t, SQSReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
-	require.Equal(t, SQSKeyReused, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
+	require.Equal(t, ReasonReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
+	require.Equal(t, ReasonKeyReused, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
 }
 
 // The message is in reach of handler, key function and hooks, and nowhere else.

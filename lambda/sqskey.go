@@ -13,7 +13,7 @@ import (
 // [idem.NoTenant] as the tenant where there is none. It must not change or keep
 // the message and must be safe for concurrent use. With an error the message goes
 // back to its queue and nothing is executed.
-type SQSKeyFunc func(ctx context.Context, m *events.SQSMessage) (tenant, value string, err error)
+type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
 // SQSAttribute takes the key from the message attribute of the name, as
 // [SQSSendingOf] sets it, and the tenant from another one, which may be

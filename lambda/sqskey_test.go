@@ -132,15 +132,15 @@ func TestSQSEnvelopes(t *testing.T) {
 				require.NotEmpty(t, in)
 				return nil
 			})
-			want := SQSReplayed
+			want := ReasonReplayed
 			if c.reused {
-				want = SQSKeyReused
+				want = ReasonKeyReused
 			}
 			for i, body := range []string{c.body, c.again} {
 				_, err := h(t.Context(), batchOf(messageOf(fmt.Sprint("m", i), "", body)))
 				require.NoError(t, err)
 			}
-			require.Equal(t, map[string]SQSReason{"m0": SQSExecuted, "m1": want}, seen.reasons(), "%v", seen.outcomes)
+			require.Equal(t, map[string]Reason{"m0": ReasonExecuted, "m1": want}, seen.reasons(), "%v", seen.outcomes)
 			_, value, err := c.key(t.Context(), &events.SQSMessage{Body: c.body})
 			require.NoError(t, err)
 			require.Equal(t, c.value, value)

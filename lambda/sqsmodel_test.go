@@ -81,7 +81,7 @@ func randomTrial(random *rand.Rand) trial {
 
 // expected is the model: what becomes of each message, and how often each key's
 // handler runs. It knows nothing of the engine.
-func (tr *trial) expected() (reasons []SQSReason, runs []int) {
+func (tr *trial) expected() (reasons []Reason, runs []int) {
 	type record struct {
 		state   string
 		variant int
@@ -94,77 +94,77 @@ func (tr *trial) expected() (reasons []SQSReason, runs []int) {
 	}
 	runs = make([]int, len(tr.keys))
 	elapsed := time.Duration(0)
-	settled := map[[2]int]SQSReason{}
-	run := func(m trialMessage) SQSReason {
+	settled := map[[2]int]Reason{}
+	run := func(m trialMessage) Reason {
 		k := tr.keys[m.key]
 		if tr.time > 0 && tr.time-elapsed < idem.DefaultMinTime {
-			return SQSOutOfTime
+			return ReasonOutOfTime
 		}
 		switch rec := records[m.key]; {
 		case k.prior == "down":
-			return SQSStoreUnavailable
+			return ReasonStoreUnavailable
 		case k.prior == "damaged":
-			return SQSRecordUnreadable
+			return ReasonRecordUnreadable
 		case rec != nil && rec.variant != m.variant:
-			return SQSKeyReused
+			return ReasonKeyReused
 		case rec != nil && rec.state == "completed":
-			return SQSReplayed
+			return ReasonReplayed
 		case rec != nil && rec.state == "failed":
-			return SQSFailed
+			return ReasonFailed
 		case rec != nil && rec.state == "unknown":
-			return SQSUnknown
+			return ReasonUnknown
 		case rec != nil && rec.state == "in flight":
-			return SQSInFlight
+			return ReasonInFlight
 		}
 		runs[m.key]++
 		elapsed += time.Second
 		records[m.key] = &record{"released", m.variant}
-		uncertain := func(r SQSReason) SQSReason {
+		uncertain := func(r Reason) Reason {
 			if tr.op.Repeat == idem.NotRepeatable {
 				records[m.key].state = "unknown"
-				if r == SQSReleased {
-					return SQSUnknown
+				if r == ReasonReleased {
+					return ReasonUnknown
 				}
 			}
 			return r
 		}
 		switch k.deed {
 		case "fail":
-			return uncertain(SQSReleased)
+			return uncertain(ReasonReleased)
 		case "panic", "goexit":
-			return uncertain(SQSPanicked)
+			return uncertain(ReasonPanicked)
 		case "not executed", "success not executed":
-			return SQSReleased
+			return ReasonReleased
 		case "permanent":
 			records[m.key].state = "failed"
-			return SQSFailed
+			return ReasonFailed
 		}
 		records[m.key].state = "completed"
-		return SQSExecuted
+		return ReasonExecuted
 	}
-	settle := func(m trialMessage) SQSReason {
+	settle := func(m trialMessage) Reason {
 		switch {
 		case m.badBody:
-			return SQSBodyUnreadable
+			return ReasonBodyUnreadable
 		case m.panicsInKey:
-			return SQSPanicked
+			return ReasonPanicked
 		case m.badKey:
-			return SQSKeyInvalid
+			return ReasonKeyInvalid
 		}
 		id := [2]int{m.key, m.variant}
 		r, known := settled[id]
 		if !known {
 			r = run(m)
 			settled[id] = r
-		} else if r == SQSExecuted {
-			r = SQSReplayed
+		} else if r == ReasonExecuted {
+			r = ReasonReplayed
 		}
-		if r == SQSFailed && tr.parking && tr.keys[m.key].parkFails {
-			return SQSNotParked
+		if r == ReasonFailed && tr.parking && tr.keys[m.key].parkFails {
+			return ReasonNotParked
 		}
 		return r
 	}
-	reasons = make([]SQSReason, len(tr.messages))
+	reasons = make([]Reason, len(tr.messages))
 	if !tr.fifo {
 		for i, m := range tr.messages {
 			reasons[i] = settle(m)
@@ -183,10 +183,10 @@ func (tr *trial) expected() (reasons []SQSReason, runs []int) {
 			switch {
 			case m.group != group:
 			case stopped:
-				reasons[i] = SQSBehind
+				reasons[i] = ReasonBehind
 			default:
 				reasons[i] = settle(m)
-				stopped = !slices.Contains([]SQSReason{SQSExecuted, SQSReplayed, SQSFailed}, reasons[i])
+				stopped = !slices.Contains([]Reason{ReasonExecuted, ReasonReplayed, ReasonFailed}, reasons[i])
 			}
 		}
 	}
@@ -287,31 +287,31 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 		trials = 50_000
 	}
 	random := rand.New(rand.NewPCG(5, 7))
-	seen := map[SQSReason]int{}
+	seen := map[Reason]int{}
 	for i := range trials {
 		tr := randomTrial(random)
 		synctest.Test(t, func(t *testing.T) { tr.check(t, i, seen) })
 	}
-	for _, r := range []SQSReason{
-		SQSExecuted, SQSReplayed, SQSFailed, SQSReleased, SQSUnknown, SQSPanicked, SQSNotParked, SQSInFlight, SQSKeyReused,
-		SQSKeyInvalid, SQSBodyUnreadable, SQSRecordUnreadable, SQSStoreUnavailable, SQSOutOfTime, SQSBehind,
+	for _, r := range []Reason{
+		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonNotParked, ReasonInFlight, ReasonKeyReused,
+		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBehind,
 	} {
 		require.Greater(t, seen[r], trials/100, "too few trials meet %s", r)
 	}
 }
 
-func (tr *trial) check(t *testing.T, i int, seen map[SQSReason]int) {
+func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	w := tr.prepared(t)
 	engine, err := idem.New(w, nil)
 	require.NoError(t, err)
 	var mu sync.Mutex
-	runs, reasons := make([]int, len(tr.keys)), map[*events.SQSMessage]SQSReason{}
+	runs, reasons := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}
 	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, Outcome: func(_ context.Context, out SQSOutcome) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, again := reasons[out.Message]
+		_, again := reasons[out.Record]
 		require.False(t, again, "told twice")
-		reasons[out.Message] = out.Reason
+		reasons[out.Record] = out.Reason
 		if !out.Reason.Acknowledges() {
 			require.Error(t, out.Err)
 		}
@@ -320,9 +320,9 @@ func (tr *trial) check(t *testing.T, i int, seen map[SQSReason]int) {
 	o.Returned = func(_ context.Context, b []SQSOutcome) { back = b }
 	if tr.parking {
 		o.Parking = func(ctx context.Context, out SQSOutcome) error {
-			require.Equal(t, SQSFailed, out.Reason)
+			require.Equal(t, ReasonFailed, out.Reason)
 			require.NotNil(t, out.Failure)
-			if b := (trialBody{}); json.Unmarshal([]byte(out.Message.Body), &b) == nil && tr.keys[b.Key].parkFails {
+			if b := (trialBody{}); json.Unmarshal([]byte(out.Record.Body), &b) == nil && tr.keys[b.Key].parkFails {
 				return errDown
 			}
 			return nil
@@ -356,12 +356,12 @@ func (tr *trial) check(t *testing.T, i int, seen map[SQSReason]int) {
 		got := reasons[&event.Records[j]]
 		seen[got]++
 		// Of twins side by side any may be the first.
-		if tr.concurrency > 1 && slices.Contains([]SQSReason{SQSExecuted, SQSReplayed}, want[j]) {
-			require.Contains(t, []SQSReason{SQSExecuted, SQSReplayed}, got, "trial %d, message %d of %+v", i, j, tr)
+		if tr.concurrency > 1 && slices.Contains([]Reason{ReasonExecuted, ReasonReplayed}, want[j]) {
+			require.Contains(t, []Reason{ReasonExecuted, ReasonReplayed}, got, "trial %d, message %d of %+v", i, j, tr)
 		} else {
 			require.Equal(t, want[j], got, "trial %d, message %d of %+v", i, j, tr)
 		}
-		if want[j] == SQSExecuted || want[j] == SQSReplayed || want[j] == SQSFailed {
+		if want[j] == ReasonExecuted || want[j] == ReasonReplayed || want[j] == ReasonFailed {
 			continue
 		}
 		wantBack++

@@ -23,7 +23,7 @@ type sqsStory struct {
 
 type sqsLine struct {
 	Message, Record string
-	Reason          SQSReason
+	Reason          Reason
 	Error           string `json:",omitempty"`
 	Attempt         int
 	Twin            bool
@@ -58,7 +58,7 @@ func TestSQSSamples(t *testing.T) {
 					require.NoError(t, err)
 					s := sqsStory{Response: slices.Clone(out)}
 					for _, o := range seen.all {
-						line := sqsLine{Message: o.Message.MessageId, Record: o.KeyID, Reason: o.Reason, Attempt: o.Attempt, Twin: o.Twin}
+						line := sqsLine{Message: o.Record.MessageId, Record: o.KeyID, Reason: o.Reason, Attempt: o.Attempt, Twin: o.Twin}
 						if o.Err != nil {
 							line.Error = o.Err.Error()
 						}
@@ -89,7 +89,7 @@ func TestSQSMutatedEvents(t *testing.T) {
 				SQSAttribute(idem.NoTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"), SQSPointer(idem.NoTenant, "/paymentId"),
 				SQSPointer("/currency", "/amount"), SQSDeduplicationID(idem.NoTenant), SQSMessageID(idem.NoTenant),
 			}
-			reasons := map[SQSReason]int{}
+			reasons := map[Reason]int{}
 			for range mutations {
 				event := seed
 				for range 1 + random.IntN(4) {
@@ -99,18 +99,18 @@ func TestSQSMutatedEvents(t *testing.T) {
 				require.NoError(t, err)
 				checkBatch(t, keys[random.IntN(len(keys))], raw, reasons)
 			}
-			for _, r := range []SQSReason{SQSExecuted, SQSReplayed, SQSKeyInvalid, SQSBodyUnreadable} {
+			for _, r := range []Reason{ReasonExecuted, ReasonReplayed, ReasonKeyInvalid, ReasonBodyUnreadable} {
 				require.Greater(t, reasons[r], mutations/100, r)
 			}
 			if sample == "sqs-fifo" {
-				require.Greater(t, reasons[SQSBehind], mutations/100)
+				require.Greater(t, reasons[ReasonBehind], mutations/100)
 			}
 		})
 	}
 }
 
 // checkBatch invokes with an event, if it is one for the handler's type.
-func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[SQSReason]int) {
+func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,7 +130,7 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[SQSReason]
 	for _, out := range seen.all {
 		reasons[out.Reason]++
 		if !out.Reason.Acknowledges() {
-			names[out.Message.MessageId] = true
+			names[out.Record.MessageId] = true
 		}
 	}
 	require.Len(t, res.BatchItemFailures, len(names))
@@ -150,6 +150,6 @@ func FuzzSQS(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		checkBatch(t, SQSPointer(idem.NoTenant, "/paymentId"), raw, map[SQSReason]int{})
+		checkBatch(t, SQSPointer(idem.NoTenant, "/paymentId"), raw, map[Reason]int{})
 	})
 }

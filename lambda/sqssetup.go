@@ -122,7 +122,7 @@ func (s *sqsSetup) goodVisibility() int {
 
 // usable is what a whole invocation gives its handlers.
 func (s *sqsSetup) usable() time.Duration {
-	return s.timeout.seconds() - sqsGuard(s.timeout.seconds())
+	return s.timeout.seconds() - guardOf(s.timeout.seconds())
 }
 
 // timeoutFor is the least time-out, in seconds, that gives handlers so much.

@@ -74,11 +74,11 @@ func TestSQSTimeBudget(t *testing.T) {
 				late := 0
 				for _, out := range seen.all {
 					switch out.Reason {
-					case SQSOutOfTime:
+					case ReasonOutOfTime:
 						late++
 						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
-						require.Contains(t, named(res), out.Message.MessageId)
-					case SQSBehind:
+						require.Contains(t, named(res), out.Record.MessageId)
+					case ReasonBehind:
 						late++
 					}
 				}

@@ -41,22 +41,22 @@ func TestSQSTwinsInABatchRunOnce(t *testing.T) {
 		require.NoError(t, err)
 		reasons := seen.reasons()
 		// One of the two inputs wins; the store says which.
-		if reasons["m3"] == SQSExecuted {
+		if reasons["m3"] == ReasonExecuted {
 			require.ElementsMatch(t, []string{"m1", "m2"}, named(res))
 			require.Equal(t, int32(2), runs.Load())
 			return
 		}
 		require.Equal(t, []string{"m3"}, named(res))
-		require.Equal(t, SQSKeyReused, reasons["m3"])
+		require.Equal(t, ReasonKeyReused, reasons["m3"])
 		require.ErrorIs(t, seen.outcomes["m3"].Err, idem.ErrKeyReused)
-		require.Equal(t, SQSExecuted, reasons["m4"])
+		require.Equal(t, ReasonExecuted, reasons["m4"])
 		require.Equal(t, int32(2), runs.Load())
 		require.Contains(t, reasons, "m1")
 		twins := 0
 		for _, out := range seen.all {
 			if out.Twin {
 				twins++
-				require.Equal(t, SQSReplayed, out.Reason)
+				require.Equal(t, ReasonReplayed, out.Reason)
 				require.Equal(t, 1, out.Attempt)
 			}
 		}
@@ -101,7 +101,7 @@ func TestSQSTwinsShareEveryEnd(t *testing.T) {
 // A success whose record could not be written yet is a success; a failure is not
 // acknowledged before it is recorded.
 func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
-	for do, want := range map[string]SQSReason{"": SQSExecuted, "permanent": SQSUnrecorded, "fail": SQSUnrecorded, "not executed": SQSUnrecorded} {
+	for do, want := range map[string]Reason{"": ReasonExecuted, "permanent": ReasonUnrecorded, "fail": ReasonUnrecorded, "not executed": ReasonUnrecorded} {
 		t.Run(do, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				engine, err := idem.New(unfinished{memory()}, nil)
@@ -132,18 +132,18 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 	for _, c := range []struct {
 		do   string
 		says idem.Class
-		want SQSReason
+		want Reason
 	}{
-		{"fail", idem.ClassCompleted, SQSExecuted},
-		{"fail", idem.ClassFailed, SQSFailed},
-		{"fail", idem.ClassNotExecuted, SQSReleased},
-		{"fail", idem.ClassUncertain, SQSUnknown},
-		{"fail", idem.ClassDefault, SQSUnknown},
-		{"", idem.ClassCompleted, SQSExecuted},
-		{"", idem.ClassFailed, SQSExecuted},
-		{"", idem.ClassNotExecuted, SQSReleased},
-		{"", idem.ClassUncertain, SQSUnknown},
-		{"", idem.ClassDefault, SQSExecuted},
+		{"fail", idem.ClassCompleted, ReasonExecuted},
+		{"fail", idem.ClassFailed, ReasonFailed},
+		{"fail", idem.ClassNotExecuted, ReasonReleased},
+		{"fail", idem.ClassUncertain, ReasonUnknown},
+		{"fail", idem.ClassDefault, ReasonUnknown},
+		{"", idem.ClassCompleted, ReasonExecuted},
+		{"", idem.ClassFailed, ReasonExecuted},
+		{"", idem.ClassNotExecuted, ReasonReleased},
+		{"", idem.ClassUncertain, ReasonUnknown},
+		{"", idem.ClassDefault, ReasonExecuted},
 	} {
 		op := idem.Operation{Name: "fulfil", Classify: func(_ context.Context, result any, err error) idem.Class {
 			require.Nil(t, result)
@@ -156,7 +156,7 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 		require.NoError(t, err)
 		out := seen.outcomes["m1"]
 		require.Equal(t, c.want, out.Reason, "%+v", c)
-		require.Equal(t, c.want == SQSExecuted, out.Err == nil, "%+v", c)
+		require.Equal(t, c.want == ReasonExecuted, out.Err == nil, "%+v", c)
 	}
 }
 
@@ -179,8 +179,8 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 			))
 			require.NoError(t, err)
 			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be parked goes back")
-			require.Contains(t, log.String(), string(SQSNotParked))
-			require.Contains(t, log.String(), string(SQSBehind))
+			require.Contains(t, log.String(), string(ReasonNotParked))
+			require.Contains(t, log.String(), string(ReasonBehind))
 			if name == "panic" {
 				require.Contains(t, log.String(), "the Outcome hook panicked")
 				require.Contains(t, log.String(), "the Returned hook panicked")
@@ -209,10 +209,10 @@ func TestSQSLog(t *testing.T) {
 	for i, want := range []string{
 		`level=DEBUG msg="idem: message acknowledged" message=m1 reason=executed record=#fulfil#`,
 		`level=WARN msg="idem: message acknowledged" message=m2 reason=failed record=#fulfil#`,
-		`level=WARN msg="idem: message goes back" message=m3 reason=released record=#fulfil#`,
-		`level=ERROR msg="idem: message goes back" message=m4 reason=panicked record=#fulfil#`,
-		`level=WARN msg="idem: message goes back" message=m5 reason=key_reused record=#fulfil#`,
-		`level=WARN msg="idem: message goes back" message=m6 reason=key_invalid record=""`,
+		`level=WARN msg="idem: message comes back" message=m3 reason=released record=#fulfil#`,
+		`level=ERROR msg="idem: message comes back" message=m4 reason=panicked record=#fulfil#`,
+		`level=WARN msg="idem: message comes back" message=m5 reason=key_reused record=#fulfil#`,
+		`level=WARN msg="idem: message comes back" message=m6 reason=key_invalid record=""`,
 	} {
 		require.Contains(t, lines[i], want)
 		require.Contains(t, lines[i], "receives=1")
@@ -249,8 +249,8 @@ func TestSQSReturned(t *testing.T) {
 				messageOf("m1", "k1", `{}`), messageOf("m2", "k2", `{"do":"fail"}`), messageOf("m3", "k3", `{}`), messageOf("m4", "k4", `{`)))
 			require.NoError(t, err)
 			require.Len(t, back, 2)
-			require.Equal(t, []SQSReason{SQSReleased, SQSBodyUnreadable}, []SQSReason{back[0].Reason, back[1].Reason})
-			require.Equal(t, "m2", back[0].Message.MessageId)
+			require.Equal(t, []Reason{ReasonReleased, ReasonBodyUnreadable}, []Reason{back[0].Reason, back[1].Reason})
+			require.Equal(t, "m2", back[0].Record.MessageId)
 		})
 	}
 }

@@ -35,7 +35,12 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // key function or handler, an operation that fails its check, a result type that
 // encoding/json cannot encode.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
-	if err := checkWrap(engine, op, key, fn == nil, reflect.TypeFor[Out]()); err != nil {
+	return wrap("idemlambda.Wrap", engine, op, key, fn)
+}
+
+// wrap is Wrap under the name of its caller.
+func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
+	if err := checkWrap(what, engine, op, key, fn == nil, reflect.TypeFor[Out]()); err != nil {
 		panic(err)
 	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
@@ -83,9 +88,9 @@ func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn f
 	}
 }
 
-func checkWrap(engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type) error {
+func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type) error {
 	bad := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("idemlambda.Wrap of operation %q", op.Name), Problem: problem}
+		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
 	}
 	switch {
 	case engine == nil:

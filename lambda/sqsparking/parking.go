@@ -74,11 +74,11 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 	}
 	return func(ctx context.Context, out idemlambda.SQSOutcome) error {
 		in := &sqs.SendMessageInput{
-			QueueUrl: &queueURL, MessageBody: &out.Message.Body, MessageAttributes: attributes(&out),
+			QueueUrl: &queueURL, MessageBody: &out.Record.Body, MessageAttributes: attributes(&out),
 		}
 		if strings.HasSuffix(queueURL, ".fifo") {
 			in.MessageGroupId = aws.String(group(&out))
-			in.MessageDeduplicationId = aws.String(digest(out.Message.EventSourceARN + " " + out.Message.MessageId + " " + out.KeyID))
+			in.MessageDeduplicationId = aws.String(digest(out.Record.EventSourceARN + " " + out.Record.MessageId + " " + out.KeyID))
 		}
 		_, err := client.SendMessage(ctx, in)
 		return err
@@ -86,7 +86,7 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 }
 
 func group(out *idemlambda.SQSOutcome) string {
-	if g := out.Message.Attributes["MessageGroupId"]; g != "" && len(g) <= maxID {
+	if g := out.Record.Attributes["MessageGroupId"]; g != "" && len(g) <= maxID {
 		return g
 	}
 	return digest(out.KeyID)
@@ -99,7 +99,7 @@ func digest(s string) string {
 
 func attributes(out *idemlambda.SQSOutcome) map[string]types.MessageAttributeValue {
 	all := make(map[string]types.MessageAttributeValue, maxAttributes)
-	for name, a := range out.Message.MessageAttributes {
+	for name, a := range out.Record.MessageAttributes {
 		if v, ok := own(a); ok {
 			all[name] = v
 		}
@@ -110,7 +110,7 @@ func attributes(out *idemlambda.SQSOutcome) map[string]types.MessageAttributeVal
 	}
 	why := [][2]string{
 		{FailureAttribute, f.Message}, {FailureTypeAttribute, f.Type}, {FailureCodeAttribute, f.Code},
-		{RecordAttribute, out.KeyID}, {QueueAttribute, out.Message.EventSourceARN}, {MessageAttribute, out.Message.MessageId},
+		{RecordAttribute, out.KeyID}, {QueueAttribute, out.Record.EventSourceARN}, {MessageAttribute, out.Record.MessageId},
 	}
 	for _, a := range why {
 		delete(all, a[0]) // of an earlier parking

@@ -54,7 +54,7 @@ func message() *events.SQSMessage {
 
 func TestSendsTheMessageAndWhy(t *testing.T) {
 	f := &fake{}
-	out := idemlambda.SQSOutcome{Message: message(), KeyID: "#fulfil#abc", Reason: idemlambda.SQSFailed,
+	out := idemlambda.SQSOutcome{Record: message(), KeyID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
 		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
 	require.NoError(t, New(f, "https://sqs/1/parking")(t.Context(), out))
 	require.Len(t, f.sent, 1)
@@ -82,7 +82,7 @@ func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 		for i := range n {
 			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String", StringValue: aws.String("v")}
 		}
-		got := attributes(&idemlambda.SQSOutcome{Message: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}})
+		got := attributes(&idemlambda.SQSOutcome{Record: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}})
 		require.Len(t, got, min(n+6, 10))
 		for i := range n {
 			require.Contains(t, got, fmt.Sprint("own-", i))
@@ -99,7 +99,7 @@ func TestFIFO(t *testing.T) {
 	out := func(id, group, key string) idemlambda.SQSOutcome {
 		m := message()
 		m.MessageId, m.Attributes = id, map[string]string{"MessageGroupId": group}
-		return idemlambda.SQSOutcome{Message: m, KeyID: key}
+		return idemlambda.SQSOutcome{Record: m, KeyID: key}
 	}
 	for _, o := range []idemlambda.SQSOutcome{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
 		require.NoError(t, park(t.Context(), o))
@@ -125,13 +125,13 @@ func TestNothingIsLostWhereParkingFails(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	f := &fake{err: errors.New("throttled")}
-	var reasons []idemlambda.SQSReason
+	var reasons []idemlambda.Reason
 	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.NoTenant, "/id"),
 		&idemlambda.SQSOptions{
 			Parking: New(f, "https://sqs/1/parking"),
 			Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
 				reasons = append(reasons, out.Reason)
-				if out.Reason == idemlambda.SQSNotParked {
+				if out.Reason == idemlambda.ReasonNotParked {
 					require.ErrorContains(t, out.Err, "throttled")
 				}
 			},
@@ -147,7 +147,7 @@ func TestNothingIsLostWhereParkingFails(t *testing.T) {
 	res, err = h(t.Context(), event)
 	require.NoError(t, err)
 	require.Empty(t, res.BatchItemFailures)
-	require.Equal(t, []idemlambda.SQSReason{idemlambda.SQSNotParked, idemlambda.SQSFailed}, reasons)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonNotParked, idemlambda.ReasonFailed}, reasons)
 	require.Len(t, f.sent, 1)
 	require.Equal(t, "no such article", *f.sent[0].MessageAttributes[FailureAttribute].StringValue)
 	require.Equal(t, "errorString", *f.sent[0].MessageAttributes[FailureTypeAttribute].StringValue)

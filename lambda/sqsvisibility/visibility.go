@@ -109,7 +109,7 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSOutcome) {
 	queues := map[string][]idemlambda.SQSOutcome{}
 	for _, out := range back {
 		if !out.LeaseUntil.IsZero() {
-			queues[out.Message.EventSourceARN] = append(queues[out.Message.EventSourceARN], out)
+			queues[out.Record.EventSourceARN] = append(queues[out.Record.EventSourceARN], out)
 		}
 	}
 	for queue, twins := range queues {
@@ -130,7 +130,7 @@ func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOu
 	for i := range twins {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
 			Id:                aws.String(strconv.Itoa(i)),
-			ReceiptHandle:     aws.String(twins[i].Message.ReceiptHandle),
+			ReceiptHandle:     aws.String(twins[i].Record.ReceiptHandle),
 			VisibilityTimeout: h.seconds(&twins[i], time.Now()),
 		}
 	}
@@ -141,7 +141,7 @@ func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOu
 	for _, f := range res.Failed {
 		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(twins) {
 			h.logger().WarnContext(ctx, "idem: a message could not be hidden until its twin's lease ends",
-				"message", twins[i].Message.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
+				"message", twins[i].Record.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOu
 // seconds is how long a message stays hidden from now on.
 func (h *hider) seconds(out *idemlambda.SQSOutcome, now time.Time) int32 {
 	passed := maxOnItsWay
-	if a := out.Message.Attributes; a["ApproximateReceiveCount"] == "1" {
+	if a := out.Record.Attributes; a["ApproximateReceiveCount"] == "1" {
 		if ms, err := strconv.ParseInt(a["ApproximateFirstReceiveTimestamp"], 10, 64); err == nil {
 			passed = max(passed, now.Sub(time.UnixMilli(ms)))
 		}

@@ -69,8 +69,8 @@ func (f *fake) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...fun
 
 func outcome(receipt string, until time.Time) idemlambda.SQSOutcome {
 	return idemlambda.SQSOutcome{
-		Message:    &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
-		Reason:     idemlambda.SQSInFlight,
+		Record:     &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
+		Reason:     idemlambda.ReasonInFlight,
 		LeaseUntil: until,
 	}
 }
@@ -79,8 +79,8 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		first := func(out idemlambda.SQSOutcome, received time.Time, count string) idemlambda.SQSOutcome {
-			out.Message.Attributes["ApproximateReceiveCount"] = count
-			out.Message.Attributes["ApproximateFirstReceiveTimestamp"] = fmt.Sprint(received.UnixMilli())
+			out.Record.Attributes["ApproximateReceiveCount"] = count
+			out.Record.Attributes["ApproximateFirstReceiveTimestamp"] = fmt.Sprint(received.UnixMilli())
 			return out
 		}
 		back := []idemlambda.SQSOutcome{
@@ -91,7 +91,7 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 			first(outcome("far away, long ago", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "1"),
 			first(outcome("far away, again", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "2"),
 			first(outcome("too late", now.Add(24*time.Hour)), now.Add(-13*time.Hour), "1"),
-			{Message: &events.SQSMessage{ReceiptHandle: "released", EventSourceARN: queue}, Reason: idemlambda.SQSReleased},
+			{Record: &events.SQSMessage{ReceiptHandle: "released", EventSourceARN: queue}, Reason: idemlambda.ReasonReleased},
 		}
 		f := &fake{}
 		hide := New(f, nil)
@@ -176,7 +176,7 @@ func TestOtherFaults(t *testing.T) {
 
 	log.Reset()
 	odd := outcome("r3", time.Now().Add(time.Minute))
-	odd.Message.EventSourceARN = "no arn"
+	odd.Record.EventSourceARN = "no arn"
 	hide(t.Context(), []idemlambda.SQSOutcome{odd})
 	require.Contains(t, log.String(), "no arn")
 }

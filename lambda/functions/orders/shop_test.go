@@ -42,7 +42,7 @@ func (c *counted) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...f
 // function is the deployed handler over an in-memory store of records and a
 // fresh table of orders. What it returns delivers one message and reports why it
 // was acknowledged or goes back.
-func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.SQSReason, error), db *counted, table string) {
+func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db *counted, table string) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
 	table = "orders-" + rand.Text()
@@ -63,7 +63,7 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	var last idemlambda.SQSOutcome
 	o := &idemlambda.SQSOptions{Outcome: func(_ context.Context, o idemlambda.SQSOutcome) { last = o }}
 	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&shop{db, table}).fulfil)
-	return func(tenant, key, body string) (idemlambda.SQSReason, error) {
+	return func(tenant, key, body string) (idemlambda.Reason, error) {
 		sending, err := idemlambda.SQSSendingOf(fulfil, tenant, key)
 		require.NoError(t, err)
 		m := events.SQSMessage{MessageId: rand.Text(), Body: body, MessageAttributes: map[string]events.SQSMessageAttribute{}}
@@ -85,7 +85,7 @@ func rows(t *testing.T, db *counted, table string) []map[string]types.AttributeV
 
 func TestOrderIsWrittenOnce(t *testing.T) {
 	deliver, db, table := function(t)
-	for i, want := range []idemlambda.SQSReason{idemlambda.SQSExecuted, idemlambda.SQSReplayed} {
+	for i, want := range []idemlambda.Reason{idemlambda.ReasonExecuted, idemlambda.ReasonReplayed} {
 		got, err := deliver("acme", "order-0001", good)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "delivery %d", i+1)
@@ -103,7 +103,7 @@ func TestTenantsShareNoOrder(t *testing.T) {
 	for _, tenant := range []string{"acme", "globex"} {
 		got, err := deliver(tenant, "order-0001", good)
 		require.NoError(t, err)
-		require.Equal(t, idemlambda.SQSExecuted, got)
+		require.Equal(t, idemlambda.ReasonExecuted, got)
 	}
 	require.Len(t, rows(t, db, table), 2)
 }
@@ -115,10 +115,10 @@ func TestWriteWhoseReplyIsLost(t *testing.T) {
 	db.lost = 1
 	got, err := deliver("acme", "order-0001", good)
 	require.ErrorIs(t, err, errLost)
-	require.Equal(t, idemlambda.SQSReleased, got)
+	require.Equal(t, idemlambda.ReasonReleased, got)
 	got, err = deliver("acme", "order-0001", good)
 	require.NoError(t, err)
-	require.Equal(t, idemlambda.SQSExecuted, got)
+	require.Equal(t, idemlambda.ReasonExecuted, got)
 	require.Equal(t, 2, db.writes)
 	require.Len(t, rows(t, db, table), 1)
 }
@@ -134,7 +134,7 @@ func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
 			for range 2 {
 				got, err := deliver("acme", "order-0001", body)
 				require.Error(t, err)
-				require.Equal(t, idemlambda.SQSFailed, got)
+				require.Equal(t, idemlambda.ReasonFailed, got)
 			}
 			require.Zero(t, db.writes)
 		})
@@ -145,7 +145,7 @@ func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
 		require.NoError(t, err)
 		got, err := deliver("acme", "order-0002", good)
 		require.ErrorContains(t, err, "order o-1 came before")
-		require.Equal(t, idemlambda.SQSFailed, got)
+		require.Equal(t, idemlambda.ReasonFailed, got)
 		require.Len(t, rows(t, db, table), 1)
 	})
 }

@@ -1,0 +1,43 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// AsyncRetention is the least retention behind asynchronous invocations, and that of
+// an operation that names none. Lambda retries them for up to 6 hours, with the same
+// request id (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async.html).
+const AsyncRetention = 24 * time.Hour
+
+// Async makes an idempotent handler of events that Lambda takes asynchronously
+// (InvocationType Event, and EventBridge Scheduler). It is [Wrap] with a default key,
+// [RequestID], and a retention of [AsyncRetention] if the operation has none.
+//
+// Lambda delivers at least once: its queue may hand an event over twice, and after an
+// error it invokes the function twice more by default. The result goes to the
+// on-success destination, an error that is left to the on-failure destination. A caller
+// that invokes again after a time-out makes another event: where it matters, take the
+// key from the event with [Pointer].
+func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
+	if key == nil {
+		key = RequestID
+	}
+	return Wrap(engine, withRetention(op, AsyncRetention), key, fn)
+}
+
+// RequestID takes the key from the invocation's request id, the same in all attempts
+// of an asynchronous invocation. For synchronous invocations it protects nothing: each
+// has its own.
+func RequestID(ctx context.Context, _ json.RawMessage) (tenant, value string, err error) {
+	lc, ok := lambdacontext.FromContext(ctx)
+	if !ok || lc.AwsRequestID == "" {
+		return "", "", fmt.Errorf("%w: the context has no request id: it is not that of an invocation", idem.ErrKeyInvalid)
+	}
+	return idem.NoTenant, lc.AwsRequestID, nil
+}

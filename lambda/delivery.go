@@ -1,0 +1,142 @@
+package idemlambda
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Delivery is what became of one record of an event: of a message of a queue, a
+// notification, a record of a stream, in the type that aws-lambda-go gives it.
+type Delivery[R any] struct {
+	// Record as it came. Do not change it.
+	Record *R
+	// KeyID is the identity of the operation's record, see [idem.Key.ID]; empty if
+	// there is no key.
+	KeyID string
+	// Reason says what became of it.
+	Reason Reason
+	// Err is the handler's error, the engine's answer or the recorded failure; nil
+	// if it was executed or replayed. With ReasonReplayed it may be
+	// [idem.ErrOutcomeUnavailable], which costs nothing here: there is no caller.
+	Err error
+	// Failure is what the record says, or will say, of an attempt that failed.
+	Failure *idem.Failure
+	// State of the operation's record as far as is known, and the Attempt that the
+	// outcome belongs to.
+	State   idem.State
+	Attempt int
+	// Twin is set if it shares the outcome of another one of its event, with the same
+	// key and body.
+	Twin bool
+	// LeaseUntil is, for ReasonInFlight and what stands behind one, when the other
+	// attempt's lease is over, the observers' margin included, by time.Now; zero
+	// where nobody knows.
+	LeaseUntil time.Time
+}
+
+// PanicError is the error of a delivery whose handler panicked.
+type PanicError struct {
+	// Value that was panicked with, and the Stack of the goroutine.
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("idemlambda: panic: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// delivery is a record on its way through an event.
+type delivery[R any] struct {
+	ctx  context.Context
+	name string // in logs
+	at   int    // place in the event
+	out  Delivery[R]
+}
+
+// ended settles a delivery whose handler, key function or decoder panicked or left
+// its goroutine; a handler's attempt has been recorded by then.
+func (d *delivery[R]) ended() {
+	if r := recover(); r != nil {
+		d.out.Reason, d.out.Err = ReasonPanicked, &PanicError{Value: r, Stack: debug.Stack()}
+	} else if d.out.Reason == "" {
+		d.out.Reason, d.out.Err = ReasonPanicked, errGoexit
+	}
+}
+
+// share answers a delivery as its twin in the event: the store would say the same,
+// or less where the twin's outcome is not written yet.
+func (d *delivery[R]) share(twin Delivery[R]) {
+	record := d.out.Record
+	d.out = twin
+	d.out.Record, d.out.Twin = record, true
+	if twin.Reason == ReasonExecuted {
+		d.out.Reason = ReasonReplayed
+	}
+}
+
+// tell reports a delivery that is settled.
+func (s *source[R]) tell(d *delivery[R]) {
+	s.log(d)
+	if s.opts.Outcome == nil {
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the Outcome hook panicked",
+				slog.String(s.noun, d.name), slog.String("panic", fmt.Sprint(r)))
+		}
+	}()
+	s.opts.Outcome(d.ctx, d.out)
+}
+
+func (s *source[R]) log(d *delivery[R]) {
+	o, log := &d.out, s.logger()
+	level := o.Reason.level()
+	if !log.Enabled(d.ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String(s.noun, d.name), slog.String("reason", string(o.Reason)), slog.String("record", o.KeyID),
+		slog.Int("attempt", o.Attempt),
+	}
+	if s.also != nil {
+		attrs = append(attrs, s.also(o.Record))
+	}
+	if o.Err != nil {
+		// An error that panics over its text costs only that text.
+		attrs = append(attrs, slog.String("error", fmt.Sprint(o.Err)))
+	}
+	if p, ok := o.Err.(*PanicError); ok {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	what := "comes back"
+	if o.Reason.Acknowledges() {
+		what = "acknowledged"
+	}
+	log.LogAttrs(d.ctx, level, "idem: "+s.noun+" "+what, attrs...)
+}
+
+// park hands a failed delivery over. Until that is done it comes back.
+func (s *source[R]) park(d *delivery[R]) {
+	failed := d.out
+	d.out.Reason, d.out.Err = ReasonNotParked, errGoexit
+	defer func() {
+		if r := recover(); r != nil {
+			d.out.Err = &PanicError{Value: r, Stack: debug.Stack()}
+		}
+	}()
+	if err := s.opts.Parking(d.ctx, failed); err != nil {
+		d.out.Err = fmt.Errorf("idemlambda: what has failed could not be parked: %w", err)
+		return
+	}
+	d.out = failed
+}

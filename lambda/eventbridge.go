@@ -1,0 +1,76 @@
+package idemlambda
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// EventBridgeRetention is the retention of an operation behind a bus that names none.
+// EventBridge tries to hand an event to its target for 24 hours
+// (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html),
+// and Lambda keeps it up to 6 hours more; the rest is for the retries at the end. A
+// replay from an archive comes later than this: it is meant to run again.
+const EventBridgeRetention = 36 * time.Hour
+
+// EventBridgeHandler is a Lambda handler of a bus's events, for lambda.Start.
+type EventBridgeHandler func(ctx context.Context, event events.EventBridgeEvent) error
+
+// EventBridge makes an idempotent handler of an EventBridge rule's events, scheduled
+// ones too.
+//
+// EventBridge delivers at least once: in rare cases a rule runs more than once for a
+// single event or scheduled time
+// (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-troubleshooting.html).
+// Lambda takes the event asynchronously: after an error it invokes the function twice
+// more, and then gives the event to the function's on-failure destination or
+// dead-letter queue. A producer that puts an event twice gets two ids: where it
+// matters, take the key from the detail with [EventBridgePointer].
+//
+// A nil key is [EventBridgeID]. In is decoded from the detail as [SQS] does it from a
+// body, and its fingerprint taken; [EventBridgeEventOf] gives the rest. What
+// acknowledges is as in [Reason]; everything else is returned as an error, so that the
+// service delivers it again. The retention is [EventBridgeRetention] if the operation
+// has none. Mistakes in the set-up panic with a [*idem.ConfigError].
+//
+// Payloads of EventBridge Scheduler are your own: they are for [Async], with a key
+// from the attribute <aws.scheduler.execution-id> in them, which retries keep.
+func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.EventBridgeEvent], o *Options[events.EventBridgeEvent], fn func(context.Context, In) error) EventBridgeHandler {
+	if key == nil {
+		key = EventBridgeID
+	}
+	s := newSource(source[events.EventBridgeEvent]{
+		what: "idemlambda.EventBridge", noun: "event", engine: engine, key: key, op: withRetention(op, EventBridgeRetention),
+		name: func(e *events.EventBridgeEvent) string { return e.ID }, lane: unordered[events.EventBridgeEvent],
+	}, o, eventBridgeBody, fn)
+	return func(ctx context.Context, event events.EventBridgeEvent) error {
+		return wholeEvent(s.deliver(ctx, []events.EventBridgeEvent{event}))
+	}
+}
+
+func eventBridgeBody(e *events.EventBridgeEvent) []byte { return e.Detail }
+
+// EventBridgeEventOf returns the event whose handler, key function or hook has the
+// context, and false outside one.
+func EventBridgeEventOf(ctx context.Context) (events.EventBridgeEvent, bool) {
+	return recordOf[events.EventBridgeEvent](ctx)
+}
+
+// EventBridgeID takes the key from the event's source and id, the same in every
+// delivery. A scheduled event's is its rule and time instead: a rule that runs twice
+// for one time makes two events.
+func EventBridgeID(_ context.Context, e *events.EventBridgeEvent) (tenant, value string, err error) {
+	if e.Source == "aws.events" && e.DetailType == "Scheduled Event" && len(e.Resources) == 1 && !e.Time.IsZero() {
+		return parts("event", [2]string{"source", e.Source}, [2]string{"resource", e.Resources[0]},
+			[2]string{"time", e.Time.UTC().Format(time.RFC3339)})
+	}
+	return parts("event", [2]string{"source", e.Source}, [2]string{"id", e.ID})
+}
+
+// EventBridgePointer takes tenant and key from the event's detail; all is as with
+// [Pointer].
+func EventBridgePointer(tenant string, values ...string) RecordKeyFunc[events.EventBridgeEvent] {
+	return inBody("EventBridgePointer", tenant, values, eventBridgeBody)
+}

@@ -1,0 +1,201 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// KafkaRetention is the retention of an operation behind a topic that names none: the
+// seven days that Kafka keeps records by default, and one more. Lambda retries for as
+// long as the topic keeps a record: name more than yours does.
+const KafkaRetention = 8 * 24 * time.Hour
+
+// DefaultKafkaConcurrency is how many partitions of a batch run side by side.
+const DefaultKafkaConcurrency = 10
+
+// KafkaOptions of a topic's handler.
+type KafkaOptions struct {
+	// Options as for the other sources. Records of a partition run one after the
+	// other, partitions side by side; zero Concurrency means [DefaultKafkaConcurrency].
+	Options[events.KafkaRecord]
+	// ReportBatchItemFailures says that the event source mapping has that response
+	// type, which there is in provisioned mode. The response then names the record of
+	// each partition from which on to deliver again. Without it, any record that comes
+	// back is an error, and the whole batch is delivered again. Set it only where the
+	// mapping has it: otherwise Lambda takes every response for success.
+	ReportBatchItemFailures bool
+}
+
+// KafkaHandler is a Lambda handler of a topic's batches, for lambda.Start.
+type KafkaHandler func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error)
+
+// KafkaEventResponse names what is to be delivered again
+// (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html).
+type KafkaEventResponse struct {
+	BatchItemFailures []KafkaBatchItemFailure `json:"batchItemFailures"`
+}
+
+// KafkaBatchItemFailure is the record from which on a partition is delivered again.
+type KafkaBatchItemFailure struct {
+	ItemIdentifier KafkaItemIdentifier `json:"itemIdentifier"`
+}
+
+// KafkaItemIdentifier is a place in a partition, which is named <topic>-<number>.
+type KafkaItemIdentifier struct {
+	Partition string `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// Kafka makes a handler of one record an idempotent handler of the batches of a topic,
+// of Amazon MSK or a cluster of your own.
+//
+// Lambda delivers each record at least once, and a batch with an error again until it
+// succeeds, unless retries or age are limited
+// (https://docs.aws.amazon.com/lambda/latest/dg/with-kafka.html). A producer without
+// idempotence of its own that retries writes two records: where it matters, take the
+// key from a header or from the value with [KafkaHeader] or [KafkaPointer]. Each
+// partition runs in order, and none of its records runs after one that comes back.
+//
+// A nil key is the cluster, the topic, the partition and the offset. In is decoded from
+// the value as [SQS] does it from a body, a tombstone as JSON null, and its fingerprint
+// taken; [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the
+// operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
+func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions, fn func(context.Context, In) error) KafkaHandler {
+	if o == nil {
+		o = &KafkaOptions{}
+	}
+	opts := o.Options
+	if opts.Concurrency == 0 {
+		opts.Concurrency = DefaultKafkaConcurrency
+	}
+	if key == nil {
+		key = kafkaOffset
+	}
+	s := newSource(source[events.KafkaRecord]{
+		what: "idemlambda.Kafka", noun: "record", engine: engine, key: key, op: withRetention(op, KafkaRetention),
+		name: func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
+		lane: func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
+	}, &opts, nil, fn)
+	s.open = func(r *events.KafkaRecord) (job, error) {
+		body, err := kafkaBody(r, isText[In]())
+		if err != nil {
+			return job{}, err
+		}
+		in, fp, err := openBody[In](body, s.opts.Select)
+		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
+	}
+	return func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error) {
+		var records []events.KafkaRecord
+		for _, partition := range slices.Sorted(maps.Keys(event.Records)) {
+			records = append(records, event.Records[partition]...)
+		}
+		ds := s.deliver(context.WithValue(ctx, kafkaClusterKey{}, kafkaCluster(&event)), records)
+		res := KafkaEventResponse{BatchItemFailures: []KafkaBatchItemFailure{}}
+		if !o.ReportBatchItemFailures {
+			return res, wholeEvent(ds)
+		}
+		named := map[string]bool{}
+		for i := range ds {
+			r := ds[i].out.Record
+			if p := kafkaPartition(r); !ds[i].out.Reason.Acknowledges() && !named[p] {
+				named[p] = true
+				res.BatchItemFailures = append(res.BatchItemFailures, KafkaBatchItemFailure{KafkaItemIdentifier{p, r.Offset}})
+			}
+		}
+		return res, nil
+	}
+}
+
+func kafkaPartition(r *events.KafkaRecord) string {
+	return r.Topic + "-" + strconv.FormatInt(r.Partition, 10)
+}
+
+// kafkaBody is the record's value. A tombstone has none.
+func kafkaBody(r *events.KafkaRecord, text bool) ([]byte, error) {
+	body, err := base64.StdEncoding.DecodeString(r.Value)
+	if err != nil {
+		return nil, fmt.Errorf("idemlambda: the record's value is not Base64: %w", err)
+	}
+	if len(body) == 0 && !text {
+		return []byte("null"), nil
+	}
+	return body, nil
+}
+
+type kafkaClusterKey struct{}
+
+// kafkaCluster names the cluster: records do not.
+func kafkaCluster(e *events.KafkaEvent) string {
+	if e.EventSourceARN != "" {
+		return e.EventSourceARN
+	}
+	return e.BootstrapServers
+}
+
+func kafkaOffset(ctx context.Context, r *events.KafkaRecord) (tenant, value string, err error) {
+	cluster, _ := ctx.Value(kafkaClusterKey{}).(string)
+	return parts("record", [2]string{"cluster", cluster}, [2]string{"topic", r.Topic},
+		[2]string{"partition", strconv.FormatInt(r.Partition, 10)}, [2]string{"offset", strconv.FormatInt(r.Offset, 10)})
+}
+
+// KafkaRecordOf returns the record whose handler, key function or hook has the
+// context, and false outside one.
+func KafkaRecordOf(ctx context.Context) (events.KafkaRecord, bool) {
+	return recordOf[events.KafkaRecord](ctx)
+}
+
+// KafkaHeader takes the key from the record's header of the name, and the tenant from
+// another one, which may be [idem.NoTenant] instead. A header that is missing, empty or
+// there twice is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
+func KafkaHeader(tenant, name string) RecordKeyFunc[events.KafkaRecord] {
+	if name == "" || tenant == "" {
+		panic(&idem.ConfigError{What: "idemlambda.KafkaHeader", Problem: "the name of a header is empty: " +
+			"name the headers of key and tenant, or say idem.NoTenant"})
+	}
+	return func(_ context.Context, r *events.KafkaRecord) (string, string, error) {
+		t := idem.NoTenant
+		if tenant != idem.NoTenant {
+			var err error
+			if t, err = kafkaHeader(r, tenant); err != nil {
+				return "", "", err
+			}
+			if t == idem.NoTenant {
+				return "", "", fmt.Errorf("%w: the header %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+			}
+		}
+		v, err := kafkaHeader(r, name)
+		return t, v, err
+	}
+}
+
+func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
+	var found []string
+	for _, h := range r.Headers {
+		if v, ok := h[name]; ok {
+			found = append(found, string(v))
+		}
+	}
+	if len(found) != 1 || found[0] == "" {
+		return "", fmt.Errorf("%w: the record has no header %q, more than one, or an empty one", idem.ErrKeyInvalid, name)
+	}
+	return found[0], nil
+}
+
+// KafkaPointer takes tenant and key from the value's JSON; all is as with [Pointer].
+func KafkaPointer(tenant string, values ...string) RecordKeyFunc[events.KafkaRecord] {
+	return inBody("KafkaPointer", tenant, values, func(r *events.KafkaRecord) []byte {
+		body, err := kafkaBody(r, false)
+		if err != nil {
+			return nil // has been told as unreadable
+		}
+		return body
+	})
+}

@@ -1,0 +1,125 @@
+package idemlambda
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Reason is why a message, record or event is acknowledged or comes back. The
+// values are stable: metrics may bear them.
+type Reason string
+
+// These acknowledge: the service does not deliver it again.
+const (
+	// ReasonExecuted: the handler ran and succeeded, also if that could not be
+	// recorded yet.
+	ReasonExecuted Reason = "executed"
+	// ReasonReplayed: it had succeeded before, or in this batch.
+	ReasonReplayed Reason = "replayed"
+	// ReasonFailed: a permanent failure is recorded, now or before. Delivering it
+	// again could not change that.
+	ReasonFailed Reason = "failed"
+)
+
+// With these it comes back, and ends where the service puts what it gives up: a
+// dead-letter queue, an on-failure destination.
+const (
+	// ReasonReleased: the handler failed and may run again with the next delivery.
+	ReasonReleased Reason = "released"
+	// ReasonUnknown: an attempt, this or an earlier one, may have taken effect and
+	// nobody knows. The record waits to be resolved; the message must not be lost
+	// meanwhile.
+	ReasonUnknown Reason = "unknown"
+	// ReasonUnrecorded: the handler failed, and how could not be recorded yet.
+	ReasonUnrecorded Reason = "unrecorded"
+	// ReasonPanicked: the handler, the key function or the body's own decoder
+	// panicked.
+	ReasonPanicked Reason = "panicked"
+	// ReasonNotParked: a permanent failure is recorded, and the message could not be
+	// parked.
+	ReasonNotParked Reason = "not_parked"
+	// ReasonInFlight: another attempt holds the claim. The error is an
+	// [*idem.InFlightError].
+	ReasonInFlight Reason = "in_flight"
+	// ReasonAccepted: the work waits for another worker.
+	ReasonAccepted Reason = "accepted"
+	// ReasonKeyReused: the key belongs to something with another body.
+	ReasonKeyReused Reason = "key_reused"
+	// ReasonKeyInvalid: there is no key that can be used.
+	ReasonKeyInvalid Reason = "key_invalid"
+	// ReasonBodyUnreadable: the body does not decode, or is no canonical JSON.
+	ReasonBodyUnreadable Reason = "body_unreadable"
+	// ReasonRecordUnreadable: the record is damaged or of a newer version.
+	ReasonRecordUnreadable Reason = "record_unreadable"
+	// ReasonStoreUnavailable: the store could not be reached; nothing was executed.
+	ReasonStoreUnavailable Reason = "store_unavailable"
+	// ReasonOutOfTime: too little of the invocation was left; nothing was executed.
+	ReasonOutOfTime Reason = "out_of_time"
+	// ReasonBehind: an earlier one comes back, after which the order matters; nothing
+	// was executed.
+	ReasonBehind Reason = "behind_failure"
+)
+
+// Acknowledges reports whether the service does not deliver it again.
+func (r Reason) Acknowledges() bool {
+	return r == ReasonExecuted || r == ReasonReplayed || r == ReasonFailed
+}
+
+// reasonOfOwn is for an attempt of this call. A success is one whether or not it
+// could be recorded yet; a failure that is not recorded ends no deliveries.
+func reasonOfOwn(out idem.Outcome) Reason {
+	switch {
+	case out.Ended == idem.Completed:
+		return ReasonExecuted
+	case out.State == idem.Failed:
+		return ReasonFailed
+	case out.State == idem.Retryable:
+		return ReasonReleased
+	case out.State == idem.Unknown:
+		return ReasonUnknown
+	}
+	return ReasonUnrecorded
+}
+
+// reasonOfAnswer is for what the engine answered instead. What is not known comes
+// back: acknowledging is for what is.
+func reasonOfAnswer(err error) Reason {
+	switch {
+	case err == nil, errors.Is(err, idem.ErrOutcomeUnavailable):
+		return ReasonReplayed
+	case isRecorded(err):
+		return ReasonFailed
+	}
+	for _, is := range []struct {
+		sentinel error
+		reason   Reason
+	}{
+		{idem.ErrRecordUnreadable, ReasonRecordUnreadable},
+		{idem.ErrKeyInvalid, ReasonKeyInvalid},
+		{idem.ErrKeyReused, ReasonKeyReused},
+		{idem.ErrOutcomeUnknown, ReasonUnknown},
+		{idem.ErrAccepted, ReasonAccepted},
+		{idem.ErrInFlight, ReasonInFlight},
+		{idem.ErrOutOfTime, ReasonOutOfTime},
+	} {
+		if errors.Is(err, is.sentinel) {
+			return is.reason
+		}
+	}
+	return ReasonStoreUnavailable
+}
+
+// level is how loudly an outcome is logged.
+func (r Reason) level() slog.Level {
+	switch r {
+	case ReasonExecuted, ReasonReplayed:
+		return slog.LevelDebug
+	case ReasonInFlight, ReasonAccepted, ReasonOutOfTime, ReasonBehind:
+		return slog.LevelInfo
+	case ReasonPanicked:
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}

@@ -1,0 +1,72 @@
+package idemlambda
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// S3Retention is the retention of an operation behind a bucket that names none. S3
+// hands a notification over within minutes, seldom later, and Lambda keeps it up to 6
+// hours; two days leave room for both.
+const S3Retention = 48 * time.Hour
+
+// S3Handler is a Lambda handler of a bucket's notifications, for lambda.Start.
+type S3Handler func(ctx context.Context, event events.S3Event) error
+
+// S3 makes a handler of one notification an idempotent handler of a bucket's events.
+//
+// S3 delivers at least once and in no order
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventNotifications.html);
+// repeats of one notification have the same sequencer. Lambda takes it
+// asynchronously: after an error it invokes the function twice more, and then gives
+// the event to the function's on-failure destination or dead-letter queue.
+//
+// A nil key is [S3ObjectVersion]. The handler gets the record itself. What a repeat
+// has different, such as its time, is no part of the comparison: the key alone tells
+// notifications apart. What acknowledges is as in [Reason]; everything else is
+// returned as an error, so that the service delivers it again. The retention is
+// [S3Retention] if the operation has none. Mistakes in the set-up panic with a
+// [*idem.ConfigError].
+func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3EventRecord], o *Options[events.S3EventRecord], fn func(context.Context, events.S3EventRecord) error) S3Handler {
+	if key == nil {
+		key = S3ObjectVersion
+	}
+	s := newRawSource(source[events.S3EventRecord]{
+		what: "idemlambda.S3", noun: "notification", engine: engine, key: key, op: withRetention(op, S3Retention),
+		name: func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
+		lane: unordered[events.S3EventRecord],
+	}, o, fn)
+	return func(ctx context.Context, event events.S3Event) error {
+		return wholeEvent(s.deliver(ctx, event.Records))
+	}
+}
+
+// S3ObjectVersion takes the key from the event's name, the bucket, the object's key
+// and version, and the sequencer: together they are one change of one object. Some
+// kinds of events, such as those of restores and lifecycle rules, have no sequencer;
+// without a version either they are refused with [idem.ErrKeyInvalid], since nothing
+// would tell two of them apart.
+func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value string, err error) {
+	o := &r.S3.Object
+	if r.S3.Bucket.Name == "" || o.Key == "" {
+		return "", "", fmt.Errorf("%w: the notification has no bucket or no object", idem.ErrKeyInvalid)
+	}
+	if o.Sequencer == "" && o.VersionID == "" {
+		return "", "", fmt.Errorf("%w: the notification has neither sequencer nor version: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid)
+	}
+	value = idem.JoinValues(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer)
+	if len(value) > s3LongKey {
+		// An object's key alone may be as long as a value.
+		sum := sha256.Sum256([]byte(value))
+		value = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return idem.NoTenant, value, nil
+}
+
+const s3LongKey = 1024

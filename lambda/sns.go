@@ -1,0 +1,106 @@
+package idemlambda
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// SNSRetention is the retention of an operation behind a topic that names none. SNS
+// tries to hand a notification to Lambda for 23 days
+// (https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html), and
+// Lambda keeps it up to 6 hours more; the rest of a day is for the retries at the end.
+const SNSRetention = 24 * 24 * time.Hour
+
+// SNSHandler is a Lambda handler of a topic's notifications, for lambda.Start.
+type SNSHandler func(ctx context.Context, event events.SNSEvent) error
+
+// SNS makes a handler of one notification an idempotent handler of a topic's events.
+//
+// Standard topics deliver at least once, now and then twice, with the same message
+// id. Lambda takes the notification asynchronously: after an error it invokes the
+// function twice more, and then gives the event to the function's on-failure
+// destination or dead-letter queue. A producer that publishes twice after a time-out
+// gets two ids: where it matters, let it send a key of its own, see [SNSAttribute]
+// and [SNSPointer].
+//
+// A nil key is [SNSMessageID]. In is decoded from the message as [SQS] does it from a
+// body, and its fingerprint taken; [SNSNotificationOf] gives the rest. What
+// acknowledges is as in [Reason]; everything else is returned as an error, so that
+// the service delivers it again. The retention is [SNSRetention] if the operation has
+// none. Mistakes in the set-up panic with a [*idem.ConfigError].
+func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.SNSEventRecord], o *Options[events.SNSEventRecord], fn func(context.Context, In) error) SNSHandler {
+	if key == nil {
+		key = SNSMessageID
+	}
+	s := newSource(source[events.SNSEventRecord]{
+		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
+		op:   withRetention(op, SNSRetention),
+		name: func(r *events.SNSEventRecord) string { return r.SNS.MessageID }, lane: unordered[events.SNSEventRecord],
+	}, o, snsBody, fn)
+	return func(ctx context.Context, event events.SNSEvent) error {
+		return wholeEvent(s.deliver(ctx, event.Records))
+	}
+}
+
+func snsBody(r *events.SNSEventRecord) []byte { return []byte(r.SNS.Message) }
+
+// SNSNotificationOf returns the notification whose handler, key function or hook has
+// the context, and false outside one.
+func SNSNotificationOf(ctx context.Context) (events.SNSEventRecord, bool) {
+	return recordOf[events.SNSEventRecord](ctx)
+}
+
+// SNSMessageID takes the key from the topic and the id that SNS gave the message: the
+// same in every delivery of one publication.
+func SNSMessageID(_ context.Context, r *events.SNSEventRecord) (tenant, value string, err error) {
+	return parts("notification", [2]string{"TopicArn", r.SNS.TopicArn}, [2]string{"MessageId", r.SNS.MessageID})
+}
+
+// SNSAttribute takes the key from the message attribute of the name, and the tenant
+// from another one, which may be [idem.NoTenant] instead. Both must be of type String
+// or Number and not empty. An empty name panics.
+func SNSAttribute(tenant, name string) RecordKeyFunc[events.SNSEventRecord] {
+	if name == "" || tenant == "" {
+		panic(&idem.ConfigError{What: "idemlambda.SNSAttribute", Problem: "the name of an attribute is empty: " +
+			"name the attributes of key and tenant, or say idem.NoTenant"})
+	}
+	return func(_ context.Context, r *events.SNSEventRecord) (string, string, error) {
+		t := idem.NoTenant
+		if tenant != idem.NoTenant {
+			var err error
+			if t, err = snsAttribute(r, tenant); err != nil {
+				return "", "", err
+			}
+			if t == idem.NoTenant {
+				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+			}
+		}
+		v, err := snsAttribute(r, name)
+		return t, v, err
+	}
+}
+
+// SNSPointer takes tenant and key from the message's JSON; all is as with [Pointer].
+func SNSPointer(tenant string, values ...string) RecordKeyFunc[events.SNSEventRecord] {
+	return inBody("SNSPointer", tenant, values, snsBody)
+}
+
+// snsAttribute reads what aws-lambda-go leaves undecoded.
+func snsAttribute(r *events.SNSEventRecord, name string) (string, error) {
+	a, ok := r.SNS.MessageAttributes[name].(map[string]any)
+	if !ok {
+		return "", fmt.Errorf("%w: the notification has no attribute %q", idem.ErrKeyInvalid, name)
+	}
+	if kind, _ := a["Type"].(string); kind != "String" && kind != "Number" {
+		return "", fmt.Errorf("%w: the message attribute %q is of type %q: send it as String", idem.ErrKeyInvalid, name, kind)
+	}
+	v, _ := a["Value"].(string)
+	if v == "" {
+		return "", fmt.Errorf("%w: the message attribute %q is empty", idem.ErrKeyInvalid, name)
+	}
+	return v, nil
+}

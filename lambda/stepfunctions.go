@@ -1,0 +1,100 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// StepFunctionsRetention is the retention of an operation behind a state machine that
+// names none: a failed execution can be redriven for 14 days
+// (https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html), and
+// a day is for the retries at the end.
+const StepFunctionsRetention = 15 * 24 * time.Hour
+
+// Task is what a state machine sends with its input, as the state's Parameters say:
+//
+//	"Parameters": {
+//	  "executionId.$": "$$.Execution.Id",
+//	  "stateName.$": "$$.State.Name",
+//	  "stateEnteredTime.$": "$$.State.EnteredTime",
+//	  "itemIndex.$": "$$.Map.Item.Index",   (inside a Map state only)
+//	  "taskToken.$": "$$.Task.Token",       (for .waitForTaskToken only)
+//	  "input.$": "$"
+//	}
+//
+// (https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html).
+// Other members are ignored.
+type Task struct {
+	ExecutionID      string `json:"executionId"`
+	StateName        string `json:"stateName"`
+	StateEnteredTime string `json:"stateEnteredTime"`
+	// ItemIndex tells the iterations of a Map state apart; nil outside one.
+	ItemIndex *int   `json:"itemIndex"`
+	TaskToken string `json:"taskToken"`
+	// Input is the state's own.
+	Input json.RawMessage `json:"input"`
+}
+
+// TaskKeyFunc finds tenant and value of the key in a task.
+type TaskKeyFunc = RecordKeyFunc[Task]
+
+// StepFunctions makes an idempotent handler of a state machine's Lambda tasks.
+//
+// Step Functions invokes a task at least once in an Express workflow, and again in any
+// workflow where a Retry says so, after an error or a time-out, with the same execution,
+// state and entered time (https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html).
+//
+// A nil key is [TaskState]. In is decoded from the task's input, of which the
+// fingerprint is taken; [TaskOf] gives the rest. Result and errors are as with [Wrap],
+// so that Retry and Catch can tell the engine's answers apart by their error names: an
+// InFlightError is worth a Retry, an OutcomeUnknownError is not. The retention is
+// [StepFunctionsRetention] if the operation has none. Mistakes in the set-up panic with
+// a [*idem.ConfigError].
+func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc, fn func(context.Context, In) (Out, error)) Handler {
+	if key == nil {
+		key = TaskState
+	}
+	inner := wrap("idemlambda.StepFunctions", engine, withRetention(op, StepFunctionsRetention),
+		func(ctx context.Context, _ json.RawMessage) (string, string, error) {
+			task, _ := ctx.Value(recordKey[Task]{}).(*Task)
+			return key(ctx, task)
+		}, fn)
+	return func(ctx context.Context, payload []byte) ([]byte, error) {
+		var task Task
+		if err := json.Unmarshal(payload, &task); err != nil {
+			return nil, err
+		}
+		if task.Input == nil {
+			return nil, toRuntime(fmt.Errorf("%w: the event has no input: send it as the Parameters of idemlambda.Task say", idem.ErrKeyInvalid))
+		}
+		return inner(context.WithValue(ctx, recordKey[Task]{}, &task), task.Input)
+	}
+}
+
+// TaskOf returns the task whose handler or key function has the context, and false
+// outside one.
+func TaskOf(ctx context.Context) (Task, bool) { return recordOf[Task](ctx) }
+
+// TaskState takes the key from the execution, the state and when it was entered, and
+// inside a Map state from the item's index: the same in all retries of a task, another
+// one each time that a loop comes by it.
+func TaskState(_ context.Context, t *Task) (tenant, value string, err error) {
+	named := [][2]string{
+		{"executionId", t.ExecutionID}, {"stateName", t.StateName}, {"stateEnteredTime", t.StateEnteredTime},
+	}
+	if t.ItemIndex != nil {
+		named = append(named, [2]string{"itemIndex", strconv.Itoa(*t.ItemIndex)})
+	}
+	return parts("task", named...)
+}
+
+// TaskToken takes the key from the task's token, which says exactly which wait for a
+// callback is meant. Each Retry of a task gets a new token, and so runs again.
+func TaskToken(_ context.Context, t *Task) (tenant, value string, err error) {
+	return parts("task", [2]string{"taskToken", t.TaskToken})
+}

@@ -1,0 +1,160 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+const (
+	// KinesisRetention is the retention of an operation behind a stream that names
+	// none: the seven days of extended retention, and one more. A stream keeps records
+	// for a day by default and for a year at most, and Lambda retries for as long: name
+	// more than your stream keeps
+	// (https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html).
+	KinesisRetention = 8 * 24 * time.Hour
+	// DynamoDBStreamRetention is that behind a table's stream, which keeps records for
+	// 24 hours.
+	DynamoDBStreamRetention = 48 * time.Hour
+)
+
+type (
+	// KinesisHandler is a Lambda handler of a stream's batches, for lambda.Start.
+	KinesisHandler func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error)
+	// DynamoDBStreamHandler is a Lambda handler of a table's changes, for lambda.Start.
+	DynamoDBStreamHandler func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
+)
+
+// Kinesis makes a handler of one record an idempotent handler of a stream's batches.
+//
+// Lambda delivers each record at least once: a batch with an error is sent again, in
+// halves where the event source mapping bisects, until its retries or its age are used
+// up; then it goes to the on-failure destination
+// (https://docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html). A producer that
+// retries puts two records: where it matters, take the key from the data with
+// [KinesisPointer]. Data that the Kinesis Producer Library has aggregated must be
+// taken apart first.
+//
+// The response names the first record that comes back, so the mapping MUST have
+// ReportBatchItemFailures: without it Lambda takes every response for success. Records
+// run in order, and none runs after one that comes back. With a Concurrency of more
+// than 1 those of different partition keys run side by side, and the order holds for
+// each partition key; what ran behind the record that is named is delivered once more
+// and replayed. A record that can never succeed blocks its shard until the mapping
+// gives it up: [idem.Permanent] errors do not.
+//
+// A nil key is [KinesisSequence]. In is decoded from the data as [SQS] does it from a
+// body, and its fingerprint taken; [KinesisRecordOf] gives the rest. The retention is
+// [KinesisRetention] if the operation has none. The handler itself never returns an
+// error. Mistakes in the set-up panic with a [*idem.ConfigError].
+func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord], o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
+	if key == nil {
+		key = KinesisSequence
+	}
+	side := o != nil && o.Concurrency > 1
+	s := newSource(source[events.KinesisEventRecord]{
+		what: "idemlambda.Kinesis", noun: "record", engine: engine, key: key, op: withRetention(op, KinesisRetention),
+		name: func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
+		lane: func(r *events.KinesisEventRecord) (string, bool) {
+			if side {
+				return r.Kinesis.PartitionKey, true
+			}
+			return "", true
+		},
+	}, o, kinesisBody, fn)
+	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
+		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
+		if at, back := firstBack(s.deliver(ctx, event.Records)); back {
+			res.BatchItemFailures = append(res.BatchItemFailures, events.KinesisBatchItemFailure{
+				ItemIdentifier: event.Records[at].Kinesis.SequenceNumber,
+			})
+		}
+		return res, nil
+	}
+}
+
+func kinesisBody(r *events.KinesisEventRecord) []byte { return r.Kinesis.Data }
+
+// KinesisRecordOf returns the record whose handler, key function or hook has the
+// context, and false outside one.
+func KinesisRecordOf(ctx context.Context) (events.KinesisEventRecord, bool) {
+	return recordOf[events.KinesisEventRecord](ctx)
+}
+
+// KinesisSequence takes the key from the stream, the shard and the sequence number:
+// the same in every delivery of a record.
+func KinesisSequence(_ context.Context, r *events.KinesisEventRecord) (tenant, value string, err error) {
+	return parts("record", [2]string{"eventSourceARN", r.EventSourceArn}, [2]string{"eventID", r.EventID})
+}
+
+// KinesisPointer takes tenant and key from the data's JSON; all is as with [Pointer].
+func KinesisPointer(tenant string, values ...string) RecordKeyFunc[events.KinesisEventRecord] {
+	return inBody("KinesisPointer", tenant, values, kinesisBody)
+}
+
+// DynamoDBStream makes a handler of one change an idempotent handler of a table's
+// stream.
+//
+// The stream holds each change once; Lambda delivers it at least once, and retries as
+// with [Kinesis], for up to the 24 hours that the stream keeps it
+// (https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html). Order, Concurrency
+// (side by side run changes of different items), ReportBatchItemFailures and records
+// that block their shard are as there.
+//
+// A nil key is [DynamoDBStreamEventID]. The handler gets the record itself, and the key
+// alone tells records apart. The retention is [DynamoDBStreamRetention] if the
+// operation has none. The handler itself never returns an error. Mistakes in the
+// set-up panic with a [*idem.ConfigError].
+func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord], fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
+	if key == nil {
+		key = DynamoDBStreamEventID
+	}
+	side := o != nil && o.Concurrency > 1
+	s := newRawSource(source[events.DynamoDBEventRecord]{
+		what: "idemlambda.DynamoDBStream", noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention),
+		name: func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
+		lane: func(r *events.DynamoDBEventRecord) (string, bool) {
+			if side {
+				return itemKey(r), true
+			}
+			return "", true
+		},
+	}, o, fn)
+	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
+		res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
+		if at, back := firstBack(s.deliver(ctx, event.Records)); back {
+			res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
+				ItemIdentifier: event.Records[at].Change.SequenceNumber,
+			})
+		}
+		return res, nil
+	}
+}
+
+// DynamoDBStreamEventID takes the key from the stream and the event's id, the same in
+// every delivery of a change.
+func DynamoDBStreamEventID(_ context.Context, r *events.DynamoDBEventRecord) (tenant, value string, err error) {
+	return parts("record", [2]string{"eventSourceARN", r.EventSourceArn}, [2]string{"eventID", r.EventID})
+}
+
+// itemKey names the item that a change is about.
+func itemKey(r *events.DynamoDBEventRecord) string {
+	text, err := json.Marshal(r.Change.Keys) // in the order of the names
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// firstBack returns the place of the first record that comes back.
+func firstBack[R any](ds []delivery[R]) (at int, back bool) {
+	for i := range ds {
+		if !ds[i].out.Reason.Acknowledges() {
+			return i, true
+		}
+	}
+	return 0, false
+}
