@@ -45,6 +45,16 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
 }
 
+// GrantRelay allows what the relay of the outbox does: read the stream, list what
+// is not sent yet in the index, read messages and note what became of them. The
+// grant is for what must wait for it.
+func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
+	t.allow(to, nil, "BatchGetItem", "GetItem", "UpdateItem")
+	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
+	return allow(to, nil, []string{*t.TableStreamArn()},
+		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")
+}
+
 // GrantCheck allows dynamostore.Check, for deployments and processes that live
 // long: it describes the table and its TTL.
 func (t *Table) GrantCheck(to awsiam.IGrantable) {

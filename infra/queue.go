@@ -159,6 +159,13 @@ func (p *QueueProps) queue(name string) *awssqs.QueueProps {
 	return in
 }
 
+// failureQueue keeps what could not be handled for as long as there is.
+func failureQueue(scope constructs.Construct, id string, key awskms.IKey) awssqs.Queue {
+	in := (&QueueProps{EncryptionKey: key}).queue("")
+	in.RetentionPeriod = duration(maxMessageRetention)
+	return awssqs.NewQueue(scope, &id, in)
+}
+
 func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 	in := &awslambda.EventSourceMappingProps{
 		Target: consumer, EventSourceArn: q.QueueArn(),
@@ -195,9 +202,7 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 // GrantSend allows sending to the queue, and nothing else.
 func (q *Queue) GrantSend(to awsiam.IGrantable) {
 	allow(to, nil, []string{*q.QueueArn()}, "sqs:SendMessage")
-	if q.key != nil {
-		allow(to, nil, []string{*q.key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
-	}
+	allowKey(q.key, to)
 }
 
 // GrantHideTwins allows the consumer what lambda/sqsvisibility does: to hide a

@@ -1,0 +1,240 @@
+package infra
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Defaults of alarms.
+const (
+	// DefaultQueueAge is how long a message may wait.
+	DefaultQueueAge = 15 * time.Minute
+	// DefaultIteratorAge is how far a relay may be behind its stream.
+	DefaultIteratorAge = 5 * time.Minute
+	// DefaultFailedConditions in 5 minutes: a replay is one failed condition, so this
+	// is about retries that have run wild, not about each one.
+	DefaultFailedConditions = 10_000
+
+	// nearTimeout is the share of the time-out from which a duration alarms: at the
+	// time-out an operation that is not repeatable becomes unknown.
+	nearTimeout = 0.8
+	period      = 5 * time.Minute
+)
+
+// MonitoringProps say what is watched. Everything may be left out.
+type MonitoringProps struct {
+	// Name of the dashboard. Empty lets CloudFormation choose one.
+	Name string
+	// Topic is told of alarms. Nil means nobody, and a warning.
+	Topic awssns.ITopic
+
+	Table     *Table
+	Functions []awslambda.Function
+	Queues    []*Queue
+	APIs      []*API
+	Relays    []*Relay
+
+	// QueueAge is how old a queue's oldest message may get. Zero means
+	// [DefaultQueueAge]. It must be longer than the queues' visibility time-outs, or
+	// every message that comes back once alarms.
+	QueueAge time.Duration
+	// IteratorAge is how far a relay may be behind. Zero means [DefaultIteratorAge].
+	IteratorAge time.Duration
+	// FailedConditions of the table in 5 minutes. Zero means
+	// [DefaultFailedConditions].
+	FailedConditions int
+
+	// Metrics are more metrics for the dashboard, such as the library's own, each in
+	// a graph by its label or name.
+	Metrics []awscloudwatch.Metric
+}
+
+// Monitoring is a dashboard, and alarms on what AWS itself measures. An alarm
+// without data is no alarm.
+type Monitoring struct {
+	constructs.Construct
+	Dashboard awscloudwatch.Dashboard
+	// Alarms by name; add more with AddAlarm.
+	Alarms map[string]awscloudwatch.Alarm
+
+	topic  awssns.ITopic
+	graphs []awscloudwatch.IWidget
+}
+
+// NewMonitoring returns the monitoring of these constructs.
+func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps) *Monitoring {
+	p := MonitoringProps{}
+	if props != nil {
+		p = *props
+	}
+	m := &Monitoring{Alarms: map[string]awscloudwatch.Alarm{}, topic: p.Topic}
+	constructs.NewConstruct_Override(m, scope, &id)
+	for _, problem := range p.settle() {
+		refuse(m, "%s", problem)
+	}
+	if m.topic == nil {
+		warn(m, "nobody-alarmed", "the alarms tell nobody: set Topic")
+	}
+	for _, a := range p.APIs {
+		m.api(a)
+	}
+	for _, f := range p.Functions {
+		m.function(f)
+	}
+	for _, q := range p.Queues {
+		m.queue(q, p.QueueAge)
+	}
+	for _, r := range p.Relays {
+		m.relay(r, p.IteratorAge)
+	}
+	if p.Table != nil {
+		m.table(p.Table, p.FailedConditions)
+	}
+	for _, metric := range p.Metrics {
+		title := metric.Label()
+		if title == nil || *title == "" {
+			title = metric.MetricName()
+		}
+		m.graph(*title, metric)
+	}
+	m.Dashboard = awscloudwatch.NewDashboard(m, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: optional(p.Name)})
+	for len(m.graphs) > 0 {
+		n := min(3, len(m.graphs))
+		m.Dashboard.AddWidgets(m.graphs[:n]...)
+		m.graphs = m.graphs[n:]
+	}
+	return m
+}
+
+func (p *MonitoringProps) settle() (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, d := range []struct {
+		name string
+		v    *time.Duration
+		zero time.Duration
+	}{{"QueueAge", &p.QueueAge, DefaultQueueAge}, {"IteratorAge", &p.IteratorAge, DefaultIteratorAge}} {
+		if *d.v == 0 {
+			*d.v = d.zero
+		}
+		if *d.v < time.Second {
+			bad("%s is %v: use a second or more, or zero for %v", d.name, *d.v, d.zero)
+			*d.v = d.zero
+		}
+	}
+	if p.FailedConditions == 0 {
+		p.FailedConditions = DefaultFailedConditions
+	}
+	if p.FailedConditions < 0 {
+		bad("FailedConditions is %d: use a positive number, or zero for %d", p.FailedConditions, DefaultFailedConditions)
+		p.FailedConditions = DefaultFailedConditions
+	}
+	return problems
+}
+
+func (m *Monitoring) api(a *API) {
+	var errors, latency awscloudwatch.Metric
+	if a.REST != nil {
+		errors, latency = a.REST.MetricServerError(statistic("Sum")), a.REST.MetricLatency(statistic("p99"))
+	} else {
+		errors, latency = a.HTTP.MetricServerError(statistic("Sum")), a.HTTP.MetricLatency(statistic("p99"))
+	}
+	name := idOf(a)
+	m.AddAlarm(name+"5xx", errors, 1, "the API answers with 5xx: look at the function's log, and at the table if problems say idempotency_store_unavailable")
+	m.graph(name+": 5xx", errors)
+	m.graph(name+": latency (p99)", latency)
+}
+
+func (m *Monitoring) function(f awslambda.Function) {
+	name := idOf(f)
+	errors, throttles, duration := f.MetricErrors(statistic("Sum")), f.MetricThrottles(statistic("Sum")), f.MetricDuration(statistic("Maximum"))
+	near := nearTimeout * float64(timeoutOf(f)/time.Millisecond)
+	m.AddAlarm(name+"Errors", errors, 1, "invocations fail")
+	m.AddAlarm(name+"Throttles", throttles, 1, "invocations are throttled: raise the account's or the function's concurrency, or lower the sources'")
+	m.AddAlarm(name+"Duration", duration, near, fmt.Sprintf("an invocation took %d%% of the time-out: beyond it operations that are not repeatable become unknown", int(nearTimeout*100)))
+	m.graph(name+": errors, throttles", errors, throttles)
+	m.graph(name+": longest invocation", duration)
+}
+
+func (m *Monitoring) queue(q *Queue, age time.Duration) {
+	name := idOf(q)
+	oldest := q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
+	m.AddAlarm(name+"Age", oldest, age.Seconds(), fmt.Sprintf("a message has been waiting for %v: the consumer is down, throttled, or too slow", age))
+	m.graph(name+": age, depth", oldest, q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")))
+	if q.DeadLetters != nil {
+		m.deadLetters(name+"DeadLetters", q.DeadLetters)
+	}
+}
+
+func (m *Monitoring) deadLetters(name string, q awssqs.Queue) {
+	depth, age := q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")), q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
+	m.AddAlarm(name+"Depth", depth, 1, "messages were given up: see why, resolve their records, and redrive them")
+	const last = maxMessageRetention - 2*day
+	m.AddAlarm(name+"Age", age, last.Seconds(), "messages that were given up are lost within two days: redrive or save them")
+	m.graph(name+": depth, age", depth, age)
+}
+
+func (m *Monitoring) relay(r *Relay, age time.Duration) {
+	name := idOf(r)
+	iterator := r.MetricIteratorAge()
+	m.AddAlarm(name+"IteratorAge", iterator, float64(age.Milliseconds()), fmt.Sprintf("the relay is %v behind the table's stream", age))
+	m.graph(name+": behind the stream", iterator)
+	m.deadLetters(name+"Failures", r.Failures)
+	m.function(r.Function)
+}
+
+func (m *Monitoring) table(t *Table, most int) {
+	name := idOf(t)
+	metric := func(of string) awscloudwatch.Metric { return t.Metric(jsii.String(of), statistic("Sum")) }
+	reads, writes, failed := metric("ReadThrottleEvents"), metric("WriteThrottleEvents"), metric("ConditionalCheckFailedRequests")
+	m.AddAlarm(name+"ReadThrottles", reads, 1, "reads of records are throttled: calls fail closed; raise MaxReadUnits")
+	m.AddAlarm(name+"WriteThrottles", writes, 1, "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that everybody uses")
+	m.AddAlarm(name+"FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v met a record: somebody repeats requests without end", most, period))
+	m.graph(name+": throttles", reads, writes)
+	m.graph(name+": failed conditions", failed)
+}
+
+// AddAlarm adds an alarm to those of the monitoring: on a metric that reaches a
+// threshold within one of its periods. The description says what to do.
+func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, threshold float64, description string) {
+	a := awscloudwatch.NewAlarm(m, &name, &awscloudwatch.AlarmProps{
+		Metric: metric, Threshold: &threshold, EvaluationPeriods: jsii.Number(1), AlarmDescription: &description,
+		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
+	})
+	if m.topic != nil {
+		a.Node().DefaultChild().(awscloudwatch.CfnAlarm).SetAlarmActions(&[]*string{m.topic.TopicArn()})
+	}
+	m.Alarms[name] = a
+}
+
+func (m *Monitoring) graph(title string, metrics ...awscloudwatch.Metric) {
+	left := make([]awscloudwatch.IMetric, len(metrics))
+	for i, metric := range metrics {
+		left[i] = metric
+	}
+	m.graphs = append(m.graphs, awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
+		Title: &title, Left: &left, Width: jsii.Number(8), Height: jsii.Number(6),
+	}))
+}
+
+func statistic(s string) *awscloudwatch.MetricOptions {
+	return &awscloudwatch.MetricOptions{Statistic: &s, Period: duration(period)}
+}
+
+// idOf is the construct's id: below a relay its own and the function's.
+func idOf(c constructs.IConstruct) string {
+	id := *c.Node().Id()
+	if scope := c.Node().Scope(); scope != nil {
+		if _, ok := c.(*Function); ok && id == "Function" {
+			return *scope.Node().Id() + id
+		}
+	}
+	return id
+}

@@ -1,0 +1,227 @@
+package infra
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// RelayPackage is the ready relay.
+const RelayPackage = "github.com/idem-go/idempotency/lambda/functions/relay"
+
+// Defaults of a relay.
+const (
+	// DefaultRelayTimeout is for a batch whose destinations are slow.
+	DefaultRelayTimeout = time.Minute
+	// DefaultStreamBatch is the most messages of an invocation.
+	DefaultStreamBatch = 100
+	// DefaultStreamRetries is how often a part of a batch is tried before it goes to
+	// the failure queue. The sweep takes up what is in it too.
+	DefaultStreamRetries = 10
+	// DefaultSweep is the time between two sweeps.
+	DefaultSweep = 5 * time.Minute
+
+	// relayGrace is how old a message is when a sweep takes it up, as in package
+	// outbox; an invocation must be over by then.
+	relayGrace = 2 * time.Minute
+	// maxDestination is the longest name of a destination, as in package outbox.
+	maxDestination = 128
+)
+
+// RelayProps of a relay. At least one destination is required.
+type RelayProps struct {
+	// Function of the relay. An empty Package means [RelayPackage], a zero Timeout
+	// [DefaultRelayTimeout]; at most 2 minutes.
+	Function FunctionProps
+
+	// Queues, Topics and Buses are where messages go, by the name of the destination
+	// that they are published with. A name is in one of them.
+	Queues map[string]awssqs.IQueue
+	Topics map[string]awssns.ITopic
+	Buses  map[string]awsevents.IEventBus
+	// Source of the relay's events on EventBridge. Required with Buses.
+	Source string
+
+	// BatchSize is the most messages of an invocation, 1 to 1,000. Zero means
+	// [DefaultStreamBatch].
+	BatchSize int
+	// Retries of a part of a batch, 1 to 10,000. Zero means [DefaultStreamRetries].
+	Retries int
+	// Sweep is the time between two sweeps for messages that the stream missed, in
+	// whole minutes. Zero means [DefaultSweep].
+	Sweep time.Duration
+
+	// EncryptionKey is a customer's KMS key for the failure queue. Nil means SQS's own.
+	EncryptionKey awskms.IKey
+}
+
+// Relay sends the messages of the table's outbox: a function on the table's
+// stream, which gets new messages only, and a schedule that has it look for what
+// the stream missed. A batch that fails is cut in two, and what fails alone ends in
+// the failure queue.
+type Relay struct {
+	constructs.Construct
+	// Function is the relay itself.
+	Function *Function
+	// Failures gets the positions in the stream of what could not be handled.
+	Failures awssqs.Queue
+	// Mapping leads from the stream to the function.
+	Mapping awslambda.EventSourceMapping
+}
+
+// NewRelay returns a relay of the table's outbox.
+func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayProps) *Relay {
+	p := RelayProps{}
+	if props != nil {
+		p = *props
+	}
+	r := &Relay{}
+	constructs.NewConstruct_Override(r, scope, &id)
+	for _, problem := range p.settle() {
+		refuse(r, "%s", problem)
+	}
+	r.Function = NewFunction(r, "Function", &p.Function)
+	if timeout := timeoutOf(r.Function); timeout > relayGrace {
+		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation is still sending; set it to at most %v",
+			timeout, relayGrace, relayGrace)
+	}
+	r.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
+	r.routes(&p)
+	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
+	r.feed(table, &p)
+	r.sweep(p.Sweep)
+	return r
+}
+
+// MetricIteratorAge is how far the relay is behind the table's stream, in
+// milliseconds.
+func (r *Relay) MetricIteratorAge() awscloudwatch.Metric {
+	return r.Function.Metric(jsii.String("IteratorAge"), statistic("Maximum"))
+}
+
+func (p *RelayProps) settle() (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if p.Function.Package == "" && p.Function.Code == nil {
+		p.Function.Package = RelayPackage
+	}
+	if p.Function.Timeout == 0 {
+		p.Function.Timeout = DefaultRelayTimeout
+	}
+	inRange(bad, "BatchSize", &p.BatchSize, 1, 1000, DefaultStreamBatch)
+	inRange(bad, "Retries", &p.Retries, 1, 10_000, DefaultStreamRetries)
+	if p.Sweep == 0 {
+		p.Sweep = DefaultSweep
+	}
+	if p.Sweep < time.Minute || p.Sweep > day || p.Sweep%time.Minute != 0 {
+		bad("Sweep is %v: use whole minutes from 1m to %v, or zero for %v", p.Sweep, day, DefaultSweep)
+		p.Sweep = DefaultSweep
+	}
+	if len(p.Buses) > 0 && p.Source == "" {
+		bad("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
+	}
+	if len(p.Queues)+len(p.Topics)+len(p.Buses) == 0 {
+		bad("there is no destination: name at least one queue, topic or bus")
+	}
+	seen := map[string]bool{}
+	names := slices.Concat(slices.Collect(maps.Keys(p.Queues)), slices.Collect(maps.Keys(p.Topics)), slices.Collect(maps.Keys(p.Buses)))
+	slices.Sort(names)
+	for _, name := range names {
+		if seen[name] {
+			bad("the destination %q is there twice: a name is a queue, a topic or a bus", name)
+		}
+		seen[name] = true
+		if !isDestination(name) {
+			bad("the destination %q is no name of one: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
+		}
+	}
+	return problems
+}
+
+func isDestination(name string) bool {
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxDestination
+}
+
+// routes tells the function where messages go, and lets it send there.
+func (r *Relay) routes(p *RelayProps) {
+	routes := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(p.Queues)) {
+		q := p.Queues[name]
+		routes[name] = q.QueueUrl()
+		allow(r.Function, nil, []string{*q.QueueArn()}, "sqs:SendMessage")
+		allowKey(q.EncryptionMasterKey(), r.Function)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Topics)) {
+		routes[name] = p.Topics[name].TopicArn()
+		allow(r.Function, nil, []string{*p.Topics[name].TopicArn()}, "sns:Publish")
+		allowKey(p.Topics[name].MasterKey(), r.Function)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Buses)) {
+		routes[name] = p.Buses[name].EventBusArn()
+		allow(r.Function, nil, []string{*p.Buses[name].EventBusArn()}, "events:PutEvents")
+	}
+	text := awscdk.Stack_Of(r).ToJsonString(routes, nil)
+	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxRoutes), text, nil)
+	if p.Source != "" {
+		r.Function.AddEnvironment(jsii.String(schema.EnvOutboxSource), &p.Source, nil)
+	}
+}
+
+func allowKey(key awskms.IKey, to awsiam.IGrantable) {
+	if key != nil {
+		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
+	}
+}
+
+func (r *Relay) feed(table *Table, p *RelayProps) {
+	r.Mapping = awslambda.NewEventSourceMapping(r, jsii.String("Stream"), &awslambda.EventSourceMappingProps{
+		Target: r.Function, EventSourceArn: table.TableStreamArn(),
+		// What was committed before the mapping existed is to be sent too.
+		StartingPosition: awslambda.StartingPosition_TRIM_HORIZON,
+		BatchSize:        jsii.Number(p.BatchSize), RetryAttempts: jsii.Number(p.Retries),
+		BisectBatchOnError: jsii.Bool(true), ReportBatchItemFailures: jsii.Bool(true),
+		Filters: &[]*map[string]any{{"pattern": schema.OutboxFilter}},
+	})
+	r.Mapping.Node().DefaultChild().(awslambda.CfnEventSourceMapping).SetDestinationConfig(
+		&awslambda.CfnEventSourceMapping_DestinationConfigProperty{
+			OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.Failures.QueueArn()},
+		})
+	allow(r.Function, nil, []string{*r.Failures.QueueArn()}, "sqs:SendMessage").ApplyBefore(r.Mapping)
+	allowKey(p.EncryptionKey, r.Function)
+	table.GrantRelay(r.Function).ApplyBefore(r.Mapping)
+}
+
+// sweep has the function look for what the stream missed. The event is that of any
+// schedule.
+func (r *Relay) sweep(every time.Duration) {
+	rate := fmt.Sprintf("rate(%d minutes)", every/time.Minute)
+	if every == time.Minute {
+		rate = "rate(1 minute)"
+	}
+	rule := awsevents.NewCfnRule(r, jsii.String("Sweep"), &awsevents.CfnRuleProps{
+		Description:        jsii.String("Has the relay look for messages that the stream missed."),
+		ScheduleExpression: &rate,
+		Targets:            &[]any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("Relay"), Arn: r.Function.FunctionArn()}},
+	})
+	r.Function.AddPermission(jsii.String("Sweep"), &awslambda.Permission{
+		Principal: awsiam.NewServicePrincipal(jsii.String("events.amazonaws.com"), nil), SourceArn: rule.AttrArn(),
+	})
+}

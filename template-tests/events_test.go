@@ -1,0 +1,81 @@
+package templatetests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/infra"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+)
+
+func TestEvents(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		require.NotNil(t, worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.NotRepeatable}))
+	})
+	require.Empty(t, problems)
+	resource, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
+	require.Equal(t, 21600.0, p["MaximumEventAgeInSeconds"])
+	require.Equal(t, 2.0, p["MaximumRetryAttempts"])
+	require.Equal(t, []string{"WorkerFailures.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
+	require.NotEmpty(t, resource["DependsOn"], "Lambda refuses a destination that the role may not send to")
+	require.Equal(t, []string{"WorkerFailures.Arn"}, got.allowed(t)["sqs:SendMessage"])
+	require.Equal(t, 14.0*86400, got.named(t, "AWS::SQS::Queue", "WorkerFailures")["MessageRetentionPeriod"])
+}
+
+func TestEventsSettings(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		own := awssqs.NewQueue(s, jsii.String("Own"), nil)
+		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{
+			Repeat: infra.NotRepeatable, MaxAge: time.Hour, NoRetries: true, EventBridge: 24 * time.Hour, Retention: 26 * time.Hour, Failures: own,
+		}))
+	})
+	require.Empty(t, problems)
+	_, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
+	require.Equal(t, 3600.0, p["MaximumEventAgeInSeconds"])
+	require.Equal(t, 0.0, p["MaximumRetryAttempts"])
+	require.Equal(t, []string{"Own.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
+}
+
+func TestEventsChecks(t *testing.T) {
+	const isError, isWarning = true, false
+	for name, tc := range map[string]struct {
+		props infra.EventsProps
+		error bool
+		says  []string
+	}{
+		"no declaration": {infra.EventsProps{}, isError, []string{`Repeat is ""`, "infra.NotRepeatable"}},
+		"retention below Lambda's": {infra.EventsProps{Repeat: infra.NotRepeatable, Retention: 6 * time.Hour}, isError,
+			[]string{"Retention of 6h0m0s", "6h0m0s (Lambda's time", "above 6h0m0s"}},
+		"the default below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, EventBridge: 24 * time.Hour}, isError,
+			[]string{"the default retention of 24h0m0s", "30h0m0s", "EventBridge"}},
+		"repeatable and late": {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 24 * time.Hour}, isWarning, []string{"30h0m0s", "idem:retention"}},
+		"nowhere to go":       {infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true}, isWarning, []string{"are lost", "leave NoFailures out"}},
+		"a long age":          {infra.EventsProps{Repeat: infra.Repeatable, MaxAge: 7 * time.Hour}, isError, []string{"MaxAge is 7h0m0s"}},
+		"a long delivery":     {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 25 * time.Hour}, isError, []string{"EventBridge is 25h0m0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&tc.props) })
+			says(t, problems, tc.error, tc.says...)
+		})
+	}
+	t.Run("two places to go", func(t *testing.T) {
+		_, problems := synth(t, func(s awscdk.Stack) {
+			worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true, Failures: awssqs.NewQueue(s, jsii.String("Own"), nil)})
+		})
+		says(t, problems, isError, "NoFailures is set beside Failures")
+	})
+}
+
+// What the checks know of the library is what it does.
+func TestDefaultsAreTheLibrarys(t *testing.T) {
+	require.Equal(t, idem.DefaultRetention, infra.DefaultRetention)
+	require.Equal(t, idemlambda.SQSRetention, infra.DefaultQueueRetention)
+	require.Equal(t, idem.NoTenant, infra.NoTenant)
+	require.Equal(t, 2*time.Second, idem.DefaultMargin, "the checks of visibility count with it")
+}

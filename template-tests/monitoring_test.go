@@ -1,0 +1,97 @@
+package templatetests
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/infra"
+)
+
+func TestMonitoring(t *testing.T) {
+	var names []string
+	got, problems := synth(t, func(s awscdk.Stack) {
+		table := infra.NewTable(s, "Records", nil)
+		f := worker(t, s, 20*time.Second)
+		q := infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
+		relay := infra.NewRelay(s, "Relay", table, &infra.RelayProps{
+			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": q},
+		})
+		var apis []*infra.API
+		for _, flavour := range []infra.Flavour{infra.HTTPAPI, infra.RESTAPI} {
+			apis = append(apis, infra.NewAPI(s, "Api-"+string(flavour), f, &infra.APIProps{Flavour: flavour, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}}))
+		}
+		m := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
+			Name: "payments", Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
+			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: apis, Relays: []*infra.Relay{relay},
+			Metrics: []awscloudwatch.Metric{awscloudwatch.NewMetric(&awscloudwatch.MetricProps{Namespace: jsii.String("idem"), MetricName: jsii.String("Replays")})},
+		})
+		names = slices.Sorted(maps.Keys(m.Alarms))
+	})
+	require.Empty(t, problems)
+	require.Equal(t, []string{
+		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth",
+		"RecordsFailedConditions", "RecordsReadThrottles", "RecordsWriteThrottles",
+		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
+		"WorkerDuration", "WorkerErrors", "WorkerThrottles",
+	}, names)
+	for alarm, want := range map[string]map[string]any{
+		"OrdersAge":               {"MetricName": "ApproximateAgeOfOldestMessage", "Namespace": "AWS/SQS", "Statistic": "Maximum", "Threshold": 900.0},
+		"OrdersDeadLettersDepth":  {"MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Maximum", "Threshold": 1.0},
+		"OrdersDeadLettersAge":    {"MetricName": "ApproximateAgeOfOldestMessage", "Threshold": 12.0 * 86400},
+		"WorkerDuration":          {"MetricName": "Duration", "Statistic": "Maximum", "Threshold": 16000.0},
+		"WorkerErrors":            {"MetricName": "Errors", "Statistic": "Sum", "Threshold": 1.0},
+		"WorkerThrottles":         {"MetricName": "Throttles", "Statistic": "Sum"},
+		"RelayIteratorAge":        {"MetricName": "IteratorAge", "Statistic": "Maximum", "Threshold": 300000.0},
+		"RecordsWriteThrottles":   {"MetricName": "WriteThrottleEvents", "Namespace": "AWS/DynamoDB"},
+		"RecordsFailedConditions": {"MetricName": "ConditionalCheckFailedRequests", "Threshold": 10000.0},
+		"Apihttp5xx":              {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
+		"Apirest5xx":              {"MetricName": "5XXError", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
+	} {
+		p := got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)
+		for member, value := range want {
+			require.Equal(t, value, p[member], "%s of %s", member, alarm)
+		}
+	}
+	for id, alarm := range got.resources("AWS::CloudWatch::Alarm") {
+		p := alarm["Properties"].(map[string]any)
+		require.Equal(t, []string{"Alarms"}, texts(p["AlarmActions"]), id)
+		require.Equal(t, "notBreaching", p["TreatMissingData"], id)
+		require.NotEmpty(t, p["AlarmDescription"], id)
+		require.Equal(t, 300.0, p["Period"], id)
+	}
+	_, dashboard := got.only(t, "AWS::CloudWatch::Dashboard")
+	require.Equal(t, "payments", dashboard["DashboardName"])
+	body, err := json.Marshal(dashboard["DashboardBody"])
+	require.NoError(t, err)
+	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage"} {
+		require.Contains(t, string(body), text)
+	}
+}
+
+func TestMonitoringChecks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		props infra.MonitoringProps
+		error bool
+		says  []string
+	}{
+		"nobody told":          {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
+		"a negative age":       {infra.MonitoringProps{QueueAge: -1}, true, []string{"QueueAge is -1ns"}},
+		"a negative threshold": {infra.MonitoringProps{FailedConditions: -1}, true, []string{"FailedConditions is -1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := synth(t, func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &tc.props) })
+			says(t, problems, tc.error, tc.says...)
+		})
+	}
+}
