@@ -30,6 +30,9 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 	if a.atomic() && end.State != Completed && end.State != Failed {
 		return c.nothing(ctx)
 	}
+	if end.State != Completed {
+		unit = nil
+	}
 	ctx, cancel := p.finishing(ctx, len(end.Result))
 	defer cancel()
 	return c.write(ctx, end, unit)

@@ -27,6 +27,10 @@ type verdict struct {
 // judge tells failed tries apart: what DynamoDB answered, and what the network
 // did. What it does not know counts as sent and not answered.
 func judge(err error) verdict {
+	var stopped *cancelled
+	if errors.As(err, &stopped) {
+		return verdict{again: stopped.again}
+	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		return judgeAnswer(api.ErrorCode(), statusOf(err))
@@ -67,10 +71,16 @@ func judgeAnswer(code string, status int) verdict {
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "ThrottledException", "Throttling",
 		"RequestLimitExceeded", "TooManyRequestsException", "LimitExceededException",
 		// Another transaction, or another region's write, holds the item; ours was refused.
-		"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
+		"TransactionConflictException", "ReplicatedWriteConflictException",
 		// The SDK corrects its clock by the answer; the next try is signed anew.
 		"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture":
 		return verdict{again: true}
+	case "TransactionInProgressException":
+		// An earlier try of the same transaction is on its way.
+		return verdict{again: true, maybe: true}
+	case "IdempotentParameterMismatchException":
+		// Under our token DynamoDB knows another transaction than this one.
+		return verdict{maybe: true}
 	case "InternalServerError", "InternalServerErrorException", "InternalFailure", "ServiceUnavailable",
 		"RequestTimeout", "RequestTimeoutException":
 		return verdict{again: true, maybe: true}

@@ -33,3 +33,8 @@ func nilClient() Client {
 	var c *dynamodb.Client
 	return c
 }
+
+func (f fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.TransactWriteItemsOutput{}, err
+}

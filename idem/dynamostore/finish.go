@@ -11,19 +11,44 @@ import (
 )
 
 // Finish implements [idem.Store]: one UpdateItem, after the parts of a large
-// result.
+// result; with a [*Tx] one TransactWriteItems instead, and a PutItem for an attempt
+// in atomic mode that has none.
 func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
-	if f.With != nil {
-		return fmt.Errorf("dynamostore: Finish.With: this store has no transactions: %w", errors.ErrUnsupported)
+	tx, ok := f.With.(*Tx)
+	if f.With != nil && !ok {
+		return fmt.Errorf("dynamostore: Finish.With: a %T cannot commit here, a *dynamostore.Tx can: %w", f.With, errors.ErrUnsupported)
 	}
 	k := s.retry.begin(ctx, "Finish")
 	defer k.end()
+	var w *unit
+	if tx != nil {
+		var err error
+		if w, err = s.unit(f.ID, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
+			return err
+		}
+		if len(w.actions) == 0 {
+			w = nil
+		}
+	}
 	body, err := s.prepare(k, f.ID, f.Owner, f.Ending)
 	if err != nil {
 		return err
 	}
+	if f.Born != nil {
+		return s.born(k, f, w, body, now)
+	}
 	var spent item
-	err = s.end(k, f.ID, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
+	if w != nil && f.LargeSteps {
+		// A transaction does not say what it has changed.
+		if spent, err = s.get(k, key(f.ID)); err != nil {
+			return err
+		}
+	}
+	send := func(u *update, cond string) (item, error) { return s.update(k, f.ID, u, cond) }
+	if w != nil {
+		send = func(u *update, cond string) (item, error) { return w.update(k, f.Write, u, cond) }
+	}
+	err = s.end(k, send, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
 		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
 		u.wantsOld = f.LargeSteps
 		u.str(":owner", f.Owner)
@@ -39,6 +64,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		if f.Ending.State == idem.Unknown {
 			cond += ifNotMine
 		}
+		if f.Bar != "" {
+			cond += ifNotBarred
+			u.str(":bar", f.Bar)
+		}
 		names |= nOwner
 		if f.Absent != nil {
 			names |= u.absent(f.Absent, f.Ending)
@@ -46,7 +75,11 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		}
 		u.names = s.names.of(names)
 		return u, cond + steps.condition()
-	}, func(old item) { spent = old })
+	}, func(old item) {
+		if w == nil {
+			spent = old
+		}
+	})
 	if err == nil && f.LargeSteps {
 		s.expireSteps(k, f, spent)
 	}
@@ -97,7 +130,8 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 		}
 		steps = unsure
 	}
-	return s.end(k, w.ID, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
+	send := func(u *update, cond string) (item, error) { return s.update(k, w.ID, u, cond) }
+	return s.end(k, send, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
 		if cleared != nil && w.Ending.State == idem.Retryable {
 			steps = cleared.after
 		}
@@ -140,11 +174,11 @@ func likely(e idem.Ending) ifRetryable {
 
 // end sends an end in the form that fits the record's steps: the likely one
 // first, the other one if that was refused because of the steps.
-func (s *Store) end(k *call, id, write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
+func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
 	for n := 1; ; n++ {
 		u, cond := form(steps)
-		old, err := s.update(k, id, u, cond)
-		if isItemTooLarge(err) && len(e.Result) > 0 {
+		old, err := send(u, cond)
+		if tooLarge(err, e, k) {
 			return &idem.TooLargeError{Size: len(e.Result), Limit: maxItem}
 		}
 		if err == errRefused && !bears(old, write) && steps != unsure && n < maxForms && hasSteps(old) != (steps == withSteps) {

@@ -3,6 +3,8 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -33,6 +35,7 @@ type Client interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
 // Options of a store. The zero value, and nil, mean the defaults.
@@ -50,6 +53,12 @@ type Options struct {
 	// larger one gives an [*idem.TooLargeError]. Zero means [DefaultMaxResult]; at
 	// most [MaxMaxResult]. It does not limit reading.
 	MaxResult int
+
+	// TableKeys names the key attributes of tables that handlers only [Tx.Put] into,
+	// by the table's name: {"accounts": {"id"}}. With them two Puts on one item are
+	// found before DynamoDB is called; without them it refuses the transaction. The
+	// keys of tables for which a unit of work has another action are known from that.
+	TableKeys map[string][]string
 }
 
 // Store is an [idem.Store] on one DynamoDB table. Make it with [New], once, at
@@ -61,6 +70,7 @@ type Store struct {
 	maxResult int
 	codec     codec
 	names     nameTable
+	keys      map[string][]string
 	optFns    []func(*dynamodb.Options)
 }
 
@@ -88,8 +98,14 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
 		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
 	}
+	for name, keys := range o.TableKeys {
+		if n := len(keys); name == "" || n < 1 || n > 2 || slices.Contains(keys, "") {
+			return bad("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
+		}
+	}
 	s := &Store{
 		client: client, table: &table, maxResult: o.MaxResult,
+		keys:   maps.Clone(o.TableKeys),
 		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
 		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }},
 	}

@@ -65,22 +65,6 @@ func TestResultsOfAllSizes(t *testing.T) {
 	}
 }
 
-// itemSize is roughly what DynamoDB counts.
-func itemSize(it item) (n int) {
-	for name, v := range it {
-		n += len(name)
-		switch v := v.(type) {
-		case *types.AttributeValueMemberB:
-			n += len(v.Value)
-		case *types.AttributeValueMemberM:
-			n += itemSize(v.Value)
-		default:
-			n += len(showValue(v))
-		}
-	}
-	return n
-}
-
 // What is wrong with the parts is never a result, nor an absent one.
 func TestDamagedPartsFailClosed(t *testing.T) {
 	f := open(t, nil)

@@ -223,3 +223,14 @@ func claimedRecord(id, owner string) *idem.Record {
 	c := claim(id, owner)
 	return &c.Record
 }
+
+// bodyOf reads a request's body and puts it back.
+func bodyOf(t *testing.T, req *http.Request) string {
+	t.Helper()
+	b, err := io.ReadAll(req.Body)
+	require.NoError(t, err)
+	req.Body = io.NopCloser(bytes.NewReader(b))
+	return string(b)
+}
+
+func newBody(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }

@@ -26,6 +26,7 @@ type Path struct {
 
 const (
 	put, update, get, batchGet = "PutItem", "UpdateItem", "GetItem", "BatchGetItem"
+	transact                   = "TransactWriteItems"
 	lease                      = 30 * time.Second
 )
 

@@ -1,0 +1,212 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// MaxActions is how many actions and messages a [Tx] takes: DynamoDB's hundred of a
+// transaction, one of which is the record's.
+const MaxActions = 99
+
+// Tx is the unit of work of an attempt: business writes and messages that commit
+// in one TransactWriteItems together with the operation's outcome, or not at all.
+// [TxOf] gives it. It collects and sends nothing: the transaction is sent when the
+// handler has returned a result, and dropped when it returns an error. The items
+// may lie in any tables of the same account and region.
+//
+//	tx := dynamostore.TxOf(ctx)
+//	tx.Update(types.Update{
+//		TableName: &accounts, Key: key(in.From),
+//		UpdateExpression:    aws.String("SET balance = balance - :n"),
+//		ConditionExpression: aws.String("balance >= :n"),
+//		ExpressionAttributeValues: amount(in.N),
+//	}, func(old map[string]types.AttributeValue) error {
+//		return idem.Permanent(ErrInsufficientFunds)
+//	})
+//
+// A mistake is returned at once, and also fails the commit, so that it may be left
+// unchecked. No two actions may be on one item, none on the operation's own record;
+// the limits of DynamoDB are checked before it is called. A Tx is safe for
+// concurrent use.
+//
+// # Conditions
+//
+// If an action's condition does not hold, nothing is written, and the attempt ends
+// with an error as if the handler had returned it: what the action's otherwise
+// function makes of the item as it was (empty if there is none), or an
+// [*ActionError] if that is nil. As every handler's error it is recorded if it is
+// marked [idem.Permanent], gives the key free if it is marked [idem.NotExecuted],
+// and otherwise goes by the operation's declaration: nothing of the transaction
+// took effect, but what else the handler has done only it can know.
+type Tx struct {
+	mu       sync.Mutex
+	sealed   bool
+	err      error // the first mistake
+	actions  []action
+	messages []outbox.Message
+}
+
+var _ idem.Unit = (*Tx)(nil)
+
+// Otherwise makes the handler's error of a condition that did not hold. It gets the
+// item as it was, empty if there was none. Nil gives an [*ActionError].
+type Otherwise = func(old map[string]types.AttributeValue) error
+
+// TxOf returns the unit of work of the handler's attempt, always the same one. With
+// a context that is not a handler's, or inside an [idem.Step], it panics: what is
+// collected there would be lost.
+//
+// It works over a [Store] of this package. Over another one the commit is refused
+// with errors.ErrUnsupported.
+func TxOf(ctx context.Context) *Tx {
+	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(Tx) })
+	if err != nil {
+		panic("dynamostore.TxOf: " + err.Error())
+	}
+	tx, ok := u.(*Tx)
+	if !ok {
+		panic(fmt.Sprintf("dynamostore.TxOf: the attempt already collects for another store, in a %T", u))
+	}
+	return tx
+}
+
+// Transact makes a handler of one that takes its unit of work as an argument, for
+// [idem.Do] and every wrapper that takes such a function.
+func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(context.Context, In) (Out, error) {
+	if fn == nil {
+		return nil
+	}
+	return func(ctx context.Context, in In) (Out, error) { return fn(ctx, TxOf(ctx), in) }
+}
+
+// Put adds an item, or replaces it. TableName and Item are required.
+// ReturnValuesOnConditionCheckFailure is set by the store, here and below.
+func (t *Tx) Put(a types.Put, otherwise Otherwise) error {
+	a.Item = maps.Clone(a.Item)
+	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
+	a.ReturnValuesOnConditionCheckFailure = allOld
+	return t.add(action{"Put", a.TableName, a.Item, types.TransactWriteItem{Put: &a}, otherwise})
+}
+
+// Update changes an item, or adds it. TableName, Key and UpdateExpression are
+// required.
+func (t *Tx) Update(a types.Update, otherwise Otherwise) error {
+	a.Key = maps.Clone(a.Key)
+	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
+	a.ReturnValuesOnConditionCheckFailure = allOld
+	return t.add(action{"Update", a.TableName, a.Key, types.TransactWriteItem{Update: &a}, otherwise})
+}
+
+// Delete removes an item. TableName and Key are required.
+func (t *Tx) Delete(a types.Delete, otherwise Otherwise) error {
+	a.Key = maps.Clone(a.Key)
+	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
+	a.ReturnValuesOnConditionCheckFailure = allOld
+	return t.add(action{"Delete", a.TableName, a.Key, types.TransactWriteItem{Delete: &a}, otherwise})
+}
+
+// Check lets the transaction pass only if a condition on an item holds that it does
+// not change. TableName, Key and ConditionExpression are required.
+func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
+	a.Key = maps.Clone(a.Key)
+	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
+	a.ReturnValuesOnConditionCheckFailure = allOld
+	return t.add(action{"Check", a.TableName, a.Key, types.TransactWriteItem{ConditionCheck: &a}, otherwise})
+}
+
+// Publish adds a message to the outbox: an item in the store's own table, which the
+// relay sends once the transaction has committed. Messages get their numbers, and
+// so their ids, in the order of the calls: publish them in the same order in every
+// attempt.
+func (t *Tx) Publish(m outbox.Message) error {
+	m.Attributes = maps.Clone(m.Attributes)
+	err := m.Check()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err = t.room("Publish", err); err == nil {
+		t.messages = append(t.messages, m)
+	}
+	return err
+}
+
+// Reset drops all that was collected, mistakes too. It is for a handler that fails
+// with a response and no error, such as HTTP 402: its response is the outcome, and
+// what was collected would commit with it.
+func (t *Tx) Reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.sealed {
+		t.actions, t.messages, t.err = nil, nil, nil
+	}
+}
+
+// Seal ends the collecting; see [idem.Unit]. The engine calls it.
+func (t *Tx) Seal() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sealed = true
+	return len(t.actions)+len(t.messages) > 0 || t.err != nil
+}
+
+const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
+
+// action is one write with what it is for.
+type action struct {
+	kind  string
+	table *string
+	// item is a Put's whole item, the others' key.
+	item      item
+	write     types.TransactWriteItem
+	otherwise Otherwise
+}
+
+func (t *Tx) add(a action) error {
+	var err error
+	switch {
+	case aws.ToString(a.table) == "":
+		err = errors.New("TableName is missing: name the table")
+	case len(a.item) == 0 && a.kind == "Put":
+		err = errors.New("Item is empty")
+	case len(a.item) == 0:
+		err = errors.New("Key is empty")
+	case a.kind == "Update" && aws.ToString(a.write.Update.UpdateExpression) == "":
+		err = errors.New("UpdateExpression is missing: say what to change, or use Check")
+	case a.kind == "Check" && aws.ToString(a.write.ConditionCheck.ConditionExpression) == "":
+		err = errors.New("ConditionExpression is missing: say what must hold")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err = t.room(a.kind, err); err == nil {
+		t.actions = append(t.actions, a)
+	}
+	return err
+}
+
+// room keeps the first mistake, of which a full unit of work is one.
+func (t *Tx) room(kind string, err error) error {
+	n := len(t.actions) + len(t.messages)
+	switch {
+	case t.sealed:
+		return fmt.Errorf("dynamostore: Tx.%s: the handler has returned: what comes now commits nowhere", kind)
+	case err != nil:
+	case n == MaxActions:
+		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages beside the record: split the work", n+1, MaxActions)
+	default:
+		return nil
+	}
+	err = &ActionError{Action: kind, Index: n, Err: err}
+	if t.err == nil {
+		t.err = err
+	}
+	return err
+}

@@ -1,0 +1,356 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+var errPoor = errors.New("insufficient funds")
+
+var (
+	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
+	modes    = map[string]idem.Operation{
+		"reserved": transfer,
+		"atomic":   {Name: "transfer", Repeat: idem.Repeatable, Mode: idem.Atomic},
+		"no look":  {Name: "transfer", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true},
+	}
+)
+
+// bank is a table of accounts with engine and store beside it.
+type bank struct {
+	*fixture
+	engine *idem.Engine
+	now    time.Time
+}
+
+func openBank(t *testing.T, balances ...int) *bank {
+	t.Helper()
+	b := &bank{fixture: open(t, nil), now: base}
+	var err error
+	b.engine, err = idem.New(b.Store, &idem.Options{Now: func() time.Time { return b.now }})
+	require.NoError(t, err)
+	for n, v := range balances {
+		b.set(t, n, v)
+	}
+	return b
+}
+
+func (b *bank) set(t *testing.T, n, v int) {
+	it := account(n)
+	it["balance"] = num(strconv.Itoa(v))
+	_, err := b.admin.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &b.table, Item: it})
+	require.NoError(t, err)
+}
+
+func account(n int) item { return key("account-" + strconv.Itoa(n)) }
+
+func (b *bank) balance(t *testing.T, n int) string {
+	t.Helper()
+	return b.raw(t, "account-"+strconv.Itoa(n))["balance"].(*types.AttributeValueMemberN).Value
+}
+
+func (b *bank) move(tx *Tx, from, to, n int) {
+	_ = tx.Update(types.Update{
+		TableName: &b.table, Key: account(from),
+		UpdateExpression:          aws.String("SET balance = balance - :n"),
+		ConditionExpression:       aws.String("balance >= :n"),
+		ExpressionAttributeValues: item{":n": num(strconv.Itoa(n))},
+	}, func(old map[string]types.AttributeValue) error {
+		if len(old) == 0 {
+			return idem.NotExecuted(errors.New("no account"))
+		}
+		return idem.Permanent(errPoor)
+	})
+	_ = tx.Update(types.Update{
+		TableName: &b.table, Key: account(to),
+		UpdateExpression:          aws.String("SET balance = balance + :n"),
+		ConditionExpression:       aws.String("attribute_exists(pk)"),
+		ExpressionAttributeValues: item{":n": num(strconv.Itoa(n))},
+	}, nil)
+}
+
+// transfer moves money from account 0 to account 1.
+func (b *bank) transfer(ctx context.Context, op idem.Operation, n int) (idem.Result[string], error) {
+	return idem.Run(ctx, b.engine, op.Key("t", "k"), n, Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
+		b.move(tx, 0, 1, n)
+		return "moved " + strconv.Itoa(n), tx.Publish(outbox.Message{Destination: "transfers", Body: []byte("moved")})
+	}))
+}
+
+func (b *bank) moved(t *testing.T, want int) {
+	t.Helper()
+	require.Equal(t, strconv.Itoa(100-want), b.balance(t, 0))
+	require.Equal(t, strconv.Itoa(want), b.balance(t, 1))
+	out := b.raw2(t, transfer.Key("t", "k").ID(), schema.OutboxSK+outbox.MessageID(transfer.Key("t", "k").ID(), 0))
+	require.Equal(t, want > 0, len(out) > 0, "the message commits with the writes")
+}
+
+func (b *bank) raw2(t *testing.T, pk, sk string) item {
+	t.Helper()
+	out, err := b.admin.GetItem(context.Background(), &dynamodb.GetItemInput{
+		TableName: &b.table, Key: item{schema.PK: str(pk), schema.SK: str(sk)}, ConsistentRead: aws.Bool(true),
+	})
+	require.NoError(t, err)
+	return out.Item
+}
+
+// Business writes, message and outcome commit in one transaction; a replay writes
+// nothing.
+func TestWritesCommitWithTheOutcome(t *testing.T) {
+	const put, upd, get, tra = "PutItem", "UpdateItem", "GetItem", "TransactWriteItems"
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			calls := map[string][][]string{
+				"reserved": {{put, tra}, {put}},
+				"atomic":   {{get, tra}, {get}},
+				"no look":  {{tra}, {tra}},
+			}[name]
+			b.wire.set(nil)
+			res, err := b.transfer(t.Context(), op, 30)
+			require.NoError(t, err)
+			require.Equal(t, "moved 30", res.Value)
+			require.Equal(t, calls[0], b.wire.calls())
+			b.moved(t, 30)
+
+			again, err := b.transfer(t.Context(), op, 30)
+			require.NoError(t, err)
+			require.True(t, again.Outcome.Replayed)
+			require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+			require.Equal(t, calls[1], b.wire.calls())
+			b.moved(t, 30)
+
+			_, err = b.transfer(t.Context(), op, 31)
+			require.ErrorIs(t, err, idem.ErrKeyReused)
+
+			// Once more after expiry, over the record that is still there.
+			b.now = b.now.Add(48 * time.Hour)
+			res, err = b.transfer(t.Context(), op, 20)
+			require.NoError(t, err)
+			require.False(t, res.Outcome.Replayed)
+			b.moved(t, 50)
+		})
+	}
+}
+
+// A condition that does not hold is the handler's own error, by its class, and
+// nothing is written.
+func TestConditionFails(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			res, err := b.transfer(t.Context(), op, 101)
+			require.Same(t, errPoor, err, "without its mark")
+			require.Equal(t, idem.Failed, res.Outcome.State)
+			require.Equal(t, 1, res.Outcome.Attempt)
+			b.moved(t, 0)
+			b.set(t, 0, 1000)
+			_, err = b.transfer(t.Context(), op, 101)
+			var recorded *idem.RecordedError
+			require.ErrorAs(t, err, &recorded, "the failure is the outcome")
+			require.Equal(t, errPoor.Error(), recorded.Message)
+
+			// Marked as not executed, the key is free again.
+			other := op.Key("t", "other")
+			move := func(from int) error {
+				_, err := idem.Do(t.Context(), b.engine, other, 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+					b.move(tx, from, 1, n)
+					return n, nil
+				}))
+				return err
+			}
+			require.EqualError(t, move(7), "no account")
+			require.NoError(t, move(0))
+			require.Equal(t, "999", b.balance(t, 0))
+		})
+	}
+}
+
+// Without a function of its own the refusal says which action it was.
+func TestConditionFailsWithoutAnError(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+				tx := TxOf(ctx)
+				require.NoError(t, tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+					ConditionExpression: aws.String("attribute_exists(pk)")}, nil))
+				require.NoError(t, tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
+					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, nil))
+				return 1, nil
+			})
+			var refused *ActionError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorIs(t, err, ErrCondition)
+			require.Equal(t, "Delete", refused.Action)
+			require.Equal(t, 1, refused.Index)
+			require.Equal(t, num("0"), refused.Old["balance"])
+			require.NotContains(t, err.Error(), "account-1", "no values in what is logged")
+			rec := b.get(t, op.Key("t", "k").ID())
+			if op.Mode == idem.Atomic {
+				require.Nil(t, rec)
+			} else {
+				require.Equal(t, idem.Retryable, rec.State)
+				require.Equal(t, codeCondition, rec.Failure.Code)
+			}
+		})
+	}
+}
+
+// An operation that is not repeatable may have done other things before its
+// condition failed.
+func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
+	b := openBank(t, 0, 0)
+	op := idem.Operation{Name: "transfer"}
+	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+		return n, tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+			ConditionExpression: aws.String("attribute_not_exists(pk)")}, nil)
+	}))
+	require.ErrorIs(t, err, ErrCondition)
+	require.Equal(t, idem.Unknown, b.get(t, op.Key("t", "k").ID()).State)
+}
+
+// An error of the handler drops what was collected, whatever its class.
+func TestErrorsDropTheUnit(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			for n, end := range []error{errPoor, idem.NotExecuted(errPoor), idem.Permanent(errPoor)} {
+				b.wire.set(nil)
+				_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+					b.move(tx, 0, 1, 1)
+					return 0, end
+				}))
+				require.Same(t, errPoor, err)
+				require.NotContains(t, b.wire.calls(), "TransactWriteItems")
+			}
+			b.moved(t, 0)
+		})
+	}
+}
+
+// A handler that fails with a response takes back what it has collected.
+func TestReset(t *testing.T) {
+	b := openBank(t, 100, 0)
+	got, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
+		b.move(tx, 0, 1, 1)
+		require.Error(t, tx.Put(types.Put{}, nil))
+		tx.Reset()
+		return 402, nil
+	}))
+	require.NoError(t, err)
+	require.Equal(t, 402, got)
+	b.moved(t, 0)
+}
+
+// What comes when the handler has returned is told that it is too late.
+func TestLateActionsAreRefused(t *testing.T) {
+	b := openBank(t, 100, 0)
+	var tx *Tx
+	var after context.Context
+	_, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+		tx, after = TxOf(ctx), ctx
+		require.Same(t, tx, TxOf(ctx))
+		return n, nil
+	})
+	require.NoError(t, err)
+	for _, late := range []*Tx{tx, TxOf(after)} {
+		require.ErrorContains(t, late.Put(types.Put{TableName: &b.table, Item: account(9)}, nil), "the handler has returned")
+		require.ErrorContains(t, late.Publish(outbox.Message{Destination: "d", Body: []byte("b")}), "the handler has returned")
+	}
+}
+
+func TestTxOfNeedsAnAttempt(t *testing.T) {
+	require.PanicsWithValue(t, "dynamostore.TxOf: idem: unit of work: the context is not a handler's: pass the context that the handler was given",
+		func() { TxOf(t.Context()) })
+	b := openBank(t, 100, 0)
+	_, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "move", func(ctx context.Context) (int, error) {
+			require.Panics(t, func() { TxOf(ctx) }, "a later attempt skips the step and would not collect")
+			return 1, nil
+		})
+	})
+	require.NoError(t, err)
+	require.Nil(t, Transact[int, int](nil), "wrappers find the mistake")
+}
+
+// Steps and a transaction in one operation: the steps are skipped, the transaction
+// commits once.
+func TestTransactionAfterSteps(t *testing.T) {
+	b := openBank(t, 100, 0)
+	runs, fail := 0, true
+	do := func() (string, error) {
+		return idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(ctx context.Context, tx *Tx, _ int) (string, error) {
+			got, err := idem.Step(ctx, "ask", func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil })
+			if fail || err != nil {
+				return "", errors.Join(err, errPoor)
+			}
+			b.move(tx, 0, 1, 10)
+			return strconv.Itoa(len(got)), nil
+		}))
+	}
+	_, err := do()
+	require.ErrorIs(t, err, errPoor)
+	fail = false
+	got, err := do()
+	require.NoError(t, err)
+	require.Equal(t, "3000", got)
+	require.Equal(t, 1, runs)
+	require.Equal(t, "90", b.balance(t, 0))
+	require.Empty(t, b.get(t, transfer.Key("t", "k").ID()).Steps)
+}
+
+// A large result goes into parts, and the transaction names them.
+func TestLargeResultCommits(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			large := noise(450 << 10)
+			handler := Transact(func(_ context.Context, tx *Tx, n int) ([]byte, error) {
+				b.move(tx, 0, 1, n)
+				return large, nil
+			})
+			for range 2 {
+				got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 30, handler)
+				require.NoError(t, err)
+				require.Equal(t, large, got)
+			}
+			require.Equal(t, "70", b.balance(t, 0))
+		})
+	}
+}
+
+// One request, byte for byte, in all its tries, however the SDK orders maps.
+func TestEveryTryHasTheSameBody(t *testing.T) {
+	b := openBank(t, 100, 0)
+	bodies := map[string]int{}
+	b.wire.set(func(n int, op string, req *http.Request) (*http.Response, error) {
+		if op != "TransactWriteItems" {
+			return nil, nil
+		}
+		bodies[bodyOf(t, req)]++
+		if n < 6 {
+			return b.wire.loseRequest(req)
+		}
+		return nil, nil
+	})
+	_, err := b.transfer(t.Context(), transfer, 1)
+	require.NoError(t, err)
+	require.Len(t, bodies, 1)
+	for _, n := range bodies {
+		require.Equal(t, 6, n)
+	}
+}
