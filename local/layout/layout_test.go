@@ -22,9 +22,13 @@ var allowed = map[string][]string{
 	"idem/memstore":    {jsonModule, "./idem"},
 	"idem/dynamostore": {jsonModule, "./idem", "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
-	"idem/idemhttp":    {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
-	"idem/storetest":   {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":    {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},
+
+	"idem/outbox/sqssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/snssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/idemhttp":                 {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
+	"idem/storetest":                {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
 		jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",

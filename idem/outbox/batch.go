@@ -1,0 +1,63 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+)
+
+// Limits of a service for one request.
+type Limits struct {
+	// Count of messages, and Bytes of all of them together.
+	Count, Bytes int
+}
+
+// InBatches is how a [Sender] makes requests of messages: in their order, as many
+// to a request as the limits allow by their sizes, one after the other. send makes
+// one request. It returns one error for each message, as [Sender] says, or an error
+// for the request as a whole, of which every message then gets it. But where a
+// request of several is rejected as a whole ([ErrRejected]), each of them is sent
+// alone, so that a message never answers for another one. A message above the
+// limit is sent alone, and the service says what it thinks of it.
+func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
+	send func(context.Context, []Message) ([]error, error),
+) []error {
+	errs := make([]error, 0, len(messages))
+	for len(messages) > 0 {
+		n, bytes := 0, 0
+		for n < len(messages) && n < limits.Count {
+			if bytes += size(&messages[n]); n > 0 && bytes > limits.Bytes {
+				break
+			}
+			n++
+		}
+		errs = append(errs, sendBatch(ctx, messages[:n], send)...)
+		messages = messages[n:]
+	}
+	return errs
+}
+
+func sendBatch(ctx context.Context, batch []Message, send func(context.Context, []Message) ([]error, error)) []error {
+	errs := make([]error, len(batch))
+	each := func(err error) []error {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	if err := ctx.Err(); err != nil {
+		return each(err)
+	}
+	got, err := send(ctx, batch)
+	switch {
+	case err == nil && len(got) != len(batch):
+		return each(errors.New("outbox: the sender lost count of its messages"))
+	case err == nil:
+		return got
+	case len(batch) > 1 && errors.Is(err, ErrRejected):
+		for i := range batch {
+			errs[i] = sendBatch(ctx, batch[i:i+1], send)[0]
+		}
+		return errs
+	}
+	return each(err)
+}

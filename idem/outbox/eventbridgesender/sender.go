@@ -1,0 +1,163 @@
+// Package eventbridgesender sends outbox messages to an Amazon EventBridge event
+// bus.
+//
+// EventBridge gives every event an id of its own, another one each time. The
+// message's stable id is therefore in the detail:
+//
+//	{
+//	  "id": "b9b5e83d-a14a-8a30-aea2-b06c1cafc41c",
+//	  "contentType": "application/json",
+//	  "attributes": {"region": "eu"},
+//	  "data": {"order": 1}
+//	}
+//
+// data is the body if that is JSON; any other body is in dataBase64. Members without
+// content are left out. The detail-type is the message's type, or its destination
+// where it has none; the source is the sender's. EventBridge keeps no order.
+//
+// It needs events:PutEvents on the bus.
+package eventbridgesender
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// limits of a PutEvents. A larger total would do in most regions by now.
+var limits = outbox.Limits{Count: 10, Bytes: 256 << 10}
+
+// Client is what a sender uses of a *eventbridge.Client. Its own retries are
+// welcome.
+type Client interface {
+	PutEvents(context.Context, *eventbridge.PutEventsInput, ...func(*eventbridge.Options)) (*eventbridge.PutEventsOutput, error)
+}
+
+// Sender sends to one event bus. Make it with [New].
+type Sender struct {
+	client      Client
+	bus, source string
+}
+
+var _ outbox.Sender = (*Sender)(nil)
+
+// New returns a sender to the event bus with that name or ARN, with the source that
+// its events have, such as "com.example.orders". It makes no call.
+func New(client Client, bus, source string) (*Sender, error) {
+	c, ok := client.(*eventbridge.Client)
+	switch {
+	case client == nil || ok && c == nil:
+		return nil, errors.New("eventbridgesender: the client is nil: pass eventbridge.NewFromConfig(cfg)")
+	case bus == "":
+		return nil, errors.New(`eventbridgesender: the bus is empty: name it, or say "default"`)
+	case source == "" || len(source) > 256 || strings.HasPrefix(source, "aws."):
+		return nil, fmt.Errorf(`eventbridgesender: source %q: use a name such as "com.example.orders"; "aws." is the services'`, source)
+	}
+	return &Sender{client: client, bus: bus, source: source}, nil
+}
+
+// Send implements [outbox.Sender]: one PutEvents for every 10 messages or 256 KB.
+func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []error {
+	return outbox.InBatches(ctx, messages, limits, s.size, s.send)
+}
+
+type detail struct {
+	ID          string            `json:"id"`
+	ContentType string            `json:"contentType,omitempty"`
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	Data        json.RawMessage   `json:"data,omitempty"`
+	DataBase64  []byte            `json:"dataBase64,omitempty"`
+}
+
+// detailOf is the event's detail. Numbers and white space of a JSON body stay as
+// they are, as far as JSON is concerned.
+func detailOf(m *outbox.Message) (string, error) {
+	d := detail{ID: m.ID, ContentType: m.ContentType, Attributes: m.Attributes}
+	if json.Valid(m.Body) && utf8.Valid(m.Body) {
+		d.Data = m.Body
+	} else {
+		d.DataBase64 = m.Body
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(d)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+func typeOf(m *outbox.Message) string {
+	if m.Type != "" {
+		return m.Type
+	}
+	return m.Destination
+}
+
+func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, error) {
+	in := &eventbridge.PutEventsInput{}
+	for i := range batch {
+		m := &batch[i]
+		d, err := detailOf(m)
+		if err != nil {
+			return nil, outbox.Reject(fmt.Errorf("eventbridge: %w", err))
+		}
+		in.Entries = append(in.Entries, types.PutEventsRequestEntry{
+			EventBusName: &s.bus, Source: &s.source, DetailType: aws.String(typeOf(m)), Detail: &d,
+		})
+	}
+	out, err := s.client.PutEvents(ctx, in)
+	if err != nil {
+		err = fmt.Errorf("eventbridge: %w", err)
+		var api smithy.APIError
+		// A bus that cannot be is everybody's trouble, and can be put right.
+		if errors.As(err, &api) && final(api.ErrorCode()) && !strings.Contains(strings.ToLower(api.ErrorMessage()), "bus") {
+			return nil, outbox.Reject(err)
+		}
+		return nil, err
+	}
+	errs := make([]error, len(batch))
+	for i := range errs {
+		if i >= len(out.Entries) {
+			errs[i] = errors.New("eventbridge: the reply says nothing about the message")
+			continue
+		}
+		e := out.Entries[i]
+		if code := aws.ToString(e.ErrorCode); code != "" {
+			errs[i] = fmt.Errorf("eventbridge: %s: %s", code, aws.ToString(e.ErrorMessage))
+			if final(code) {
+				errs[i] = outbox.Reject(errs[i])
+			}
+		} else if aws.ToString(e.EventId) == "" {
+			errs[i] = errors.New("eventbridge: the reply has no event id for the message")
+		}
+	}
+	return errs, nil
+}
+
+// final lists the codes that are about the message and not about the bus, its
+// permissions or its load.
+func final(code string) bool {
+	switch code {
+	case "MalformedDetail", "InvalidArgument", "ValidationException", "ValidationError", "RequestEntityTooLargeException":
+		return true
+	}
+	return false
+}
+
+// size is what EventBridge counts: source, detail-type and detail.
+func (s *Sender) size(m *outbox.Message) int {
+	d, err := detailOf(m)
+	if err != nil {
+		return 0
+	}
+	return len(s.source) + len(typeOf(m)) + len(d)
+}
