@@ -37,4 +37,12 @@
 //
 // A request that waits for its twin stops before the front gives up: 29 s after a
 // REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
+//
+// # Queues and other sources
+//
+// [SQS], [SNS], [EventBridge], [S3], [Kinesis], [DynamoDBStream] and [Kafka] make of a
+// handler of one message, notification or record a handler of the service's events.
+// [Reason] says what is acknowledged and what comes back. [Async] and [StepFunctions]
+// are for the callers that get a result. Each source's doc says what its service
+// promises about duplicates and for how long it retries; the retention follows.
 package idemlambda

@@ -1,0 +1,372 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/stretchr/testify/require"
+
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+// deed is what a source's handler does in these tests, and how often.
+type deed struct {
+	runs int
+	err  error
+}
+
+func (d *deed) json(_ context.Context, _ json.RawMessage) error { d.runs++; return d.err }
+
+func (d *deed) s3(context.Context, events.S3EventRecord) error { d.runs++; return d.err }
+
+func (d *deed) change(context.Context, events.DynamoDBEventRecord) error { d.runs++; return d.err }
+
+func (d *deed) answer(context.Context, json.RawMessage) (string, error) {
+	d.runs++
+	return "done", d.err
+}
+
+// sourceDoor gives an event of a source to its handler, as aws-lambda-go does.
+type sourceDoor func(ctx context.Context, payload []byte) (any, error)
+
+func through[E, R any](h func(context.Context, E) (R, error)) sourceDoor {
+	return func(ctx context.Context, payload []byte) (any, error) {
+		var e E
+		if err := json.Unmarshal(payload, &e); err != nil {
+			return nil, err
+		}
+		return h(ctx, e)
+	}
+}
+
+func without[E any](h func(context.Context, E) error) func(context.Context, E) (any, error) {
+	return func(ctx context.Context, e E) (any, error) { return nil, h(ctx, e) }
+}
+
+// doors are the sources by their sample, with default keys.
+func sourceDoors(e *idem.Engine, op idem.Operation, d *deed) map[string]sourceDoor {
+	eb := func() sourceDoor {
+		return through(without(EventBridge(e, op, nil, &Options[events.EventBridgeEvent]{Logger: quiet}, d.json)))
+	}
+	raw := func(h Handler) sourceDoor {
+		return func(ctx context.Context, payload []byte) (any, error) { return h(ctx, payload) }
+	}
+	kafka := &KafkaOptions{ReportBatchItemFailures: true}
+	kafka.Logger = quiet
+	return map[string]sourceDoor{
+		"sns":                   through(without(SNS(e, op, nil, &Options[events.SNSEventRecord]{Logger: quiet}, d.json))),
+		"eventbridge-custom":    eb(),
+		"eventbridge-scheduled": eb(),
+		"s3":                    through(without(S3(e, op, nil, &Options[events.S3EventRecord]{Logger: quiet}, d.s3))),
+		"kinesis":               through(Kinesis(e, op, nil, &Options[events.KinesisEventRecord]{Logger: quiet}, d.json)),
+		"dynamodb-stream":       through(DynamoDBStream(e, op, nil, &Options[events.DynamoDBEventRecord]{Logger: quiet}, d.change)),
+		"kafka-msk":             through(Kafka(e, op, nil, kafka, d.json)),
+		"async-direct":          raw(Async(e, op, nil, d.answer)),
+		"stepfunctions-task":    raw(StepFunctions(e, op, nil, d.answer)),
+	}
+}
+
+func invocation(t *testing.T) context.Context {
+	return lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
+}
+
+func sourceSample(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := samples.Get(name)
+	require.NoError(t, err)
+	return b
+}
+
+// came reports whether the source would deliver something again.
+func came(t *testing.T, res any, err error) bool {
+	t.Helper()
+	if err != nil {
+		return true
+	}
+	b, err := json.Marshal(res)
+	require.NoError(t, err)
+	return strings.Contains(string(b), "itemIdentifier")
+}
+
+// Every source: its default keys, that each record runs once however often it is
+// delivered, and what comes back.
+func TestSources(t *testing.T) {
+	names := []string{}
+	for name := range sourceDoors(newEngine(t, memory()), fulfil, &deed{}) {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			payload := sourceSample(t, name)
+			store := &watcher{Store: memory()}
+			d := &deed{}
+			h := sourceDoors(newEngine(t, store), fulfil, d)[name]
+			res, err := h(invocation(t), payload)
+			require.NoError(t, err)
+			require.False(t, came(t, res, err))
+			records := d.runs
+			require.Positive(t, records)
+			golden(t, "sources/"+name+".json", map[string]any{"keys": store.values, "response": res})
+			res, err = h(invocation(t), payload)
+			require.NoError(t, err)
+			require.False(t, came(t, res, err))
+			require.Equal(t, records, d.runs, "a second delivery runs nothing")
+
+			for what, c := range map[string]struct {
+				err   error
+				op    idem.Operation
+				back  bool
+				again int // runs of the first record after a second delivery
+			}{
+				"error, repeatable":     {errDown, fulfil, true, 2},
+				"error, not repeatable": {errDown, charge, true, 1},
+				"not executed":          {idem.NotExecuted(errDown), charge, true, 2},
+				"permanent":             {idem.Permanent(errDeclined), charge, name == "async-direct" || name == "stepfunctions-task", records},
+			} {
+				d := &deed{err: c.err}
+				h := sourceDoors(newEngine(t, memory()), c.op, d)[name]
+				res, err := h(invocation(t), payload)
+				require.Equal(t, c.back, came(t, res, err), what)
+				_, _ = h(invocation(t), payload)
+				if name == "kafka-msk" && c.back {
+					require.Equal(t, c.again*2, d.runs, "%s: the first record of two partitions", what)
+					continue
+				}
+				require.Equal(t, c.again, d.runs, what)
+			}
+		})
+	}
+}
+
+// What a service changes in a repeat is not taken for another request.
+func TestRepeatsThatDiffer(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"s3":                    {`"eventTime": "2026`, `"eventTime": "2027`},
+		"eventbridge-scheduled": {"53dc4d37-cffa", "00000000-cffa"},
+		"stepfunctions-task":    {`"retryCount": 1`, `"retryCount": 2`},
+		"sns":                   {`"Signature": "`, `"Signature": "another`},
+	} {
+		d := &deed{}
+		h := sourceDoors(newEngine(t, memory()), fulfil, d)[name]
+		payload := string(sourceSample(t, name))
+		require.Contains(t, payload, change[0], name)
+		_, err := h(invocation(t), []byte(payload))
+		require.NoError(t, err)
+		runs := d.runs
+		_, err = h(invocation(t), []byte(strings.Replace(payload, change[0], change[1], 1)))
+		require.NoError(t, err, name)
+		require.Equal(t, runs, d.runs, name)
+	}
+}
+
+// What tells two requests apart does.
+func TestOthersThatLookAlike(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"s3":                    {`"sequencer": "`, `"sequencer": "1`},
+		"eventbridge-scheduled": {"09:30:00Z", "09:35:00Z"},
+		"stepfunctions-task":    {`"stateEnteredTime": "2026-11-21T09:26:53`, `"stateEnteredTime": "2026-11-21T09:26:54`},
+		"sns":                   {`"MessageId": "`, `"MessageId": "1`},
+		"kinesis":               {`"eventID": "`, `"eventID": "1`},
+		"dynamodb-stream":       {`"eventID": "`, `"eventID": "1`},
+		"kafka-msk":             {`"offset": 1501`, `"offset": 1500`},
+	} {
+		d := &deed{}
+		h := sourceDoors(newEngine(t, memory()), fulfil, d)[name]
+		payload := string(sourceSample(t, name))
+		require.Contains(t, payload, change[0], name)
+		_, err := h(invocation(t), []byte(payload))
+		require.NoError(t, err)
+		runs := d.runs
+		_, err = h(invocation(t), []byte(strings.Replace(payload, change[0], change[1], 1)))
+		require.NoError(t, err, name)
+		require.Equal(t, runs+1, d.runs, name)
+	}
+}
+
+// An event without what its key is made of is refused, not shared by strangers.
+func TestSourcesWithoutIdentity(t *testing.T) {
+	for name, payload := range map[string]string{
+		"sns":                   `{"Records":[{"Sns":{"Message":"{}"}}]}`,
+		"eventbridge-custom":    `{"source":"shop","detail":{}}`,
+		"eventbridge-scheduled": `{"source":"aws.events","detail-type":"Scheduled Event","detail":{}}`,
+		"s3":                    `{"Records":[{"s3":{"bucket":{"name":"b"},"object":{"key":"k"}}}]}`,
+		"kinesis":               `{"Records":[{"kinesis":{"data":"e30=","sequenceNumber":"7"}}]}`,
+		"dynamodb-stream":       `{"Records":[{"dynamodb":{"SequenceNumber":"7"}}]}`,
+		"kafka-msk":             `{"records":{"t-0":[{"topic":"t","offset":7,"value":"e30="}]}}`,
+		"stepfunctions-task":    `{"executionId":"e","input":{}}`,
+	} {
+		d := &deed{}
+		res, err := sourceDoors(newEngine(t, memory()), fulfil, d)[name](invocation(t), []byte(payload))
+		require.True(t, came(t, res, err), name)
+		require.Zero(t, d.runs, name)
+	}
+	d := &deed{}
+	_, err := sourceDoors(newEngine(t, memory()), fulfil, d)["async-direct"](t.Context(), []byte(`{}`))
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, err = sourceDoors(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(), []byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
+	require.ErrorContains(t, err, "has no input")
+	require.Zero(t, d.runs)
+}
+
+// Several records of one event: those that are done are not run again when the
+// others come back.
+func TestEventThatComesBackAsAWhole(t *testing.T) {
+	d := map[string]int{}
+	fail := true
+	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.NoTenant, "/id"), &Options[events.SNSEventRecord]{Logger: quiet},
+		func(ctx context.Context, o order) error {
+			r, ok := SNSNotificationOf(ctx)
+			require.True(t, ok)
+			require.Equal(t, "m-"+o.ID, r.SNS.MessageID)
+			d[o.ID]++
+			if fail && o.ID == "b" {
+				return errDown
+			}
+			return nil
+		})
+	event := events.SNSEvent{}
+	for _, id := range []string{"a", "b", "c"} {
+		event.Records = append(event.Records, events.SNSEventRecord{SNS: events.SNSEntity{MessageID: "m-" + id, Message: `{"id":"` + id + `"}`}})
+	}
+	require.Same(t, errDown, h(t.Context(), event))
+	fail = false
+	require.NoError(t, h(t.Context(), event))
+	require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 1}, d)
+}
+
+func TestSNSAttributeKeys(t *testing.T) {
+	var event events.SNSEvent
+	require.NoError(t, json.Unmarshal(sourceSample(t, "sns"), &event))
+	r := &event.Records[0]
+	tenant, value, err := SNSAttribute(idem.NoTenant, "idempotency-key")(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, idem.NoTenant, tenant)
+	require.Equal(t, "8e03978e-40d5-43e8-bc93-6894a57f9324", value)
+	for name, problem := range map[string]string{"none": "no attribute", "digest": "of type"} {
+		_, _, err = SNSAttribute(idem.NoTenant, name)(t.Context(), r)
+		require.ErrorIs(t, err, idem.ErrKeyInvalid)
+		require.ErrorContains(t, err, problem)
+	}
+	r.SNS.MessageAttributes["empty"] = map[string]any{"Type": "String", "Value": ""}
+	r.SNS.MessageAttributes["nul"] = map[string]any{"Type": "String", "Value": idem.NoTenant}
+	_, _, err = SNSAttribute(idem.NoTenant, "empty")(t.Context(), r)
+	require.ErrorContains(t, err, "empty")
+	_, _, err = SNSAttribute("nul", "idempotency-key")(t.Context(), r)
+	require.ErrorContains(t, err, "cannot be used as a tenant")
+	require.Panics(t, func() { SNSAttribute("", "x") })
+	require.Panics(t, func() { SNSAttribute(idem.NoTenant, "") })
+}
+
+func TestKafkaHeaderKeys(t *testing.T) {
+	r := &events.KafkaRecord{Headers: []map[string]events.JSONNumberBytes{
+		{"key": []byte("k1")}, {"tenant": []byte("acme")}, {"twice": []byte("1")}, {"twice": []byte("2")}, {"empty": nil},
+		{"nul": []byte(idem.NoTenant)},
+	}}
+	tenant, value, err := KafkaHeader("tenant", "key")(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, []string{"acme", "k1"}, []string{tenant, value})
+	for _, name := range []string{"none", "twice", "empty"} {
+		_, _, err := KafkaHeader(idem.NoTenant, name)(t.Context(), r)
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
+	}
+	_, _, err = KafkaHeader("nul", "key")(t.Context(), r)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	require.Panics(t, func() { KafkaHeader("", "x") })
+}
+
+// An object's key may be as long as a value; the join of all parts is longer.
+func TestLongObjectKeys(t *testing.T) {
+	r := &events.S3EventRecord{EventName: "ObjectCreated:Put"}
+	r.S3.Bucket.Name, r.S3.Object.Sequencer = "b", "1"
+	seen := map[string]bool{}
+	for _, last := range []string{"a", "b"} {
+		r.S3.Object.Key = strings.Repeat("x", 1023) + last
+		_, value, err := S3ObjectVersion(t.Context(), r)
+		require.NoError(t, err)
+		require.NoError(t, fulfil.Key(idem.NoTenant, value).Err())
+		seen[value] = true
+	}
+	require.Len(t, seen, 2)
+}
+
+// Iterations of a Map state enter the same state at the same time.
+func TestTaskKeys(t *testing.T) {
+	task := Task{ExecutionID: "e", StateName: "s", StateEnteredTime: "t", TaskToken: "token"}
+	_, plain, err := TaskState(t.Context(), &task)
+	require.NoError(t, err)
+	zero := 0
+	task.ItemIndex = &zero
+	_, first, err := TaskState(t.Context(), &task)
+	require.NoError(t, err)
+	require.NotEqual(t, plain, first)
+	_, token, err := TaskToken(t.Context(), &task)
+	require.NoError(t, err)
+	require.Equal(t, idem.JoinValues("token"), token)
+	h := StepFunctions(newEngine(t, memory()), fulfil, TaskToken, func(ctx context.Context, in order) (string, error) {
+		got, ok := TaskOf(ctx)
+		require.True(t, ok)
+		require.Equal(t, "token", got.TaskToken)
+		return in.ID, nil
+	})
+	out, err := h(t.Context(), []byte(`{"taskToken":"token","input":{"id":"7"}}`))
+	require.NoError(t, err)
+	require.Equal(t, `"7"`, string(out))
+}
+
+func TestSourceRetention(t *testing.T) {
+	for name, want := range map[string]time.Duration{
+		"sns": SNSRetention, "eventbridge-custom": EventBridgeRetention, "s3": S3Retention, "kinesis": KinesisRetention,
+		"dynamodb-stream": DynamoDBStreamRetention, "kafka-msk": KafkaRetention, "async-direct": AsyncRetention,
+		"stepfunctions-task": StepFunctionsRetention,
+	} {
+		for _, own := range []time.Duration{0, time.Hour} {
+			store := memory()
+			op := fulfil
+			op.Retention = own
+			_, err := sourceDoors(newEngine(t, store), op, &deed{})[name](invocation(t), sourceSample(t, name))
+			require.NoError(t, err)
+			if own != 0 {
+				want = own
+			}
+			require.Equal(t, want, store.Records()[0].Retention, name)
+		}
+	}
+}
+
+// Mistakes in the set-up are found when the handler is made.
+func TestSourceMistakes(t *testing.T) {
+	e := newEngine(t, memory())
+	for problem, make := range map[string]func(){
+		"engine is nil": func() { SNS[order](nil, fulfil, nil, nil, func(context.Context, order) error { return nil }) },
+		"Name is empty": func() {
+			S3(e, idem.Operation{}, nil, nil, func(context.Context, events.S3EventRecord) error { return nil })
+		},
+		"handler is nil": func() { Kinesis[order](e, fulfil, nil, nil, nil) },
+		"Concurrency is": func() {
+			DynamoDBStream(e, fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: -1}, func(context.Context, events.DynamoDBEventRecord) error { return nil })
+		},
+		"Select is set": func() {
+			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &idem.Select{Only: []string{"/id"}}}, func(context.Context, string) error { return nil })
+		},
+		"idemlambda.StepFunctions": func() { StepFunctions[order, string](e, fulfil, nil, nil) },
+		"idemlambda.Kafka":         func() { Kafka[order](e, fulfil, nil, nil, nil) },
+		"idemlambda.SNSPointer":    func() { SNSPointer(idem.NoTenant) },
+	} {
+		func() {
+			defer func() {
+				err, _ := recover().(error)
+				require.Error(t, err, problem)
+				var mistake *idem.ConfigError
+				require.ErrorAs(t, err, &mistake)
+				require.ErrorContains(t, err, problem)
+			}()
+			make()
+		}()
+	}
+}

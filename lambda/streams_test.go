@@ -1,0 +1,265 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// stream makes a batch of records; partition key and deed of each.
+func stream(records ...[2]string) events.KinesisEvent {
+	var e events.KinesisEvent
+	for i, r := range records {
+		n := strconv.Itoa(100 + i)
+		body, _ := json.Marshal(order{ID: n, Do: r[1]})
+		e.Records = append(e.Records, events.KinesisEventRecord{
+			EventID: "shardId-000000000000:" + n, EventSourceArn: "arn:aws:kinesis:eu-central-1:111122223333:stream/orders",
+			Kinesis: events.KinesisRecord{Data: body, PartitionKey: r[0], SequenceNumber: n},
+		})
+	}
+	return e
+}
+
+// ran collects what ran, in order.
+type ran struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *ran) work(ctx context.Context, o order) error {
+	r.mu.Lock()
+	r.ids = append(r.ids, o.ID)
+	r.mu.Unlock()
+	return work(ctx, o)
+}
+
+func (r *ran) take() []string {
+	ids := r.ids
+	r.ids = nil
+	return ids
+}
+
+func TestStreamStopsAtTheFirstThatComesBack(t *testing.T) {
+	for what, c := range map[string]struct {
+		event events.KinesisEvent
+		runs  []string
+		named string
+	}{
+		"all well":            {stream([2]string{"a"}, [2]string{"b"}), []string{"100", "101"}, ""},
+		"first":               {stream([2]string{"a", "fail"}, [2]string{"b"}), []string{"100"}, "100"},
+		"middle":              {stream([2]string{"a"}, [2]string{"b", "fail"}, [2]string{"c"}), []string{"100", "101"}, "101"},
+		"permanent is no end": {stream([2]string{"a", "permanent"}, [2]string{"b"}), []string{"100", "101"}, ""},
+		"panic":               {stream([2]string{"a"}, [2]string{"b", "panic"}, [2]string{"c"}), []string{"100", "101"}, "101"},
+		"goexit":              {stream([2]string{"a", "goexit"}, [2]string{"b"}), []string{"100"}, "100"},
+		"empty":               {stream(), nil, ""},
+	} {
+		r := &ran{}
+		res, err := Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet}, r.work)(t.Context(), c.event)
+		require.NoError(t, err)
+		require.Equal(t, c.runs, r.take(), what)
+		named := ""
+		for _, f := range res.BatchItemFailures {
+			named += f.ItemIdentifier
+		}
+		require.Equal(t, c.named, named, what)
+	}
+}
+
+// Side by side, the order holds for each partition key; what is delivered again
+// begins at the first record that comes back, and what ran behind it is replayed.
+func TestStreamSideBySide(t *testing.T) {
+	r := &ran{}
+	h := Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 4}, r.work)
+	event := stream([2]string{"a"}, [2]string{"b", "fail"}, [2]string{"a"}, [2]string{"b"}, [2]string{"c"})
+	res, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []events.KinesisBatchItemFailure{{ItemIdentifier: "101"}}, res.BatchItemFailures)
+	ids := r.take()
+	require.NotContains(t, ids, "103", "behind the one that failed")
+	require.Less(t, slices.Index(ids, "100"), slices.Index(ids, "102"))
+	require.ElementsMatch(t, []string{"100", "101", "102", "104"}, ids)
+	event.Records = event.Records[1:]
+	event.Records[0].Kinesis.Data, _ = json.Marshal(order{ID: "101"})
+	h = Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 4}, r.work)
+	res, err = h(t.Context(), event)
+	require.NoError(t, err)
+	require.Empty(t, res.BatchItemFailures)
+}
+
+// Whatever happens to a batch's records, the response names the first that comes
+// back, and delivering from there on until nothing does runs every record to its
+// end, each in its partition's order.
+func TestStreamModel(t *testing.T) {
+	for seed := range uint64(200) {
+		g := rand.New(rand.NewPCG(seed, 1))
+		deeds := make([][2]string, g.IntN(12))
+		for i := range deeds {
+			deeds[i] = [2]string{string(rune('a' + g.IntN(3))), []string{"", "", "permanent", "fail", "not executed", "panic"}[g.IntN(6)]}
+		}
+		e := newEngine(t, memory())
+		done := map[string]int{}
+		last := map[string]string{}
+		var mu sync.Mutex
+		left := stream(deeds...)
+		for round := 0; len(left.Records) > 0; round++ {
+			require.Less(t, round, 20)
+			h := Kinesis(e, fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 1 + g.IntN(3)}, func(ctx context.Context, o order) error {
+				mu.Lock()
+				defer mu.Unlock()
+				r, _ := KinesisRecordOf(ctx)
+				if o.Do != "" && o.Do != "permanent" && g.IntN(2) == 0 {
+					return work(ctx, o)
+				}
+				require.Less(t, last[r.Kinesis.PartitionKey], o.ID, "order of a partition key")
+				last[r.Kinesis.PartitionKey] = o.ID
+				done[o.ID]++
+				if o.Do == "permanent" {
+					return work(ctx, o)
+				}
+				return nil
+			})
+			res, err := h(t.Context(), left)
+			require.NoError(t, err)
+			at := len(left.Records)
+			if len(res.BatchItemFailures) > 0 {
+				require.Len(t, res.BatchItemFailures, 1)
+				at = slices.IndexFunc(left.Records, func(r events.KinesisEventRecord) bool {
+					return r.Kinesis.SequenceNumber == res.BatchItemFailures[0].ItemIdentifier
+				})
+				require.GreaterOrEqual(t, at, 0)
+			}
+			left.Records = left.Records[at:]
+		}
+		require.Len(t, done, len(deeds))
+		for id, n := range done {
+			require.Equal(t, 1, n, id)
+		}
+	}
+}
+
+func kafkaEvent(records ...[3]string) events.KafkaEvent {
+	e := events.KafkaEvent{BootstrapServers: "b-1:9098", Records: map[string][]events.KafkaRecord{}}
+	for i, r := range records {
+		n, _ := strconv.ParseInt(r[0], 10, 64)
+		value := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"id":"%d","do":%q}`, i, r[1]))
+		if r[2] != "" {
+			value = r[2]
+		}
+		p := "orders-" + r[0]
+		e.Records[p] = append(e.Records[p], events.KafkaRecord{Topic: "orders", Partition: n, Offset: int64(i), Value: value})
+	}
+	return e
+}
+
+func TestKafkaPartitions(t *testing.T) {
+	event := kafkaEvent([3]string{"0"}, [3]string{"0", "fail"}, [3]string{"0"}, [3]string{"1"}, [3]string{"2", "", "no base64!"}, [3]string{"2"})
+	r, o := &ran{}, &KafkaOptions{ReportBatchItemFailures: true}
+	o.Logger = quiet
+	res, err := Kafka(newEngine(t, memory()), fulfil, nil, o, r.work)(t.Context(), event)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"0", "1", "3"}, r.take())
+	b, err := json.Marshal(res)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"batchItemFailures":[{"itemIdentifier":{"partition":"orders-0","offset":1}},{"itemIdentifier":{"partition":"orders-2","offset":4}}]}`, string(b))
+
+	// Without the response type, Lambda would take the response for success.
+	o.ReportBatchItemFailures = false
+	res, err = Kafka(newEngine(t, memory()), fulfil, nil, o, r.work)(t.Context(), event)
+	require.Same(t, errDown, err)
+	require.Empty(t, res.BatchItemFailures)
+}
+
+// A tombstone has no value; two of one key are two records.
+func TestKafkaTombstones(t *testing.T) {
+	event := kafkaEvent([3]string{"0"}, [3]string{"0"})
+	for i := range event.Records["orders-0"] {
+		event.Records["orders-0"][i].Value = ""
+	}
+	var got []string
+	_, err := Kafka(newEngine(t, memory()), fulfil, nil, nil, func(_ context.Context, in *order) error {
+		got = append(got, fmt.Sprint(in))
+		return nil
+	})(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []string{"<nil>", "<nil>"}, got)
+	_, err = Kafka(newEngine(t, memory()), fulfil, nil, nil, func(_ context.Context, in string) error {
+		require.Empty(t, in)
+		return nil
+	})(t.Context(), event)
+	require.NoError(t, err)
+}
+
+// The same change of another item may run beside, the same item's never.
+func TestDynamoDBStreamLanes(t *testing.T) {
+	var event events.DynamoDBEvent
+	for i := range 6 {
+		event.Records = append(event.Records, events.DynamoDBEventRecord{
+			EventID: strconv.Itoa(i), EventSourceArn: "arn:aws:dynamodb:eu-central-1:111122223333:table/t/stream/s",
+			Change: events.DynamoDBStreamRecord{
+				SequenceNumber: strconv.Itoa(100 + i),
+				Keys:           map[string]events.DynamoDBAttributeValue{"pk": events.NewStringAttribute(strconv.Itoa(i % 2))},
+			},
+		})
+	}
+	var mu sync.Mutex
+	var ids []string
+	res, err := DynamoDBStream(newEngine(t, memory()), fulfil, nil, &Options[events.DynamoDBEventRecord]{Logger: quiet, Concurrency: 2},
+		func(_ context.Context, r events.DynamoDBEventRecord) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, r.EventID)
+			if r.EventID == "2" {
+				return errDown
+			}
+			return nil
+		})(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []events.DynamoDBBatchItemFailure{{ItemIdentifier: "102"}}, res.BatchItemFailures)
+	require.ElementsMatch(t, []string{"0", "2", "1", "3", "5"}, ids)
+}
+
+// What services never send must not panic, and must not be taken for success
+// without anything having run.
+func TestMutatedSourceEvents(t *testing.T) {
+	for name := range sourceDoors(newEngine(t, memory()), fulfil, &deed{}) {
+		var event any
+		require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
+		g := rand.New(rand.NewPCG(7, 7))
+		for range 1000 {
+			payload, err := json.Marshal(mutated(g, event))
+			require.NoError(t, err)
+			_, _ = sourceDoors(newEngine(t, memory()), fulfil, &deed{})[name](invocation(t), payload)
+		}
+	}
+}
+
+func ExampleSNS() {
+	engine, err := idem.New(memory(), nil)
+	if err != nil {
+		panic(err)
+	}
+	handler := SNS(engine, fulfil, nil, nil, func(ctx context.Context, o order) error {
+		fmt.Println("fulfilling", o.ID)
+		return nil
+	})
+	event := events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{
+		TopicArn: "arn:aws:sns:eu-central-1:111122223333:orders", MessageID: "95df01b4", Message: `{"id":"order-1042"}`,
+	}}}}
+	fmt.Println(handler(context.Background(), event))
+	fmt.Println(handler(context.Background(), event)) // delivered twice
+	// Output:
+	// fulfilling order-1042
+	// <nil>
+	// <nil>
+}
