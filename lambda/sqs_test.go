@@ -215,3 +215,39 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBehind, "a4": ReasonBehind, "b1": ReasonExecuted, "b2": ReasonExecuted,
 	}, seen.reasons())
 }
+
+// An attempt whose claim is gone, and whose record too, names no time to come back.
+func TestSQSLostClaim(t *testing.T) {
+	var seen told
+	h := SQS(newEngine(t, forgetful{memory()}), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+	res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
+	require.NoError(t, err)
+	require.Equal(t, []string{"m1"}, named(res))
+	out := seen.outcomes["m1"]
+	require.Equal(t, ReasonInFlight, out.Reason)
+	require.ErrorIs(t, out.Err, idem.ErrLeaseLost)
+	require.Zero(t, out.LeaseUntil)
+}
+
+// forgetful is a store that loses every record.
+type forgetful struct{ idem.Store }
+
+func (forgetful) Finish(context.Context, time.Time, idem.Finish) error { return &idem.ConflictError{} }
+
+func (forgetful) Get(context.Context, string) (*idem.Record, error) { return nil, nil }
+
+// Outcomes outlast the queue and its dead-letter queue, unless the operation says
+// otherwise.
+func TestSQSRetentionOfRecords(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: 29 * 24 * time.Hour, time.Hour: time.Hour} {
+		store := memory()
+		op := fulfil
+		op.Retention = given
+		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
+		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
+		require.NoError(t, err)
+		rec, err := store.Get(t.Context(), op.Key(idem.NoTenant, "k1").ID())
+		require.NoError(t, err)
+		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
+	}
+}

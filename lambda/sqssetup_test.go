@@ -40,6 +40,7 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		name    string
 		env     [5]string
 		minTime time.Duration
+		keep    time.Duration
 		o       SQSOptions
 		bad     []string
 		warn    []string
@@ -75,11 +76,16 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		{name: "large batch without a window", env: [5]string{"", "", "11", "0", ""}, bad: []string{"batch size of 11", "window to 1s"}},
 		{name: "large batch, window not known", env: [5]string{"", "", "11", "", ""}},
 		{name: "batch within the time", env: [5]string{"30", "", "100", "", ""}, minTime: 2 * time.Second},
-		{name: "batch beyond the time", env: [5]string{"30", "", "151", "", ""}, minTime: 2 * time.Second,
-			warn: []string{"full batch of 151", "10 at a time", "29s", "batch size to 140", "Concurrency to 11", "time-out to 33s"}},
+		{name: "batch beyond the time", env: [5]string{"30", "", "141", "", ""}, minTime: 2 * time.Second,
+			warn: []string{"full batch of 141", "10 at a time", "29s", "batch size to 140", "Concurrency to 11", "time-out to 31s"}},
+		{name: "batch just within the time", env: [5]string{"30", "", "140", "", ""}, minTime: 2 * time.Second},
 		{name: "one by one", env: [5]string{"5", "", "10", "", ""}, minTime: time.Second, o: SQSOptions{Concurrency: 1},
 			warn: []string{"batch size to 4", "Concurrency to 3", "time-out to 11s"}},
 
+		{name: "retention below the deliveries", env: [5]string{"", "600", "", "", "7"}, keep: time.Hour,
+			warn: []string{"Retention of 1h0m0s", "the 1h10m0s in which", "7 receives of 600s", "leave it out for 696h"}},
+		{name: "retention beyond the deliveries", env: [5]string{"", "600", "", "", "6"}, keep: time.Hour},
+		{name: "more deliveries than a queue keeps a message", env: [5]string{"", "43200", "", "", "1000"}},
 		{name: "few receives", env: [5]string{"", "", "", "", "4"}, warn: []string{"after 4 receives", "maxReceiveCount to at least 5"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,7 +95,7 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 			var log bytes.Buffer
 			c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			op := fulfil
-			op.MinTime = c.minTime
+			op.MinTime, op.Retention = c.minTime, c.keep
 			start := func() { SQS(newEngine(t, memory()), op, byAttribute, &c.o, work) }
 			if c.bad != nil {
 				requireConfigPanic(t, start, c.bad...)
@@ -112,7 +118,7 @@ func TestSQSSetUpAdviceIsGood(t *testing.T) {
 		for _, least := range []time.Duration{0, time.Millisecond, 900 * time.Millisecond, 3 * time.Second, 4 * time.Minute} {
 			for _, n := range []int{1, 7, 10, 99, 10_000} {
 				op := fulfil
-				op.MinTime = least
+				op.MinTime, op.Retention = least, SQSRetention
 				s := sqsSetup{timeout: sqsSetting{value: timeout, known: true}, batch: sqsSetting{value: n, known: true}}
 				if s.check(op) != nil {
 					s.timeout.value = timeoutFor(minTime(op))

@@ -7,6 +7,8 @@
 //   - operations on DynamoDB against the same SDK calls made by hand with items of
 //     the same size, at 1, 8 and 32 callers: fails if the 95 % interval of the
 //     paired throughput ratios lies wholly below 0.95;
+//   - a queue's batch of ten new messages against one, with 20 ms added to every
+//     call of DynamoDB: fails if the 95 % interval of the ratio lies wholly above 1.5;
 //   - calls and capacity units of every path of the protocol.
 //
 // All comparisons are within this run, the two sides taking turns: machines are
@@ -45,5 +47,6 @@ func run(ctx context.Context, rounds int) error {
 	memory := errors.Join(memoryBench(rounds), httpBench(rounds))
 	units := unitsTable(ctx, d)
 	dynamo := dynamoBench(ctx, d, rounds)
-	return errors.Join(memory, units, dynamo)
+	queue := queueBench(ctx, d, rounds)
+	return errors.Join(memory, units, dynamo, queue)
 }
