@@ -174,15 +174,15 @@ func (t *Tx) add(a action) error {
 	var err error
 	switch {
 	case aws.ToString(a.table) == "":
-		err = errors.New("TableName is missing: name the table")
+		err = errors.New("its TableName is missing: name the table")
 	case len(a.item) == 0 && a.kind == "Put":
-		err = errors.New("Item is empty")
+		err = errors.New("its Item is empty")
 	case len(a.item) == 0:
-		err = errors.New("Key is empty")
+		err = errors.New("its Key is empty")
 	case a.kind == "Update" && aws.ToString(a.write.Update.UpdateExpression) == "":
-		err = errors.New("UpdateExpression is missing: say what to change, or use Check")
+		err = errors.New("its UpdateExpression is missing: say what to change, or use Check")
 	case a.kind == "Check" && aws.ToString(a.write.ConditionCheck.ConditionExpression) == "":
-		err = errors.New("ConditionExpression is missing: say what must hold")
+		err = errors.New("its ConditionExpression is missing: say what must hold")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,423 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// effect is a unit of work that counts how often it was committed.
+type effect struct {
+	n      int
+	refuse error
+	doubt  bool // an earlier try of the refused write may still arrive
+	sealed bool
+}
+
+func (e *effect) Seal() bool {
+	e.sealed = true
+	return e.n > 0
+}
+
+// ledger is a store that commits effects with outcomes.
+type ledger struct {
+	*memstore.Store
+	mu    sync.Mutex
+	total int
+}
+
+func (l *ledger) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	e, ok := f.With.(*effect)
+	if !ok {
+		return l.Store.Finish(ctx, now, f)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.With = nil
+	old, err := l.Get(ctx, f.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Apply(old, now); err != nil {
+		return err
+	}
+	landed := old != nil && old.Write == f.Write
+	if !landed && e.refuse != nil {
+		return &idem.RefusedError{Err: e.refuse, Maybe: e.doubt}
+	}
+	if err := l.Store.Finish(ctx, now, f); err != nil {
+		return err
+	}
+	if !landed {
+		l.total += e.n
+	}
+	return nil
+}
+
+func (l *ledger) sum() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+type bankRig struct {
+	*rig
+	ledger *ledger
+}
+
+func newBankRig(t *testing.T) *bankRig {
+	mem := memstore.New()
+	l := &ledger{Store: mem}
+	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events)}
+	var err error
+	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer()})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(context.Background()))
+	})
+	return &bankRig{r, l}
+}
+
+// pay is a handler whose unit of work is e.
+func pay(e effect, err error) func(context.Context, int) (string, error) {
+	return func(ctx context.Context, _ int) (string, error) {
+		u, uErr := idem.UnitOf(ctx, func() idem.Unit { return &e })
+		if uErr != nil {
+			return "", uErr
+		}
+		if again, _ := idem.UnitOf(ctx, func() idem.Unit { panic("made twice") }); again != u {
+			return "", errors.New("another unit")
+		}
+		return "paid", err
+	}
+}
+
+func TestUnitCommitsWithAResultAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		e     effect
+		err   error
+		total int
+		calls []idemtest.Method
+	}{
+		"result":       {effect{n: 1}, nil, 1, []idemtest.Method{idemtest.Acquire, idemtest.Finish}},
+		"empty":        {effect{}, nil, 0, []idemtest.Method{idemtest.Acquire, idemtest.Finish}},
+		"error":        {effect{n: 1}, errPlain, 0, []idemtest.Method{idemtest.Acquire, idemtest.Finish}},
+		"permanent":    {effect{n: 1}, idem.Permanent(errPlain), 0, []idemtest.Method{idemtest.Acquire, idemtest.Finish}},
+		"not executed": {effect{n: 1}, idem.NotExecuted(errPlain), 0, []idemtest.Method{idemtest.Acquire, idemtest.Finish}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newBankRig(t)
+			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, pay(tc.e, tc.err))
+			if tc.err == nil {
+				require.NoError(t, err)
+			} else {
+				require.Same(t, errPlain, err)
+			}
+			require.Equal(t, tc.total, r.ledger.sum())
+			require.Equal(t, tc.calls, r.faults.Calls())
+		})
+	}
+}
+
+// A refused unit is the handler's error, by the rules for every error.
+func TestRefusedUnit(t *testing.T) {
+	says := func(c idem.Class) func(context.Context, any, error) idem.Class {
+		return func(_ context.Context, v any, err error) idem.Class {
+			if err == nil {
+				return idem.ClassDefault
+			}
+			if v != "paid" {
+				panic("the rule gets what the handler returned")
+			}
+			return c
+		}
+	}
+	for _, tc := range []struct {
+		name     string
+		refuse   error
+		classify func(context.Context, any, error) idem.Class
+		safe     idem.State
+		unsafe   idem.State
+	}{
+		{"plain", errPlain, nil, idem.Retryable, idem.Unknown},
+		{"permanent", idem.Permanent(errPlain), nil, idem.Failed, idem.Failed},
+		{"not executed", idem.NotExecuted(errPlain), nil, idem.Retryable, idem.Retryable},
+		{"hook: failed", errPlain, says(idem.ClassFailed), idem.Failed, idem.Failed},
+		{"hook: completed", errPlain, says(idem.ClassCompleted), idem.Failed, idem.Failed},
+	} {
+		for _, op := range append(both, atomically) {
+			for _, doubt := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s %d/doubt %v", tc.name, op.Name, op.Mode, doubt), func(t *testing.T) {
+					r := newBankRig(t)
+					op.Classify = tc.classify
+					key, want := op.Key("t", "k"), tc.unsafe
+					if op.Repeat == idem.Repeatable {
+						want = tc.safe
+					}
+					if op.Mode == idem.Atomic && want == idem.Retryable && !doubt {
+						want = idem.Absent // nothing is written, and nothing need be barred
+					}
+					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, doubt: doubt}, nil))
+					require.Same(t, errPlain, err)
+					require.Equal(t, want, res.Outcome.State)
+					require.Equal(t, want, r.state(t, key))
+					require.NotEmpty(t, res.Outcome.Ended)
+					require.Equal(t, 1, res.Outcome.Attempt, "it is the caller's own")
+					require.NotContains(t, r.events.take(), "Queued")
+
+					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+					switch want {
+					case idem.Failed:
+						var recorded *idem.RecordedError
+						require.ErrorAs(t, err, &recorded)
+						require.Zero(t, r.ledger.sum())
+					case idem.Unknown:
+						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+					default:
+						require.NoError(t, err)
+						require.Equal(t, 1, r.ledger.sum())
+					}
+				})
+			}
+		}
+	}
+}
+
+// A store that cannot commit such writes says so, and nothing is written.
+func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
+	for _, op := range []idem.Operation{safe, atomically} {
+		r := newRig(t, nil)
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.NotEqual(t, idem.Completed, r.state(t, op.Key("t", "k")))
+	}
+}
+
+// What is lost of a commit and of the bar after it, in the reserved mode. A caller
+// who is told that nothing was committed is told the truth for ever.
+func TestCommitInDoubt(t *testing.T) {
+	lost := idemtest.LoseRequest
+	for _, tc := range []struct {
+		name     string
+		finish   []idemtest.Fault // nil: held, and delivered at the end
+		get      []idemtest.Fault
+		ok       bool
+		maybe    bool
+		lands    bool // when the held commit is delivered at last
+		released bool
+	}{
+		{name: "reply lost", finish: []idemtest.Fault{idemtest.LoseReply}, ok: true},
+		{name: "request lost", finish: []idemtest.Fault{nil}, released: true},
+		{name: "refused", finish: []idemtest.Fault{idemtest.Refuse}, released: true},
+		{name: "reply lost, bar's request", finish: []idemtest.Fault{idemtest.LoseReply, lost}, ok: true},
+		{name: "reply lost, bar's reply", finish: []idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, ok: true},
+		{name: "request lost, bar's reply", finish: []idemtest.Fault{nil, idemtest.LoseReply}, released: true},
+		{name: "request lost, bar's request", finish: []idemtest.Fault{nil, lost}, maybe: true, lands: true},
+		{name: "request lost, bar and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost}, maybe: true, lands: true},
+		{name: "reply lost, bar and read", finish: []idemtest.Fault{idemtest.LoseReply, lost}, get: []idemtest.Fault{lost}, maybe: true},
+		{name: "request lost, bar unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable}, maybe: true, lands: true},
+		{name: "request lost, bar's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
+	} {
+		for _, op := range both {
+			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, key := newBankRig(t), op.Key("t", "k")
+					var held *idemtest.Call
+					for _, f := range tc.finish {
+						if f == nil {
+							f = idemtest.Hold(&held)
+						}
+						r.faults.Next(idemtest.Finish, f)
+					}
+					r.faults.Next(idemtest.Get, tc.get...)
+					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
+					committed := tc.finish[0] != nil && tc.name != "refused"
+					if tc.ok {
+						require.NoError(t, err)
+						require.Equal(t, "paid", res.Value)
+						require.False(t, res.Outcome.Queued)
+					} else {
+						var failed *idem.CommitError
+						require.ErrorAs(t, err, &failed)
+						require.Equal(t, tc.maybe, failed.Maybe)
+						require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+						require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
+					}
+					require.NotContains(t, r.events.take(), "Queued", "it is never written later")
+					require.NoError(t, r.engine.Flush(t.Context()))
+					if held != nil {
+						_ = held.Do(t.Context())
+						require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
+						committed = tc.lands
+					}
+					if committed {
+						require.Equal(t, 1, r.ledger.sum())
+					} else {
+						require.Zero(t, r.ledger.sum())
+					}
+
+					// The same call finds out.
+					r.faults.Heal()
+					r.clock.Advance(time.Hour)
+					next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+					switch {
+					case committed:
+						require.NoError(t, err)
+						require.True(t, next.Outcome.Replayed)
+						require.Equal(t, 1, r.ledger.sum())
+					case op.Repeat == idem.Repeatable:
+						require.NoError(t, err)
+						require.False(t, next.Outcome.Replayed)
+						require.Equal(t, 1, r.ledger.sum())
+					default:
+						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+						require.Zero(t, r.ledger.sum())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A stricter twin has parked the attempt while it ran: its commit settles the
+// question; in doubt, the bar holds although the record stays where it is.
+func TestCommitOfAParkedAttempt(t *testing.T) {
+	for name, lose := range map[string]bool{"lands": false, "barred": true} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newBankRig(t), safe.Key("t", "k")
+			var held *idemtest.Call
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+				r.clock.Advance(time.Hour)
+				_, err := idem.Do(t.Context(), r.twin(t).engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				r.clock.Advance(-time.Hour)
+				if lose {
+					r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+				}
+				return pay(effect{n: 1}, nil)(ctx, n)
+			})
+			if !lose {
+				require.NoError(t, err)
+				require.Equal(t, idem.Completed, r.state(t, key))
+				require.Equal(t, 1, r.ledger.sum())
+				return
+			}
+			require.ErrorIs(t, err, idem.ErrNotCommitted)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			var conflict *idem.ConflictError
+			require.ErrorAs(t, held.Do(t.Context()), &conflict)
+			require.Equal(t, idem.Unknown, r.state(t, key))
+			require.Zero(t, r.ledger.sum())
+		})
+	}
+}
+
+// An attempt that was taken over commits nothing, and its caller gets what is
+// recorded.
+func TestCommitAfterTheClaimIsLost(t *testing.T) {
+	r, key := newBankRig(t), safe.Key("t", "k")
+	res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+		r.clock.Advance(time.Hour)
+		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "twin", nil })
+		require.NoError(t, err)
+		return pay(effect{n: 1}, nil)(ctx, n)
+	})
+	require.NoError(t, err)
+	require.Equal(t, "twin", res.Value)
+	require.True(t, res.Outcome.Replayed)
+	require.Zero(t, r.ledger.sum())
+}
+
+// A handler that panics drops its unit.
+func TestPanicDropsTheUnit(t *testing.T) {
+	r, key := newBankRig(t), safe.Key("t", "k")
+	e := &effect{n: 1}
+	require.Panics(t, func() {
+		_, _ = idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
+			require.NoError(t, err)
+			panic("boom")
+		})
+	})
+	require.True(t, e.sealed)
+	require.Zero(t, r.ledger.sum())
+	require.Equal(t, idem.Retryable, r.state(t, key))
+}
+
+// An operation that fails for good because its unit was refused undoes its steps,
+// as one does whose handler says so.
+func TestRefusedUnitUndoesSteps(t *testing.T) {
+	for name, doubt := range map[string]bool{"definite": false, "in doubt": true} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newBankRig(t), safe.Key("t", "k")
+			var undone []string
+			handler := func(doubt bool) func(context.Context, int) (string, error) {
+				return func(ctx context.Context, n int) (string, error) {
+					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
+						idem.WithCompensation(func(_ context.Context, seat string) error {
+							undone = append(undone, seat)
+							return nil
+						}))
+					if err != nil {
+						return "", err
+					}
+					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), doubt: doubt}, nil)(ctx, n)
+				}
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, handler(doubt))
+			require.ErrorIs(t, err, errPlain)
+			if doubt {
+				require.Empty(t, undone, "the commit may still land")
+				require.Equal(t, idem.Retryable, r.state(t, key))
+				_, err = idem.Do(t.Context(), r.engine, key, 1, handler(false))
+				require.ErrorIs(t, err, errPlain)
+			}
+			require.Equal(t, []string{"seat 1"}, undone)
+			require.Equal(t, idem.Failed, r.state(t, key))
+		})
+	}
+}
+
+// A unit is asked for where it can commit.
+func TestUnitOfNeedsAHandler(t *testing.T) {
+	create := func() idem.Unit { return &effect{} }
+	_, err := idem.UnitOf(t.Context(), create)
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, err, &mistake)
+	r := newBankRig(t)
+	var after context.Context
+	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		after = ctx
+		return idem.Step(ctx, "s", func(ctx context.Context) (int, error) {
+			_, err := idem.UnitOf(ctx, create)
+			require.ErrorAs(t, err, &mistake)
+			return 1, nil
+		})
+	})
+	require.NoError(t, err)
+	late, err := idem.UnitOf(after, create)
+	require.NoError(t, err)
+	require.True(t, late.(*effect).sealed)
+}
+
+// Steps have no claim to be recorded under in atomic mode.
+func TestNoStepsInAtomicMode(t *testing.T) {
+	r := newRig(t, nil)
+	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "s", func(context.Context) (int, error) { panic("ran") })
+	})
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, err, &mistake)
+	require.ErrorContains(t, err, "idem.Reserved")
+}

@@ -1,0 +1,135 @@
+package dynamostore
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// Limits are found before anything is sent, and the error names the item.
+func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
+	own, other, arn := "table", "accounts", "arn:aws:dynamodb:eu-central-1:111122223333:table/table"
+	put := func(table string, it item) func(*Tx) {
+		return func(tx *Tx) { _ = tx.Put(types.Put{TableName: &table, Item: it}, nil) }
+	}
+	del := func(table string, it item) func(*Tx) {
+		return func(tx *Tx) { _ = tx.Delete(types.Delete{TableName: &table, Key: it}, nil) }
+	}
+	with := func(it item, name string, v types.AttributeValue) item {
+		it[name] = v
+		return it
+	}
+	var many, heavy []func(*Tx)
+	for n := range MaxActions {
+		many = append(many, put(own, account(n)))
+		if n < 11 {
+			heavy = append(heavy, put(own, with(account(n), "data", str(strings.Repeat("x", 399<<10)))))
+		}
+	}
+	publish := func(tx *Tx) { _ = tx.Publish(outbox.Message{Destination: "d", Body: []byte("b")}) }
+	for _, tc := range []struct {
+		name string
+		add  []func(*Tx)
+		says string // empty: it is sent
+	}{
+		{"99 actions", many, ""},
+		{"100 actions", append(many[:MaxActions:MaxActions], put(own, account(100))), "Put (action 99): it would be number 100, and a transaction takes 99"},
+		{"99 actions and a message", append(many[:MaxActions:MaxActions], publish), "Publish (action 99): it would be number 100"},
+		{"4 MB", heavy[:10], ""},
+		{"more than 4 MB", heavy, "the transaction has 44"},
+		{"an item too large", []func(*Tx){put(own, with(account(1), "data", str(strings.Repeat("x", 400<<10))))}, `Put (action 0) on the item of (data, pk, sk) in table "table": the item has`},
+		{"the record", []func(*Tx){put(own, account(1)), del(own, key("k"))}, "Delete (action 1) on the item of (pk, sk) in table \"table\": it is the record"},
+		{"the record, by its table's ARN", []func(*Tx){put(arn, with(key("k"), "n", num("1")))}, "it is the record"},
+		{"the record's key in another table", []func(*Tx){del(other, key("k"))}, ""},
+		{"two actions on one item", []func(*Tx){put(own, with(account(1), "n", num("1"))), del(own, account(1))}, "action 0, a Put, is on the same item"},
+		{"two puts on one item of the store's table", []func(*Tx){put(own, with(account(1), "n", num("1"))), put(own, account(1))}, "the same item"},
+		{"a put and a key in another table", []func(*Tx){put(other, item{"id": num("1.0"), "n": num("2")}), del(other, item{"id": num("10e-1")})}, "the same item"},
+		{"two puts in a table whose keys are known", []func(*Tx){put("known", item{"id": str("a"), "n": num("1")}), put("known", item{"id": str("a")})}, "the same item"},
+		{"the same put twice", []func(*Tx){put(other, item{"id": str("a")}), put(other, item{"id": str("a")})}, "the same item"},
+		{"two items", []func(*Tx){put(other, item{"id": str("1")}), put(other, item{"id": num("1")}), put("others", item{"id": num("1")})}, ""},
+		{"no table", []func(*Tx){put("", account(1))}, "its TableName is missing"},
+		{"no item", []func(*Tx){put(own, nil)}, "its Item is empty"},
+		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
+		{"no update", []func(*Tx){func(tx *Tx) { _ = tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
+		{"no condition", []func(*Tx){func(tx *Tx) { _ = tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
+		{"a bad message", []func(*Tx){func(tx *Tx) { _ = tx.Publish(outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
+	} {
+		for _, born := range []bool{false, true} {
+			t.Run(tc.name+"/"+strconv.FormatBool(born), func(t *testing.T) {
+				s, n := scripted(t, nil, nil)
+				s.keys = map[string][]string{"known": {"id"}}
+				tx := &Tx{}
+				for _, add := range tc.add {
+					add(tx)
+				}
+				w := completion("k", "o1", []byte("{}"))
+				w.With = tx
+				if born {
+					w.Born = ptr(claim("k", "o1"))
+				}
+				err := s.Finish(t.Context(), base, w)
+				if tc.says == "" {
+					require.NoError(t, err)
+					require.Equal(t, 1, *n)
+					return
+				}
+				require.Zero(t, *n, "nothing was sent")
+				var refused *idem.RefusedError
+				require.ErrorAs(t, err, &refused)
+				require.False(t, refused.Maybe)
+				var action *ActionError
+				require.ErrorAs(t, err, &action)
+				require.ErrorContains(t, err, tc.says)
+				require.NotErrorIs(t, err, ErrCondition)
+			})
+		}
+	}
+}
+
+func TestEqualNumbersAreOneKey(t *testing.T) {
+	for _, same := range [][]string{
+		{"0", "-0", "0.00", "0e5", "+0"},
+		{"1", "1.0", "01", "10e-1", "0.1E1", "+1"},
+		{"-12.5", "-1.25e1", "-125E-1"},
+		{"100", "1e2", "1E+2"},
+	} {
+		for _, n := range same {
+			require.Equal(t, plainNumber(same[0]), plainNumber(n), n)
+		}
+	}
+	require.NotEqual(t, plainNumber("1"), plainNumber("-1"))
+	require.NotEqual(t, plainNumber("1"), plainNumber("10"))
+	require.NotEqual(t, plainNumber("9007199254740993"), plainNumber("9007199254740992"))
+}
+
+func TestTableKeysAreChecked(t *testing.T) {
+	for _, bad := range []map[string][]string{{"t": nil}, {"t": {"a", "b", "c"}}, {"t": {""}}, {"": {"a"}}} {
+		_, err := New(fake(nil), "table", &Options{TableKeys: bad})
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "TableKeys")
+	}
+}
+
+// An error function that panics does not take the process down, nor does one that
+// makes no error let the refusal pass.
+func TestOtherwiseThatMisbehaves(t *testing.T) {
+	reason := types.CancellationReason{Code: ptr(codeCondition)}
+	a := action{kind: "Put", table: ptr("t"), item: account(1)}
+	a.otherwise = func(item) error { panic("boom") }
+	require.ErrorContains(t, a.refusal(0, reason), "boom")
+	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
+	a.otherwise = func(item) error { return nil }
+	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
+	a.otherwise = func(old item) error {
+		require.NotNil(t, old)
+		return errPoor
+	}
+	require.Same(t, errPoor, a.refusal(0, reason))
+}
