@@ -57,21 +57,21 @@ func main() {
 			}
 			time.Sleep(3 * time.Millisecond) // some work, to be killed in
 			switch fate := fate(b.N, receive); {
-			case b.Poison, fate < 40:
+			case b.Poison, fate < 30:
 				failed[group] = true
 				out.Failures = append(out.Failures, item{m.MessageId})
 				continue
-			case fate < 46:
+			case fate < 36:
 				return nil, errors.New("an error for the whole batch")
-			case fate < 49:
+			case fate < 42:
 				panic("a panic")
-			case fate < 52:
+			case fate < 48:
 				os.Exit(1)
-			case fate < 54:
+			case fate < 51:
 				select {} // until the time-out kills
 			case fate < 57:
 				return "not an object", nil
-			case fate < 60:
+			case fate < 63:
 				return answer{[]item{{"nobody's id"}}}, nil
 			}
 			if err := write("done", b.N, receive); err != nil {
