@@ -1,5 +1,6 @@
 # Every target does its own set-up. It needs Go, a C compiler (for -race), Node
-# with npm (to fetch DynamoDB Local once) and Java 17 or newer (to run it).
+# 20 or newer with npm (to fetch DynamoDB Local and the queue server once, and to
+# run the latter) and Java 17 or newer (to run DynamoDB Local).
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --

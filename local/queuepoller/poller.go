@@ -159,7 +159,9 @@ func (p *Poller) gather() (messages []types.Message, arrived time.Time, err erro
 	return messages, arrived, nil
 }
 
-// receive rounds the wait up, as SQS counts in whole seconds.
+// receive rounds the wait up, as SQS counts in whole seconds. The client's own
+// retries are switched off: a reply that was lost has taken messages with it,
+// which the observer should hear of.
 func (p *Poller) receive(most int, wait time.Duration) ([]types.Message, error) {
 	out, err := p.client.ReceiveMessage(p.ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(p.url),
@@ -167,7 +169,7 @@ func (p *Poller) receive(most int, wait time.Duration) ([]types.Message, error) 
 		WaitTimeSeconds:             int32((wait + time.Second - 1) / time.Second),
 		MessageAttributeNames:       []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
-	})
+	}, func(o *sqs.Options) { o.Retryer = aws.NopRetryer{} })
 	if err != nil {
 		return nil, err
 	}
