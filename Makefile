@@ -52,3 +52,7 @@ size: ## Print what the library adds to a function's binary and start-up
 .PHONY: local
 local: ## Start everything on this machine, take the tour, keep serving
 	$(GO) run ./local
+
+.PHONY: cold
+cold: ## Measure from clone to finished tour, with empty and with full caches
+	./local/cold.sh

@@ -92,7 +92,7 @@ func (s *source[R]) tell(d *delivery[R]) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the Outcome hook panicked",
-				slog.String(s.noun, d.name), slog.String("panic", fmt.Sprint(r)))
+				slog.String(s.noun+"Id", d.name), slog.String("panic", fmt.Sprint(r)))
 		}
 	}()
 	s.opts.Outcome(d.ctx, d.out)
@@ -105,7 +105,7 @@ func (s *source[R]) log(d *delivery[R]) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String(s.noun, d.name), slog.String("reason", string(o.Reason)), slog.String("record", o.KeyID),
+		slog.String(s.noun+"Id", d.name), slog.String("reason", string(o.Reason)), slog.String("record", o.KeyID),
 		slog.Int("attempt", o.Attempt),
 	}
 	if s.also != nil {

@@ -2,41 +2,41 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/dynamodblocal"
 	"github.com/idem-go/idempotency/local/front"
+	"github.com/idem-go/idempotency/local/queue"
 	"github.com/idem-go/idempotency/local/runtime"
 )
 
-const (
-	table = "idem"
-	// functionTimeout is short, so that the tour need not wait long for the lease
-	// of a killed function: inside Lambda the lease ends when the time-out does.
-	functionTimeout = 5 * time.Second
-	maxInstances    = 8
-)
+// defaultTenant is the tour's, and that of the token that is printed.
+const defaultTenant = "acme"
 
 // stack is everything that runs.
 type stack struct {
-	url      string
+	folder   folder
+	note     note
 	wire     *wire
+	wireURL  string
 	provider *provider
-	pool     *runtime.Pool
+	issuer   *front.Issuer
+	db       *dynamodblocal.Server
+	sqs      *queue.Server
+	queues   queues
+	mapping  *mapping
+	pools    map[string]*runtime.Pool
+	logs     map[string]string
 	closers  []func()
 }
+
+func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }
 
 // close ends everything, the latest first.
 func (s *stack) close() {
@@ -46,85 +46,152 @@ func (s *stack) close() {
 	s.closers = nil
 }
 
-func start(ctx context.Context, o options, say func(string, ...any)) (s *stack, err error) {
-	s = &stack{}
-	defer func() {
-		if err != nil {
-			s.close()
+// start brings everything up, or leaves nothing behind.
+func start(ctx context.Context, o options, say func(string, ...any)) (*stack, error) {
+	s := &stack{pools: map[string]*runtime.Pool{}, logs: map[string]string{}}
+	if err := s.start(ctx, o, say); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) (err error) {
+	if s.folder, err = newFolder(o.cacheDir); err != nil {
+		return err
+	}
+	s.onClose(s.folder.remove)
+	for _, dir := range []string{"bin", "tmp"} {
+		if err := os.Mkdir(s.folder.path(dir), 0o700); err != nil {
+			return err
 		}
-	}()
-	dir, err := os.MkdirTemp("", "idem-local-")
-	if err != nil {
-		return nil, err
 	}
-	s.closers = append(s.closers, func() { _ = os.RemoveAll(dir) })
+	// What instances leave behind goes with the folder, even if this is killed.
+	if err := os.Setenv("TMPDIR", s.folder.path("tmp")); err != nil {
+		return err
+	}
+	if err := s.startServers(ctx, o, say); err != nil {
+		return err
+	}
+	if s.wire, err = newWire(s.db.Endpoint()); err != nil {
+		return err
+	}
+	if s.wireURL, err = s.listen(0, s.wire); err != nil {
+		return err
+	}
+	if err := s.startPayments(ctx, o); err != nil {
+		return err
+	}
+	if err := s.startOrders(ctx); err != nil {
+		return err
+	}
+	return s.announce()
+}
 
-	built := make(chan error, 1)
-	bin := filepath.Join(dir, "payments")
-	go func() { built <- buildFunction(ctx, bin) }()
-
-	say("starting DynamoDB Local ...")
-	db, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{
-		Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir,
-		Log: func(format string, args ...any) { say("  "+format, args...) },
+// startServers compiles the functions and starts the servers, side by side. The
+// first that fails stops the others.
+func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		begun := time.Now()
+		say("compiling the functions %s ...", functionNames())
+		if err := buildFunctions(gctx, s.folder.path("bin")); err != nil {
+			return err
+		}
+		say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
+		return nil
 	})
-	if err != nil {
-		<-built
-		return nil, err
+	g.Go(func() (err error) {
+		say("starting DynamoDB Local ...")
+		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{
+			Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir,
+			Log: func(format string, args ...any) { say("  "+format, args...) },
+		})
+		if err != nil {
+			return err
+		}
+		if err := createTables(gctx, s.db.Endpoint()); err != nil {
+			return err
+		}
+		say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
+		return nil
+	})
+	g.Go(func() (err error) {
+		say("starting the queue server ...")
+		s.sqs, err = queue.Start(gctx, &queue.Options{
+			CacheDir: o.cacheDir, Log: func(format string, args ...any) { say("  "+format, args...) },
+		})
+		if err != nil {
+			return err
+		}
+		if s.queues, err = createQueues(gctx, s.sqs.Endpoint()); err != nil {
+			return err
+		}
+		say("queue server at %s, with the queues %s and %s", s.sqs.Endpoint(), ordersQueue, deadOrders)
+		return nil
+	})
+	err := g.Wait()
+	if s.db != nil {
+		s.onClose(func() { _ = s.db.Close() })
 	}
-	s.closers = append(s.closers, func() { _ = db.Close() })
-	say("DynamoDB Local at %s (%s)", db.Endpoint(), db.Source())
-	if err := createTable(ctx, db.Endpoint()); err != nil {
-		<-built
-		return nil, err
+	if s.sqs != nil {
+		s.onClose(func() { _ = s.sqs.Close() })
 	}
-	say("table %q is there; compiling the payments function ...", table)
-	if err := <-built; err != nil {
-		return nil, err
-	}
-	if s.wire, err = newWire(db.Endpoint()); err != nil {
-		return nil, err
-	}
+	return err
+}
+
+// startPayments runs the HTTP example behind an HTTP API whose callers have
+// tokens: the tenant is the token's subject.
+func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	if s.provider, err = newProvider(); err != nil {
-		return nil, err
-	}
-	wireURL, err := s.listen(0, s.wire)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	providerURL, err := s.listen(0, s.provider)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.pool, err = runtime.Start(ctx, runtime.Function{
-		Path: bin, Name: "payments", Timeout: functionTimeout, MaxInstances: maxInstances,
-		Env: []string{
-			schema.EnvTable + "=" + table, schema.EnvEndpoint + "=" + wireURL, "PROVIDER_URL=" + providerURL,
-			"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local",
-		},
-	}, nil)
-	if err != nil {
-		return nil, err
+	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL); err != nil {
+		return err
 	}
-	s.closers = append(s.closers, s.pool.Close)
-
+	if s.issuer, err = front.NewIssuer("https://issuer.local"); err != nil {
+		return err
+	}
 	routes := map[string]front.Invoke{}
 	for _, route := range []string{"POST /payments", "POST /refunds", "POST /statements"} {
-		routes[route] = s.pool.Call
+		routes[route] = s.pools[payments].Call
 	}
-	// A token is not checked here: whoever calls is the tenant that it says it is.
-	api, err := front.New(routes, &front.Options{Claims: func(r *http.Request) (map[string]string, bool) {
-		tenant := r.Header.Get("X-Tenant")
-		if tenant == "" {
-			tenant = "acme"
-		}
-		return map[string]string{"sub": tenant}, true
+	report, err := s.openLog("http")
+	if err != nil {
+		return err
+	}
+	api, err := front.New(routes, &front.Options{Claims: s.issuer.Claims, Report: func(id string, err error) {
+		fmt.Fprintf(report, "http request %s: %v\n", id, err) // a log that cannot be written stops no request
 	}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.url, err = s.listen(o.port, api)
-	return s, err
+	s.note.URL, err = s.listen(o.port, api)
+	return err
+}
+
+// startOrders runs the queue example behind its queue.
+func (s *stack) startOrders(ctx context.Context) error {
+	if err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable); err != nil {
+		return err
+	}
+	return s.startMapping(ctx)
+}
+
+// announce lets other commands find the stack.
+func (s *stack) announce() (err error) {
+	s.note.PID, s.note.Started, s.note.Secret = os.Getpid(), time.Now().UnixMilli(), newSecret()
+	s.note.DynamoDB, s.note.Tables = s.db.Endpoint(), []string{recordsTable, ordersTable}
+	s.note.SQS, s.note.Queues = s.sqs.Endpoint(), []string{s.queues.url, s.queues.deadURL}
+	s.note.Logs = s.logs
+	if s.note.Control, err = s.listen(0, s.control(s.note.Secret)); err != nil {
+		return err
+	}
+	return s.folder.write(s.note)
 }
 
 // listen serves on 127.0.0.1 until the stack is closed.
@@ -135,35 +202,21 @@ func (s *stack) listen(port int, h http.Handler) (string, error) {
 	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = srv.Serve(l) }()
-	s.closers = append(s.closers, func() { _ = srv.Close() })
+	s.onClose(func() { _ = srv.Close() })
 	return "http://" + l.Addr().String(), nil
 }
 
-func createTable(ctx context.Context, endpoint string) error {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
-	if err != nil {
-		return err
+// whileComplete ends the context when a server that was started here is gone.
+func (s *stack) whileComplete(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := func(server string, ended <-chan struct{}) {
+		select {
+		case <-ended:
+			cancel(&endedError{server})
+		case <-ctx.Done():
+		}
 	}
-	if err := dynamostore.Check(ctx, client, table); err == nil {
-		return nil // an endpoint that was given and has the table already
-	}
-	if err := dynamostore.CreateTable(ctx, client, table); err != nil {
-		return fmt.Errorf("cannot create the table: %w", err)
-	}
-	return nil
-}
-
-// buildFunction compiles the example as it is deployed, but for this machine.
-func buildFunction(ctx context.Context, out string) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return fmt.Errorf("cannot find the module: run this inside the repository: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", out, "./lambda/functions/payments")
-	cmd.Dir = strings.TrimSpace(string(root))
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		return errors.Join(fmt.Errorf("cannot compile the payments function: %w", err), errors.New(string(msg)))
-	}
-	return nil
+	go watch("DynamoDB Local", s.db.Ended())
+	go watch("the queue server", s.sqs.Ended())
+	return ctx, func() { cancel(nil) }
 }

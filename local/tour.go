@@ -14,13 +14,20 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// tour sends real requests through the front to the compiled functions.
+// tourLines is how many lines the tour prints.
+const tourLines = 27
+
+// tour sends real requests through the front, and real messages through the queue,
+// to the compiled functions.
 func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano()}
+	defer t.client.CloseIdleConnections()
 	say("taking the tour; two requests wait %v for the lease of a killed process", functionTimeout+idem.DefaultMargin)
 	t.basics(ctx)
+	t.tenants(ctx)
 	t.crowd(ctx)
 	t.large(ctx)
+	t.queue(ctx)
 	t.kills(ctx)
 	return t.lines
 }
@@ -60,12 +67,24 @@ func (r reply) say() string {
 func (t *tour) key(name string) string { return fmt.Sprintf("tour-%d-%s", t.run, name) }
 
 func (t *tour) post(ctx context.Context, path, key, body string) reply {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+path, strings.NewReader(body))
+	return t.postAs(ctx, defaultTenant, path, key, body)
+}
+
+// postAs sends a request with a tenant's token, or without one.
+func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.note.URL+path, strings.NewReader(body))
 	if err != nil {
 		return reply{err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", key)
+	if tenant != "" {
+		token, err := t.issuer.Token(tenant, nil, tokenLifetime)
+		if err != nil {
+			return reply{err: err}
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	res, err := t.client.Do(req)
 	if err != nil {
 		return reply{err: err}
@@ -109,6 +128,20 @@ func (t *tour) basics(ctx context.Context) {
 		return t.post(ctx, "/payments", key, payment(ref, 9999)).say()
 	})
 	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
+}
+
+// tenants are told apart by their tokens alone.
+func (t *tour) tenants(ctx context.Context) {
+	key, ref := t.key("tenants"), t.key("tenants-ref")
+	t.add(ctx, "without a token", "401 Unauthorized", func() string {
+		return t.postAs(ctx, "", "/payments", key, payment(ref, 300)).say()
+	})
+	for _, tenant := range []string{defaultTenant, "globex"} {
+		t.add(ctx, "one key, tenant "+tenant, "201 executed", func() string {
+			return t.postAs(ctx, tenant, "/payments", key, payment(ref, 300)).say()
+		})
+	}
+	t.add(ctx, "charges at the provider, under two keys", "2", func() string { return fmt.Sprint(t.provider.times(ref)) })
 }
 
 func (t *tour) same(a, b reply) string {
@@ -206,9 +239,9 @@ func (t *tour) kill(ctx context.Context, v *victim) string {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	for _, f := range t.pool.InFlight() {
+	for _, f := range t.pools[payments].InFlight() {
 		if bytes.Contains(f.Payload, []byte(v.key)) {
-			if err := t.pool.Kill(f.PID); err != nil {
+			if err := t.pools[payments].Kill(f.PID); err != nil {
 				return err.Error()
 			}
 		}

@@ -96,6 +96,7 @@ func fromDocker(ctx context.Context, s settings) (*Server, error) {
 	return &Server{
 		endpoint: endpoint,
 		source:   fmt.Sprintf("Docker image %s:%s, container %.12s of the engine at %s", imageRepository, imageTag, c.id, e.address),
+		ended:    c.ended,
 		stop:     c.remove,
 	}, nil
 }

@@ -67,6 +67,7 @@ func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Serv
 		endpoint: endpoint,
 		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
 		pid:      c.PID(),
+		ended:    c.Ended(),
 		stop:     c.Close,
 	}, nil
 }

@@ -16,7 +16,8 @@ import (
 type Server struct {
 	endpoint string
 	source   string
-	pid      int // of the Java process, 0 where there is none
+	pid      int             // of the Java process, 0 where there is none
+	ended    <-chan struct{} // nil where nothing was started
 	stop     func() error
 	once     sync.Once
 	closeErr error
@@ -29,6 +30,10 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Source says for people which way was taken: where DynamoDB Local comes from,
 // which Java runs it, and through which wrapper.
 func (s *Server) Source() string { return s.source }
+
+// Ended is closed when what [Start] started is gone, whatever the reason. It is
+// nil, and so never ready, for a given endpoint.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Close stops what [Start] started, and returns when it is gone. A given
 // endpoint is left alone. Further calls do nothing and return the same.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +37,21 @@ var loopback = []string{"0100007F", "0000000000000000FFFF00000100007F", "0000000
 // machine's own address, and on nothing else.
 func RequireLoopbackOnly(t testing.TB, pid, port int) {
 	t.Helper()
-	sockets := listening(t, pid)
-	require.Len(t, sockets, 1, "one port and nothing else")
-	address, hexPort, _ := strings.Cut(sockets[0], ":")
-	require.Equal(t, fmt.Sprintf("%04X", port), hexPort)
-	require.Contains(t, loopback, address)
+	require.Equal(t, []int{port}, LoopbackPorts(t, pid), "one port and nothing else")
+}
+
+// LoopbackPorts returns the ports on which the process listens, and fails where it
+// listens on an address that other machines can reach.
+func LoopbackPorts(t testing.TB, pid int) (ports []int) {
+	t.Helper()
+	for _, socket := range listening(t, pid) {
+		address, hexPort, _ := strings.Cut(socket, ":")
+		require.Contains(t, loopback, address, "process %d listens for other machines", pid)
+		port, err := strconv.ParseInt(hexPort, 16, 32)
+		require.NoError(t, err)
+		ports = append(ports, int(port))
+	}
+	return ports
 }
 
 // listening returns the local addresses, as address:port in hexadecimal, of all
