@@ -207,12 +207,12 @@ func TestSQSLog(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	require.Len(t, lines, 6)
 	for i, want := range []string{
-		`level=DEBUG msg="idem: message acknowledged" message=m1 reason=executed record=#fulfil#`,
-		`level=WARN msg="idem: message acknowledged" message=m2 reason=failed record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" message=m3 reason=released record=#fulfil#`,
-		`level=ERROR msg="idem: message comes back" message=m4 reason=panicked record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" message=m5 reason=key_reused record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" message=m6 reason=key_invalid record=""`,
+		`level=DEBUG msg="idem: message acknowledged" messageId=m1 reason=executed record=#fulfil#`,
+		`level=WARN msg="idem: message acknowledged" messageId=m2 reason=failed record=#fulfil#`,
+		`level=WARN msg="idem: message comes back" messageId=m3 reason=released record=#fulfil#`,
+		`level=ERROR msg="idem: message comes back" messageId=m4 reason=panicked record=#fulfil#`,
+		`level=WARN msg="idem: message comes back" messageId=m5 reason=key_reused record=#fulfil#`,
+		`level=WARN msg="idem: message comes back" messageId=m6 reason=key_invalid record=""`,
 	} {
 		require.Contains(t, lines[i], want)
 		require.Contains(t, lines[i], "receives=1")
