@@ -87,7 +87,7 @@ func TestCommands(t *testing.T) {
 
 	out = s.must("logs", "-function", orders)
 	require.Regexp(t, `(?m)^orders\[\d+\]$`, out)
-	require.Regexp(t, `WARN +idem: message goes back .*reason=key_invalid`, out)
+	require.Regexp(t, `WARN +idem: message comes back .*reason=key_invalid`, out)
 	require.NotContains(t, out, "payments[")
 
 	require.Equal(t, 401, pay(t, n, "", "first-key-0123456"))

@@ -93,7 +93,7 @@ func TestStories(t *testing.T) {
 			Payload: []byte(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
 			Lines: []string{
 				`{"message": "idem: message acknowledged", "reason": "executed", "attempt": 1}`,
-				`{"message": "idem: message goes back", "reason": "in_flight", "attempt": 3}`,
+				`{"message": "idem: message comes back", "reason": "in_flight", "attempt": 3}`,
 			},
 		}, story{"1 × executed, 1 × in_flight (1 go back)", "1, 3"}},
 		"silent batch": {delivery{Payload: []byte(`{"batchItemFailures": []}`), Lines: []string{"hello"}}, story{"0 messages go back", "-"}},
