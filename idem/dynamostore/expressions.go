@@ -38,6 +38,18 @@ const (
 	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true OR steps.#step.not_executed = :true)"
 )
 
+// Conditions on outbox messages.
+const (
+	// The message that was read is still to be sent.
+	ifWaiting = "created_at = :created AND #state IN (:new, :retrying)"
+	// It has not been marked as sent.
+	ifUnsent = "created_at = :created AND #state <> :state"
+	ifParked = "created_at = :created AND #state = :parked"
+	// Nobody has begun this try, or a later one.
+	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
+	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :tries)"
+)
+
 // Updates. What is not named stays.
 const (
 	takeoverSet = "SET #state = :state, #repeat = :repeat, #owner = :owner, attempt = :attempt, #write = :write, " +

@@ -1,6 +1,11 @@
 package dynamostore
 
 import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -18,7 +23,7 @@ func outboxItem(recordID string, n int, m outbox.Message, now time.Time) (map[st
 		return nil, err
 	}
 	id := outbox.MessageID(recordID, n)
-	v := newValues(8, 4)
+	v := newValues(9, 4)
 	v.str(schema.PK, recordID)
 	v.str(schema.SK, schema.OutboxSK+id)
 	v.num(schema.Version, schema.OutboxItemVersion)
@@ -28,7 +33,7 @@ func outboxItem(recordID string, n int, m outbox.Message, now time.Time) (map[st
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
 	v.str(schema.Stuck, outboxShard(schema.OutboxShard, id, &m))
-	v.num(schema.StuckAt, millis(now))
+	v.item[schema.StuckAt] = stuckAt(now, n)
 	if m.OrderingKey != "" {
 		v.str(schema.OrderingKey, m.OrderingKey)
 	}
@@ -55,4 +60,116 @@ func outboxShard(prefix, id string, m *outbox.Message) string {
 		id = m.Destination + "\x00" + m.OrderingKey
 	}
 	return prefix + shard(id)
+}
+
+// stuckAt is a message's place in its shard of the index: when it was committed,
+// in milliseconds, and behind the point its number, so that the messages of one
+// transaction are listed in their order.
+func stuckAt(created time.Time, n int) types.AttributeValue {
+	s := strconv.FormatInt(millis(created), 10)
+	if n > 0 {
+		s += fmt.Sprintf(".%04d", n)
+	}
+	return &types.AttributeValueMemberN{Value: s}
+}
+
+func messageKey(ref outbox.Ref) item {
+	v := newValues(2, 0)
+	v.str(schema.PK, ref.Record)
+	v.str(schema.SK, schema.OutboxSK+ref.ID)
+	return v.item
+}
+
+func messageRef(it item) outbox.Ref {
+	return outbox.Ref{Record: text(it, schema.PK), ID: strings.TrimPrefix(text(it, schema.SK), schema.OutboxSK)}
+}
+
+// decodeMessage reads a message, strictly. What cannot be read says so.
+func decodeMessage(it item) *outbox.Entry {
+	ref := messageRef(it)
+	d := &decoder{item: it, id: ref.Record}
+	unreadable := func(err error) *outbox.Entry {
+		return &outbox.Entry{
+			Record: ref.Record, Message: outbox.Message{ID: ref.ID}, Unreadable: fmt.Errorf("message %s: %w", ref.ID, err),
+		}
+	}
+	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.OutboxItemVersion) {
+		d.fail(schema.Version, fmt.Sprintf("is %d, and this code reads up to %d", v, schema.OutboxItemVersion))
+	}
+	e := &outbox.Entry{
+		Record: ref.Record,
+		Message: outbox.Message{
+			ID: ref.ID, Destination: d.str(schema.Destination), OrderingKey: d.optStr(schema.OrderingKey),
+			Type: d.optStr(schema.MessageType), ContentType: d.optStr(schema.ContentType), Attributes: d.tags(),
+		},
+		State:   outbox.State(d.str(schema.State)),
+		Number:  int(d.numUpTo(schema.Number, math.MaxInt32)),
+		Created: d.time(schema.CreatedAt),
+		Tries:   int(d.optNum(schema.Tries, math.MaxInt32)),
+		Reason:  d.optStr(schema.Reason),
+	}
+	if d.has(schema.NextTry) {
+		e.NextTry = d.time(schema.NextTry)
+	}
+	switch body := it[schema.Body].(type) {
+	case *types.AttributeValueMemberB:
+		e.Body = body.Value
+	default:
+		d.fail(schema.Body, "is missing or not binary")
+	}
+	switch e.State {
+	case outbox.New, outbox.Retrying, outbox.Dispatched, outbox.Parked:
+	default:
+		d.fail(schema.State, fmt.Sprintf("is %q, which is none of a message's", e.State))
+	}
+	if d.err != nil {
+		return unreadable(d.err)
+	}
+	return e
+}
+
+func (d *decoder) tags() map[string]string {
+	if !d.has(schema.Tags) {
+		return nil
+	}
+	m, ok := d.item[schema.Tags].(*types.AttributeValueMemberM)
+	if !ok {
+		d.fail(schema.Tags, "is not a map")
+		return nil
+	}
+	tags := make(map[string]string, len(m.Value))
+	for name := range m.Value {
+		tags[name] = text(m.Value, name)
+		if tags[name] == "" {
+			d.fail(schema.Tags, "has a value that is not a string")
+		}
+	}
+	return tags
+}
+
+// A cursor is the index key of the last message of a page, but for the shard.
+
+func formatCursor(last item) string {
+	at, ok := last[schema.StuckAt].(*types.AttributeValueMemberN)
+	if !ok {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(at.Value + " " + text(last, schema.SK) + " " + text(last, schema.PK)))
+}
+
+func parseCursor(shard, cursor string) (item, error) {
+	if cursor == "" {
+		return nil, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := strings.SplitN(string(b), " ", 3)
+	if err != nil || len(parts) != 3 {
+		return nil, fmt.Errorf("dynamostore: %q is no cursor: pass what the page before returned", cursor)
+	}
+	v := newValues(3, 0)
+	v.str(schema.Stuck, shard)
+	v.str(schema.SK, parts[1])
+	v.str(schema.PK, parts[2])
+	v.item[schema.StuckAt] = &types.AttributeValueMemberN{Value: parts[0]}
+	return v.item, nil
 }

@@ -80,9 +80,10 @@ func shard(id string) string {
 	for i := range len(id) {
 		h = (h ^ uint32(id[i])) * 16777619
 	}
-	n := h % schema.StuckShards
-	return string([]byte{'0' + byte(n/10), '0' + byte(n%10)})
+	return shardName(h % schema.StuckShards)
 }
+
+func shardName(n uint32) string { return string([]byte{'0' + byte(n/10), '0' + byte(n%10)}) }
 
 // nameSet is a set of those attributes whose names are DynamoDB's reserved
 // words, which expressions must write as #name.

@@ -1,5 +1,49 @@
 // Package outbox has the messages that an operation publishes in the transaction
 // of its completion, and the relay that sends them afterwards: a message goes out
 // if and only if the operation took effect, at least once, always under the same
-// id.
+// id ([MessageID]), by which a consumer tells repeats.
+//
+//	relay, err := outbox.NewRelay(store, map[string]outbox.Sender{
+//		"orders": sqssender.New(sqsClient, queueURL),
+//	}, nil)
+//	report, first, err := relay.Deliver(ctx, refs) // what the table's stream brought
+//	report, err := relay.Sweep(ctx)                // every minute or so
+//
+// The function in lambda/functions/relay is that, ready to deploy. Senders are in
+// the packages below this one; the store is dynamostore.Outbox.
+//
+// # A message's life
+//
+//	new         committed; Deliver sends it, usually within a second
+//	retrying    a try has failed; the next one is due after a pause that doubles
+//	dispatched  sent, and noted as such; it expires a day later
+//	parked      given up after 10 tries (6 minutes, or 10 sweeps), or rejected; it
+//	            stays, with the reason, until somebody has it sent again or
+//	            deletes it
+//
+// What is not dispatched has no expiry and is in the table's index, where Sweep
+// finds it: nothing is lost if the stream is late, switched off or skips a record.
+//
+// # When the relay ends in between
+//
+//	before the send            sent later
+//	after the send             sent again, under the same id: consumers must expect
+//	                           repeats, as with every queue
+//	after a part of a batch    what was noted is not sent again
+//	the same message each time from 2 minutes of age on a try is counted before it
+//	                           is made, so such a message is parked like any other
+//	the stream starts anew     what is dispatched, or gone, is not sent again
+//
+// # Order
+//
+// Messages with the same destination and [Message.OrderingKey] are sent one after
+// the other: those of one record by their numbers, those of several records as the
+// table's stream has them. While one waits for another try, those behind it wait,
+// and the stream's shard with them; once it is parked they go on. Two records may
+// lie in different shards of the stream, which know nothing of each other, so
+// across records the order is the stream's best, not a promise: where it matters,
+// put a number from a conditional write of the same transaction into the message.
+// The sweep goes by the time of the commit, as the writer's clock had it.
+//
+// Messages without an ordering key have no order and hold up nothing.
 package outbox

@@ -49,7 +49,8 @@ type Message struct {
 	OrderingKey string
 
 	// Type says what the message is about, such as "order.placed". EventBridge has
-	// it as the detail-type, and needs it; queues and topics as an attribute.
+	// it as the detail-type, or Destination if it is empty; queues and topics as an
+	// attribute.
 	Type string
 
 	// ContentType of Body, such as "application/json". Queues and topics get it as

@@ -154,6 +154,13 @@ const (
 	EnvOutboxRoutes = "IDEM_OUTBOX_ROUTES"
 	// EnvOutboxSource is the source of the relay's events on EventBridge.
 	EnvOutboxSource = "IDEM_OUTBOX_SOURCE"
+	// EnvOutboxMaxTries is how many tries may fail until the relay parks a message.
+	EnvOutboxMaxTries = "IDEM_OUTBOX_MAX_TRIES"
+	// EnvOutboxBackoff is the pause after the first failed try, such as "1s".
+	EnvOutboxBackoff = "IDEM_OUTBOX_BACKOFF"
+	// EnvOutboxGrace is how old a message is when the sweep takes it up, such as
+	// "2m". It must be longer than the relay's time-out.
+	EnvOutboxGrace = "IDEM_OUTBOX_GRACE"
 
 	// EnvQueueMaxReceives is the queue's maxReceiveCount.
 	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"

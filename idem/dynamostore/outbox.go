@@ -1,0 +1,247 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// OutboxClient is what an [Outbox] uses of a *dynamodb.Client.
+type OutboxClient interface {
+	Client
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+}
+
+// Outbox finds the messages that operations have published in their transactions,
+// and notes what becomes of them: the [outbox.Store] of a relay. It needs
+// dynamodb:BatchGetItem and UpdateItem on the table and Query on its index. It is
+// safe for concurrent use.
+type Outbox struct {
+	*Store
+	client OutboxClient
+}
+
+var _ outbox.Store = (*Outbox)(nil)
+
+// NewOutbox returns the outbox of a store's table. It makes no call. Mistakes are
+// an [*idem.ConfigError].
+func NewOutbox(client OutboxClient, table string, o *Options) (*Outbox, error) {
+	if client == nil {
+		// An interface that holds nothing is not the nil that New looks for.
+		return nil, &idem.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+	}
+	s, err := New(client, table, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Outbox{Store: s, client: client}, nil
+}
+
+// maxBatchGet is DynamoDB's limit for a BatchGetItem.
+const maxBatchGet = 100
+
+// Load implements [outbox.Store]: a consistent BatchGetItem for every 100 messages.
+func (b *Outbox) Load(ctx context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+	found := make(map[outbox.Ref]*outbox.Entry, len(refs))
+	k := b.retry.begin(ctx, "Load")
+	defer k.end()
+	for len(refs) > 0 {
+		n := min(len(refs), maxBatchGet)
+		if err := b.load(k, refs[:n], found); err != nil {
+			return nil, err
+		}
+		refs = refs[n:]
+	}
+	return found, nil
+}
+
+func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.Entry) error {
+	keys := make([]map[string]types.AttributeValue, len(refs))
+	for i, ref := range refs {
+		keys[i] = messageKey(ref)
+	}
+	// What is left unprocessed is asked for again, as a try that was throttled: a
+	// reply holds 16 MB. A reply with something in it is progress.
+	for len(keys) > 0 {
+		err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
+			out, err := b.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+				RequestItems: map[string]types.KeysAndAttributes{*b.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
+			}, b.optFns...)
+			if err != nil {
+				return err
+			}
+			got := 0
+			for _, items := range out.Responses {
+				for _, it := range items {
+					e := decodeMessage(it)
+					found[e.Ref()] = e
+					got++
+				}
+			}
+			asked := len(keys)
+			keys = nil
+			for _, left := range out.UnprocessedKeys {
+				keys = append(keys, left.Keys...)
+			}
+			if got == 0 && len(keys) == asked {
+				return errUnprocessed
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Waiting implements [outbox.Store]: a Query on the index, and a Load.
+func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*outbox.Entry, string, error) {
+	if shard < 0 || shard >= schema.StuckShards {
+		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
+	}
+	return b.list(ctx, "Waiting", schema.OutboxShard+shardName(uint32(shard)), millis(before), cursor)
+}
+
+// Parked lists messages of one shard (0 to 15) that were given up, those first
+// that were first given up. Cursors are as with Waiting.
+func (b *Outbox) Parked(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+	if shard < 0 || shard >= schema.StuckShards {
+		return nil, "", fmt.Errorf("dynamostore: Parked: there is no shard %d", shard)
+	}
+	return b.list(ctx, "Parked", schema.ParkedShard+shardName(uint32(shard)), maxMillis, cursor)
+}
+
+// list reads one page of a partition of the index.
+func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor string) ([]*outbox.Entry, string, error) {
+	from, err := parseCursor(shard, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	vals := newValues(1, 1)
+	vals.str(":stuck", shard)
+	vals.num(":until", until)
+	in := &dynamodb.QueryInput{
+		TableName: b.table, IndexName: aws.String(schema.StuckIndex),
+		KeyConditionExpression:    aws.String("stuck = :stuck AND stuck_at <= :until"),
+		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet), ExclusiveStartKey: from,
+	}
+	k := b.retry.begin(ctx, op)
+	defer k.end()
+	var out *dynamodb.QueryOutput
+	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		out, err = b.client.Query(ctx, in, b.optFns...)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	var refs []outbox.Ref
+	for _, it := range out.Items {
+		refs = append(refs, messageRef(it))
+	}
+	found := make(map[outbox.Ref]*outbox.Entry, len(refs))
+	if len(refs) > 0 {
+		if err := b.load(k, refs, found); err != nil {
+			return nil, "", err
+		}
+	}
+	var entries []*outbox.Entry
+	for _, ref := range refs {
+		if e := found[ref]; e != nil {
+			entries = append(entries, e)
+		}
+	}
+	return entries, formatCursor(out.LastEvaluatedKey), nil
+}
+
+// Begin implements [outbox.Store]: one UpdateItem.
+func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
+	u := newUpdate("SET tries = :tries, next_try = :next", 2, 3)
+	u.num(":tries", int64(tries))
+	u.num(":next", millis(next))
+	return b.change(ctx, "Begin", e, u, ifWaiting+ifUntried)
+}
+
+// Retry implements [outbox.Store]: one UpdateItem.
+func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
+	u := newUpdate("SET tries = :tries, next_try = :next, reason = :reason, #state = :state", 4, 3)
+	u.num(":tries", int64(tries))
+	u.num(":next", millis(next))
+	u.str(":reason", reason)
+	u.str(":state", schema.OutboxRetrying)
+	return b.change(ctx, "Retry", e, u, ifWaiting+ifNotTried)
+}
+
+// Park implements [outbox.Store]: one UpdateItem.
+func (b *Outbox) Park(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+	u := newUpdate("SET #state = :state, tries = :tries, reason = :reason, parked_at = :now, "+
+		"stuck = :stuck, stuck_at = :now REMOVE next_try", 5, 3)
+	u.str(":state", schema.OutboxParked)
+	u.num(":tries", int64(tries))
+	u.str(":reason", reason)
+	u.num(":now", millis(now))
+	u.str(":stuck", outboxShard(schema.ParkedShard, e.ID, &e.Message))
+	return b.change(ctx, "Park", e, u, ifWaiting)
+}
+
+// Dispatch implements [outbox.Store]: one UpdateItem.
+func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
+	u := newUpdate("SET #state = :state, dispatched_at = :now, expires_at = :expires "+
+		"REMOVE stuck, stuck_at, next_try, parked_at", 1, 3)
+	u.str(":state", schema.OutboxDispatched)
+	u.num(":now", millis(now))
+	u.num(":expires", expiry(expires))
+	return b.change(ctx, "Dispatch", e, u, ifUnsent)
+}
+
+// Requeue has a parked message sent again, from its first try on. It returns an
+// error that matches [idem.ErrNotFound] if there is no such message that is parked.
+func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
+	u := newUpdate("SET #state = :state, stuck = :stuck, stuck_at = :at REMOVE tries, reason, parked_at", 3, 2)
+	u.str(":state", schema.OutboxNew)
+	u.str(":stuck", outboxShard(schema.OutboxShard, e.ID, &e.Message))
+	u.item[":at"] = stuckAt(e.Created, e.Number)
+	u.str(":parked", schema.OutboxParked)
+	ok, err := b.change(ctx, "Requeue", e, u, ifParked)
+	if err == nil && !ok {
+		return fmt.Errorf("%w: message %s of record %q is not parked", idem.ErrNotFound, e.ID, e.Record)
+	}
+	return err
+}
+
+// change updates a message on the condition that it is the one that was read.
+func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *update, cond string) (bool, error) {
+	k := b.retry.begin(ctx, op)
+	defer k.end()
+	u.num(":created", millis(e.Created))
+	switch cond {
+	case ifUnsent, ifParked:
+	default:
+		u.str(":new", schema.OutboxNew)
+		u.str(":retrying", schema.OutboxRetrying)
+	}
+	expr := u.expression()
+	in := &dynamodb.UpdateItemInput{
+		TableName: b.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
+		ExpressionAttributeValues: u.item, ExpressionAttributeNames: b.names.of(nState),
+	}
+	err := k.do(true, k.attempt, func(ctx context.Context) error {
+		_, err := b.client.UpdateItem(ctx, in, b.optFns...)
+		return err
+	})
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		return false, nil
+	}
+	return err == nil, err
+}

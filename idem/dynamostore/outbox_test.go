@@ -1,0 +1,263 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// box is an outbox on a fresh table.
+type box struct {
+	*Outbox
+	*fixture
+}
+
+func openBox(t *testing.T) *box {
+	f := open(t, nil)
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: f.wire})
+	require.NoError(t, err)
+	b, err := NewOutbox(client, f.table, nil)
+	require.NoError(t, err)
+	return &box{b, f}
+}
+
+func order(key string) outbox.Message {
+	return outbox.Message{
+		Destination: "orders", OrderingKey: key, Type: "order.placed", ContentType: "text/plain",
+		Body: []byte("hello"), Attributes: map[string]string{"region": "eu"},
+	}
+}
+
+// publish stores the n-th message of a record.
+func (b *box) publish(t *testing.T, record string, n int, m outbox.Message, at time.Time) outbox.Ref {
+	it, err := outboxItem(record, n, m, at)
+	require.NoError(t, err)
+	_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
+	require.NoError(t, err)
+	return outbox.Ref{Record: record, ID: outbox.MessageID(record, n)}
+}
+
+func (b *box) entry(t *testing.T, ref outbox.Ref) *outbox.Entry {
+	found, err := b.Load(t.Context(), []outbox.Ref{ref})
+	require.NoError(t, err)
+	require.Contains(t, found, ref)
+	return found[ref]
+}
+
+func (b *box) item(t *testing.T, ref outbox.Ref) item {
+	out, err := b.admin.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: &b.fixture.table, Key: messageKey(ref), ConsistentRead: aws.Bool(true),
+	})
+	require.NoError(t, err)
+	return out.Item
+}
+
+// listed are the messages in the index: of all shards, those waiting or parked.
+func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error)) []string {
+	var ids []string
+	for shard := range outbox.Shards {
+		for cursor := ""; ; {
+			entries, next, err := list(t.Context(), shard, cursor)
+			require.NoError(t, err)
+			for _, e := range entries {
+				ids = append(ids, fmt.Sprintf("%s/%d", e.Record, e.Number))
+			}
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+	}
+	return ids
+}
+
+func (b *box) waiting(t *testing.T, before time.Time) []string {
+	return b.listed(t, func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+		return b.Waiting(ctx, shard, before, cursor)
+	})
+}
+
+func TestOutboxOnTheWire(t *testing.T) {
+	b := openBox(t)
+	ctx := t.Context()
+	ref := b.publish(t, "acme#charge#abc", 1, order("k"), base)
+
+	e := b.entry(t, ref)
+	want := order("k")
+	want.ID = ref.ID
+	require.Equal(t, &outbox.Entry{Record: ref.Record, Message: want, State: outbox.New, Number: 1, Created: base}, e)
+	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
+	require.Empty(t, b.waiting(t, base.Add(-time.Second)))
+
+	ok, err := b.Begin(ctx, e, 1, base.Add(time.Minute))
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = b.Begin(ctx, e, 1, base.Add(time.Minute))
+	require.NoError(t, err)
+	require.False(t, ok, "a try is begun once")
+	ok, err = b.Retry(ctx, e, 1, base.Add(2*time.Minute), "down")
+	require.NoError(t, err)
+	require.True(t, ok)
+	e = b.entry(t, ref)
+	require.Equal(t, outbox.Retrying, e.State)
+	require.Equal(t, 1, e.Tries)
+	require.Equal(t, base.Add(2*time.Minute), e.NextTry)
+	require.Equal(t, "down", e.Reason)
+	require.NotContains(t, b.item(t, ref), "expires_at")
+
+	ok, err = b.Park(ctx, base.Add(time.Hour), e, 2, "given up")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
+	require.Equal(t, []string{"acme#charge#abc/1"}, b.listed(t, b.Parked))
+	require.NotContains(t, b.item(t, ref), "expires_at", "the table never forgets what is not sent")
+	for _, change := range []func() (bool, error){
+		func() (bool, error) { return b.Begin(ctx, e, 9, base) },
+		func() (bool, error) { return b.Retry(ctx, e, 9, base, "x") },
+		func() (bool, error) { return b.Park(ctx, base, e, 9, "x") },
+	} {
+		ok, err := change()
+		require.NoError(t, err)
+		require.False(t, ok, "it is settled")
+	}
+
+	e = b.entry(t, ref)
+	require.Equal(t, outbox.Parked, e.State)
+	require.NoError(t, b.Requeue(ctx, e))
+	require.ErrorIs(t, b.Requeue(ctx, e), idem.ErrNotFound)
+	require.Empty(t, b.listed(t, b.Parked))
+	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
+	e = b.entry(t, ref)
+	require.Equal(t, outbox.New, e.State)
+	require.Zero(t, e.Tries)
+
+	ok, err = b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(25*time.Hour))
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(26*time.Hour))
+	require.NoError(t, err)
+	require.False(t, ok)
+	it := b.item(t, ref)
+	require.Equal(t, num(fmt.Sprint(base.Add(25*time.Hour).Unix())), it["expires_at"])
+	require.NotContains(t, it, "stuck")
+	require.NotContains(t, it, "stuck_at")
+	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
+}
+
+// Notes about a message do nothing to another one that has taken its place, and
+// make none where it is gone.
+func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
+	b := openBox(t)
+	ctx := t.Context()
+	ref := b.publish(t, "r", 0, order(""), base)
+	old := b.entry(t, ref)
+	b.publish(t, "r", 0, order(""), base.Add(time.Hour))
+	before := b.item(t, ref)
+	changes := []func() (bool, error){
+		func() (bool, error) { return b.Begin(ctx, old, 1, base) },
+		func() (bool, error) { return b.Retry(ctx, old, 1, base, "x") },
+		func() (bool, error) { return b.Park(ctx, base, old, 1, "x") },
+		func() (bool, error) { return b.Dispatch(ctx, base, old, base) },
+	}
+	for _, change := range changes {
+		ok, err := change()
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, before, b.item(t, ref))
+	}
+	_, err := b.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &b.fixture.table, Key: messageKey(ref)})
+	require.NoError(t, err)
+	for _, change := range changes {
+		ok, err := change()
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Empty(t, b.item(t, ref), "nothing is made of a note")
+	}
+	found, err := b.Load(ctx, []outbox.Ref{ref})
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+// More than a page of the index and more than a BatchGetItem returns, in order.
+func TestManyMessages(t *testing.T) {
+	b := openBox(t)
+	m := order("k")
+	m.Body = noise(100 << 10) // 18 MB in all: a reply holds 16
+	var want []string
+	var refs []outbox.Ref
+	for n := range 180 {
+		at := base.Add(time.Duration(n/10) * time.Second)
+		record := fmt.Sprintf("r-%03d", n/10)
+		refs = append(refs, b.publish(t, record, n%10, m, at))
+		want = append(want, fmt.Sprintf("%s/%d", record, n%10))
+	}
+	require.Equal(t, want, b.waiting(t, base.Add(time.Hour)))
+	found, err := b.Load(t.Context(), refs)
+	require.NoError(t, err)
+	require.Len(t, found, 180)
+}
+
+func TestUnreadableMessages(t *testing.T) {
+	b := openBox(t)
+	for name, damage := range map[string]func(item){
+		"newer":    func(it item) { it["v"] = num("2") },
+		"no body":  func(it item) { delete(it, "body") },
+		"state":    func(it item) { it["state"] = str("lost") },
+		"tags":     func(it item) { it["tags"] = str("x") },
+		"tag":      func(it item) { it["tags"] = &types.AttributeValueMemberM{Value: item{"a": num("1")}} },
+		"created":  func(it item) { delete(it, "created_at") },
+		"number":   func(it item) { it["number"] = num("-1") },
+		"no place": func(it item) { delete(it, "destination") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			it, err := outboxItem("r", 0, order(""), base)
+			require.NoError(t, err)
+			damage(it)
+			_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
+			require.NoError(t, err)
+			e := b.entry(t, outbox.Ref{Record: "r", ID: outbox.MessageID("r", 0)})
+			require.ErrorIs(t, e.Unreadable, idem.ErrRecordUnreadable)
+			require.Equal(t, outbox.MessageID("r", 0), e.ID)
+		})
+	}
+}
+
+func TestOutboxWhenTheStoreIsDown(t *testing.T) {
+	b := openBox(t)
+	ref := b.publish(t, "r", 0, order(""), base)
+	e := b.entry(t, ref)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+		endAfter(2, n, cancel)
+		return b.wire.loseReply(req)
+	})
+	_, err := b.Dispatch(ctx, base, e, base.Add(time.Hour))
+	isStoreError(t, err, true)
+	b.wire.set(nil)
+	require.Equal(t, outbox.Dispatched, b.entry(t, ref).State, "it had landed")
+
+	b.wire.set(func(int, string, *http.Request) (*http.Response, error) { return answer(400, noAccess), nil })
+	_, err = b.Load(t.Context(), []outbox.Ref{ref})
+	require.ErrorContains(t, err, "dynamodb:")
+	_, _, err = b.Waiting(t.Context(), 0, base, "")
+	require.ErrorContains(t, err, "dynamodb:")
+	b.wire.set(nil)
+	_, _, err = b.Waiting(t.Context(), 0, base, "nonsense")
+	require.ErrorContains(t, err, "is no cursor")
+	_, _, err = b.Waiting(t.Context(), 16, base, "")
+	require.ErrorContains(t, err, "no shard 16")
+	_, err = NewOutbox(nil, "t", nil)
+	require.ErrorContains(t, err, "client")
+	var none *dynamodb.Client
+	_, err = NewOutbox(none, "t", nil)
+	require.ErrorContains(t, err, "client")
+}

@@ -1,0 +1,154 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Defaults of a relay.
+const (
+	// DefaultMaxTries with the default pauses is 6 minutes, for which a message with
+	// an ordering key may hold up its shard of the stream. Without one the pauses are
+	// at least those between sweeps.
+	DefaultMaxTries = 10
+	// DefaultBackoff is the first pause, DefaultMaxBackoff the longest.
+	DefaultBackoff    = time.Second
+	DefaultMaxBackoff = 2 * time.Minute
+	// DefaultGrace is what the stream gets before the sweep looks: it usually takes
+	// less than a second.
+	DefaultGrace = 2 * time.Minute
+	// DefaultKeep is how long a dispatched message can be looked at.
+	DefaultKeep = 24 * time.Hour
+	// DefaultSendTimeout covers a request and a repetition.
+	DefaultSendTimeout = 10 * time.Second
+	// DefaultMargin is for noting what became of what was sent.
+	DefaultMargin = 2 * time.Second
+
+	// notes is how many notes are written at once.
+	notes = 16
+	// maxReason keeps an item small that may be looked at by the thousand.
+	maxReason = 1 << 10
+)
+
+// Options of a relay. The zero value, and nil, mean the defaults.
+type Options struct {
+	// MaxTries is how many tries may fail until a message is parked. A message that
+	// its destination rejects is parked at once. Zero means [DefaultMaxTries].
+	MaxTries int
+	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
+	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
+	Backoff, MaxBackoff time.Duration
+	// Grace is how old a message is when [Relay.Sweep] takes it up, and when a try is
+	// noted before it is made. It must be longer than the stream usually takes, and
+	// than one invocation. Zero means [DefaultGrace].
+	Grace time.Duration
+	// Keep is how long a dispatched message is kept, in whole seconds. Zero means
+	// [DefaultKeep].
+	Keep time.Duration
+	// SendTimeout bounds one call of a [Sender]. Zero means [DefaultSendTimeout].
+	SendTimeout time.Duration
+	// Margin is the time before the context's deadline from which nothing is sent
+	// any more. At most a quarter of the time that there is. Zero means
+	// [DefaultMargin].
+	Margin time.Duration
+}
+
+// Relay sends stored messages. It is safe for concurrent use, also by several
+// processes on one store.
+type Relay struct {
+	store   Store
+	senders map[string]Sender
+	opts    Options
+}
+
+// NewRelay returns a relay that sends what is for a destination with the sender of
+// that name. A message for a destination that has none is tried like one whose
+// destination is down, and parked in the end. Mistakes are errors that say what to
+// do.
+func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
+	r := &Relay{store: store, senders: maps.Clone(senders)}
+	if o != nil {
+		r.opts = *o
+	}
+	if store == nil {
+		return nil, errors.New("outbox: NewRelay: the store is nil: make one with dynamostore.NewOutbox")
+	}
+	if len(senders) == 0 {
+		return nil, errors.New("outbox: NewRelay: no senders: name at least one destination")
+	}
+	for _, name := range slices.Sorted(maps.Keys(senders)) {
+		if senders[name] == nil {
+			return nil, fmt.Errorf("outbox: NewRelay: the sender for %q is nil", name)
+		}
+		if name == "" || len(name) > MaxDestination || !isName(name) {
+			return nil, fmt.Errorf("outbox: NewRelay: destination %q: use up to %d letters, digits, '.', '_' and '-'", name, MaxDestination)
+		}
+	}
+	if r.opts.MaxTries < 0 {
+		return nil, fmt.Errorf("outbox: Options.MaxTries is %d: it cannot be negative", r.opts.MaxTries)
+	}
+	if r.opts.MaxTries == 0 {
+		r.opts.MaxTries = DefaultMaxTries
+	}
+	for _, f := range []struct {
+		name string
+		d    *time.Duration
+		def  time.Duration
+	}{
+		{"Backoff", &r.opts.Backoff, DefaultBackoff}, {"MaxBackoff", &r.opts.MaxBackoff, DefaultMaxBackoff},
+		{"Grace", &r.opts.Grace, DefaultGrace}, {"Keep", &r.opts.Keep, DefaultKeep},
+		{"SendTimeout", &r.opts.SendTimeout, DefaultSendTimeout}, {"Margin", &r.opts.Margin, DefaultMargin},
+	} {
+		if *f.d < 0 {
+			return nil, fmt.Errorf("outbox: Options.%s is %v: it cannot be negative", f.name, *f.d)
+		}
+		if *f.d == 0 {
+			*f.d = f.def
+		}
+	}
+	if r.opts.MaxBackoff < r.opts.Backoff {
+		return nil, fmt.Errorf("outbox: Options.MaxBackoff is %v and less than Backoff, %v", r.opts.MaxBackoff, r.opts.Backoff)
+	}
+	return r, nil
+}
+
+// pause is the time after the n-th failed try.
+func (r *Relay) pause(n int) time.Duration {
+	d := r.opts.Backoff
+	for range n - 1 {
+		if d >= r.opts.MaxBackoff/2 {
+			return r.opts.MaxBackoff
+		}
+		d *= 2
+	}
+	return d
+}
+
+// Report counts what a call of a relay did.
+type Report struct {
+	// Sent messages were taken by their destination and noted as such.
+	Sent int `json:"sent"`
+	// Failed counts tries that failed and will be repeated, Parked those messages
+	// that were given up.
+	Failed int `json:"failed"`
+	Parked int `json:"parked"`
+	// Skipped messages were settled before, or are not due yet.
+	Skipped int `json:"skipped"`
+	// Unreadable messages are left alone: somebody has to look at them.
+	Unreadable int `json:"unreadable"`
+	// Left messages were not brought to an end in this call: time ran out, the store
+	// failed, or one before them did.
+	Left int `json:"left"`
+	// Problems says what went wrong, once each, at most 20.
+	Problems []string `json:"problems,omitempty"`
+}
+
+func (r *Report) problem(format string, args ...any) {
+	p := fmt.Sprintf(format, args...)
+	if len(r.Problems) < 20 && !slices.Contains(r.Problems, p) {
+		r.Problems = append(r.Problems, p)
+	}
+}

@@ -1,0 +1,94 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// Ref names a stored message.
+type Ref struct {
+	// Record is the id of the record that the message was committed with.
+	Record string
+	// ID is the message's.
+	ID string
+}
+
+// State is where a stored message stands.
+type State string
+
+const (
+	// New: committed, and no try to send it has failed.
+	New State = "new"
+	// Retrying: tries have failed, and more will be made.
+	Retrying State = "retrying"
+	// Dispatched: sent. It is deleted some time later.
+	Dispatched State = "dispatched"
+	// Parked: given up, until somebody has it sent again or deletes it.
+	Parked State = "parked"
+)
+
+// Entry is a stored message and what has become of it so far.
+type Entry struct {
+	// Record is the id of the record that the message was committed with.
+	Record string
+	Message
+	State State
+	// Number is the message's place among those of its record, from 0.
+	Number int
+	// Created is when it was committed, by the writer's clock. It tells the message
+	// from an older one with the same id, which it has replaced.
+	Created time.Time
+	// Tries counts those that failed, and one that may be under way.
+	Tries int
+	// NextTry is when the next try is due; zero if there was none yet.
+	NextTry time.Time
+	// Reason is why the last try failed.
+	Reason string
+	// Unreadable says why the message cannot be read: it is damaged or of a newer
+	// version. Only Record and ID are set then. It is left alone.
+	Unreadable error
+}
+
+// Ref names the entry's message.
+func (e *Entry) Ref() Ref { return Ref{e.Record, e.ID} }
+
+// pending reports whether the message is still to be sent.
+func (e *Entry) pending() bool {
+	return e.Unreadable == nil && (e.State == New || e.State == Retrying)
+}
+
+// Shards is the number of shards that a [Store] lists its messages in.
+const Shards = 16
+
+// Store is where the relay finds messages and notes what became of them. All
+// methods are safe for concurrent use. The notes change nothing but the message
+// that was read: one that is gone, was replaced, or has been settled meanwhile is
+// left as it is, which the bool tells. A note that may or may not have been
+// written is an error.
+type Store interface {
+	// Load reads messages consistently. What is not in the result is not stored any
+	// more.
+	Load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error)
+
+	// Waiting lists messages of one shard (0 to 15) that were committed before the
+	// given time and are not settled, oldest first, those of one record by Number.
+	// All messages with one destination and ordering key are in the same shard. It
+	// begins after the cursor, empty for the beginning, and returns the next one,
+	// empty at the end. The list may be behind the latest writes.
+	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
+
+	// Begin notes before a try that it is made: Tries and the time from which the
+	// next one may be made. It reports false if somebody else has begun that try.
+	Begin(ctx context.Context, e *Entry, tries int, next time.Time) (bool, error)
+
+	// Retry notes a failed try: Tries with it, when the next one is due, and why.
+	Retry(ctx context.Context, e *Entry, tries int, next time.Time, reason string) (bool, error)
+
+	// Park gives the message up, with the reason and the number of tries. It stays
+	// stored, without expiry.
+	Park(ctx context.Context, now time.Time, e *Entry, tries int, reason string) (bool, error)
+
+	// Dispatch notes that the message was sent, whatever its state, and lets it
+	// expire.
+	Dispatch(ctx context.Context, now time.Time, e *Entry, expires time.Time) (bool, error)
+}

@@ -1,0 +1,193 @@
+package outbox_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// shelf is a store in memory.
+type shelf struct {
+	mu   sync.Mutex
+	all  map[outbox.Ref]*outbox.Entry
+	page int
+	// fault, if set, is asked before every call; after, when it has been applied.
+	fault, after func(op string) error
+}
+
+func newShelf() *shelf { return &shelf{all: map[outbox.Ref]*outbox.Entry{}, page: 100} }
+
+// put stores the n-th message of a record, as a transaction does.
+func (s *shelf) put(record string, n int, key string) outbox.Ref {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &outbox.Entry{
+		Record: record, State: outbox.New, Number: n, Created: time.Now(),
+		Message: outbox.Message{
+			ID: outbox.MessageID(record, n), Destination: "orders", OrderingKey: key, Body: fmt.Appendf(nil, "%s/%d", record, n),
+		},
+	}
+	s.all[e.Ref()] = e
+	return e.Ref()
+}
+
+func (s *shelf) get(ref outbox.Ref) outbox.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.all[ref]
+}
+
+func (s *shelf) call(op string, f func() error) error {
+	if s.fault != nil {
+		if err := s.fault(op); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	err := f()
+	s.mu.Unlock()
+	if err == nil && s.after != nil {
+		err = s.after(op)
+	}
+	return err
+}
+
+func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+	found := map[outbox.Ref]*outbox.Entry{}
+	return found, s.call("Load", func() error {
+		for _, ref := range refs {
+			if e := s.all[ref]; e != nil {
+				c := *e
+				found[ref] = &c
+			}
+		}
+		return nil
+	})
+}
+
+func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry, next string, err error) {
+	err = s.call("Waiting", func() error {
+		var list []*outbox.Entry
+		for _, e := range s.all {
+			h := fnv.New32a()
+			h.Write([]byte(cmp.Or(e.OrderingKey, e.ID)))
+			if waits := e.State == outbox.New || e.State == outbox.Retrying; waits && !e.Created.After(before) && int(h.Sum32()%outbox.Shards) == shard {
+				c := *e
+				list = append(list, &c)
+			}
+		}
+		slices.SortFunc(list, func(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) })
+		for _, e := range list {
+			if place(e) <= cursor {
+				continue
+			}
+			if len(page) == s.page {
+				next = place(page[len(page)-1])
+				return nil
+			}
+			page = append(page, e)
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+func place(e *outbox.Entry) string {
+	return fmt.Sprintf("%020d %s %04d", e.Created.UnixNano(), e.Record, e.Number)
+}
+
+func (s *shelf) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool, change func(*outbox.Entry)) (ok bool, err error) {
+	err = s.call(op, func() error {
+		now := s.all[e.Ref()]
+		if ok = now != nil && now.Created.Equal(e.Created) && may(now); ok {
+			change(now)
+		}
+		return nil
+	})
+	return ok && err == nil, err
+}
+
+func waits(e *outbox.Entry) bool { return e.State == outbox.New || e.State == outbox.Retrying }
+
+func (s *shelf) Begin(_ context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
+	return s.change("Begin", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries < tries },
+		func(e *outbox.Entry) { e.Tries, e.NextTry = tries, next })
+}
+
+func (s *shelf) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
+	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= tries },
+		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
+}
+
+func (s *shelf) Park(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+	return s.change("Park", e, waits,
+		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Parked })
+}
+
+func (s *shelf) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+	return s.change("Dispatch", e, func(e *outbox.Entry) bool { return e.State != outbox.Dispatched },
+		func(e *outbox.Entry) { e.State = outbox.Dispatched })
+}
+
+// post is a sender that keeps what it was given.
+type post struct {
+	mu    sync.Mutex
+	sent  []outbox.Message // taken, in order
+	tries int
+	// fault, if set, decides on each message.
+	fault func(m outbox.Message) error
+	calls [][]string
+}
+
+func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	errs := make([]error, len(messages))
+	keys := map[string]bool{}
+	var call []string
+	for i, m := range messages {
+		if m.OrderingKey != "" && keys[m.OrderingKey] {
+			panic("two messages with one ordering key in a call")
+		}
+		keys[m.OrderingKey] = true
+		call = append(call, string(m.Body))
+		p.tries++
+		if p.fault != nil {
+			errs[i] = p.fault(m)
+		}
+		if errs[i] == nil {
+			p.sent = append(p.sent, m)
+		}
+	}
+	p.calls = append(p.calls, call)
+	return errs
+}
+
+func (p *post) bodies() (list []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.sent {
+		list = append(list, string(m.Body))
+	}
+	return list
+}
+
+var errDown = errors.New("the queue is down")
+
+func relay(t *testing.T, s *shelf, p *post, o *outbox.Options) *outbox.Relay {
+	t.Helper()
+	r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p}, o)
+	require.NoError(t, err)
+	return r
+}
