@@ -1,8 +1,12 @@
-// Command payments is the example behind an HTTP API (payload 2.0): it charges,
-// refunds and prints statements, each under one idempotency key per request.
+// Command payments is the example behind an HTTP API (payload 2.0) or a REST API
+// (payload 1.0): it charges, refunds and prints statements, each under one
+// idempotency key per request.
 //
 // Environment: IDEM_TABLE names the table, PROVIDER_URL the payment provider,
-// IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS).
+// IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS). PAYMENTS_API is the API's
+// flavour, http (also if it is unset) or rest; PAYMENTS_TENANT is where the tenant
+// is: jwt:<claim> (jwt:sub if it is unset), lambda:<member of the authorizer's
+// context>, iam, or none.
 package main
 
 import (
@@ -17,9 +21,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/schema"
-	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
 var operations = map[string]idem.Operation{
@@ -38,7 +40,11 @@ func main() {
 		log.Fatal(err)
 	}
 	payments := &service{provider: os.Getenv("PROVIDER_URL")}
-	lambda.Start(idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.Claim("sub")}, payments.handle))
+	handler, err := payments.behind(engine, os.Getenv("PAYMENTS_API"), os.Getenv("PAYMENTS_TENANT"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(handler)
 }
 
 func open(ctx context.Context) (*idem.Engine, error) {
