@@ -1,6 +1,7 @@
 # Every target does its own set-up. It needs Go, a C compiler (for -race), Node
-# 20 or newer with npm (to fetch DynamoDB Local and the queue server once, and to
-# run the latter) and Java 17 or newer (to run DynamoDB Local).
+# 20 or newer with npm (to fetch DynamoDB Local and the queue server once, to run
+# the latter, and to deploy) and Java 17 or newer (to run DynamoDB Local). synth
+# needs Go and Node alone, deploy AWS credentials too.
 
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
@@ -56,3 +57,12 @@ local: ## Start everything on this machine, take the tour, keep serving
 .PHONY: cold
 cold: ## Measure from clone to finished tour, with empty and with full caches
 	./local/cold.sh
+
+.PHONY: synth
+synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c api=rest": settings)
+	cd infra && $(CDK_ENV) $(GO) run ./app $(SYNTH)
+
+.PHONY: deploy
+deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)
+	npm ci --no-audit --no-fund
+	cd infra && $(CDK_ENV) npx --no-install cdk deploy --all $(CDK)

@@ -1,0 +1,156 @@
+package infra
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+const (
+	functions = "github.com/idem-go/idempotency/lambda/functions/"
+
+	// noProvider is an address that nobody has.
+	noProvider = "https://provider.invalid"
+)
+
+// NewApp returns an app for [NewStacks] whose output, a folder, is the same
+// whoever synthesizes it: the command line's own settings of CDK do not matter.
+// Under the command line pass nil for outdir.
+func NewApp(outdir *string, context map[string]string) awscdk.App {
+	values := map[string]any{
+		// One statement for one resource: what a function may do can be read.
+		"@aws-cdk/aws-iam:minimizePolicies": true,
+		// The table cannot be taken away from under the stack that uses it.
+		"@aws-cdk/core:defaultCrossStackReferences": "strong",
+	}
+	for name, value := range context {
+		values[name] = value
+	}
+	return awscdk.NewApp(&awscdk.AppProps{Outdir: outdir, AnalyticsReporting: jsii.Bool(false), Context: &values})
+}
+
+// Payments is the stack payments-api: the table of records, the payments function
+// and its API.
+type Payments struct {
+	awscdk.Stack
+	Records  *Table
+	Function *Function
+	API      *API
+	Alarms   awssns.Topic
+}
+
+// Orders is the stack orders-worker: the business's table of orders, the orders
+// function and its queue. It shares the table of records.
+type Orders struct {
+	awscdk.Stack
+	Table    awsdynamodb.TableV2
+	Function *Function
+	Queue    *Queue
+}
+
+// NewStacks adds the example's stacks to an app.
+func NewStacks(app constructs.Construct, s *Settings) (*Payments, *Orders) {
+	payments := newPayments(app, s)
+	return payments, newOrders(app, s, payments)
+}
+
+func newPayments(app constructs.Construct, s *Settings) *Payments {
+	p := &Payments{Stack: awscdk.NewStack(app, jsii.String("payments-api"),
+		s.stack("payments-api", "Payments behind API Gateway, and the table of idempotency records."))}
+	p.Records = NewTable(p.Stack, "Records", nil)
+	provider := s.Provider
+	if provider == "" {
+		provider = noProvider
+		warn(p.Stack, "no-provider", "the payment provider is %s, which does not exist: say -c provider=https://…", provider)
+	}
+	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
+		Package: functions + "payments", Description: "Charges and refunds, once each.", Tracing: s.Tracing, Timeout: 20 * time.Second,
+		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": string(s.API), "PAYMENTS_TENANT": s.tenantSetting()},
+	})
+	p.Function.UseTable(p.Records, nil)
+	p.API = NewAPI(p.Stack, "API", p.Function, &APIProps{
+		Flavour: s.API, Name: s.Prefix + "payments", Authorizer: s.authorizer(p.Stack),
+		Routes: []Route{{Route: "POST /payments"}, {Route: "POST /refunds"}, {Route: "POST /statements", Rate: 10, Burst: 20}},
+	})
+	p.Alarms = alarms(p.Stack)
+	NewMonitoring(p.Stack, "Monitoring", &MonitoringProps{
+		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function}, APIs: []*API{p.API},
+	})
+	output(p.Stack, "URL", p.API.URL)
+	output(p.Stack, "TableName", *p.Records.TableName())
+	output(p.Stack, "AlarmTopic", *p.Alarms.TopicArn())
+	return p
+}
+
+func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Orders {
+	o := &Orders{Stack: awscdk.NewStack(app, jsii.String("orders-worker"),
+		s.stack("orders-worker", "Orders from a queue, each written once."))}
+	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
+		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
+		Billing: awsdynamodb.Billing_OnDemand(nil), Encryption: awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
+		DeletionProtection: jsii.Bool(true), RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
+	})
+	o.Function = NewFunction(o.Stack, "Worker", &FunctionProps{
+		Package: functions + "orders", Description: "Writes each order once.", Tracing: s.Tracing, Timeout: 30 * time.Second,
+	})
+	o.Function.UseTable(payments.Records, nil)
+	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
+	GrantBusiness(o.Table, o.Function, "PutItem")
+	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
+	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
+		Topic: payments.Alarms, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
+	})
+	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
+	output(o.Stack, "OrdersTableName", *o.Table.TableName())
+	return o
+}
+
+// NewRecords adds a stack of the table alone to an app, as a plain template: it
+// needs no bootstrapped account, so Terraform, SAM and the console take it too.
+func NewRecords(app constructs.Construct) *Table {
+	stack := awscdk.NewStack(app, jsii.String("records"), &awscdk.StackProps{
+		Description: jsii.String("The table of idempotency records."),
+		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
+	})
+	t := NewTable(stack, "Records", nil)
+	output(stack, "TableName", *t.TableName())
+	output(stack, "TableArn", *t.TableArn())
+	output(stack, "StreamArn", *t.TableStreamArn())
+	return t
+}
+
+func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
+	switch s.Authorizer {
+	case "jwt":
+		jwt := &JWT{Issuer: s.Issuer}
+		for a := range strings.SplitSeq(s.Audience, ",") {
+			if a = strings.TrimSpace(a); a != "" {
+				jwt.Audience = append(jwt.Audience, a)
+			}
+		}
+		return Authorizer{JWT: jwt}
+	case "lambda":
+		return Authorizer{Lambda: awslambda.Function_FromFunctionAttributes(scope, jsii.String("Authorizer"), &awslambda.FunctionAttributes{
+			FunctionArn: &s.AuthorizerARN, SameEnvironment: jsii.Bool(true),
+		})}
+	case "none":
+		return Authorizer{None: true}
+	}
+	return Authorizer{IAM: true}
+}
+
+// alarms is a topic that takes messages over TLS alone; people subscribe.
+func alarms(scope constructs.Construct) awssns.Topic {
+	return awssns.NewTopic(scope, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
+}
+
+func output(scope constructs.Construct, name, value string) {
+	awscdk.NewCfnOutput(scope, jsii.String(name), &awscdk.CfnOutputProps{Value: &value})
+}
