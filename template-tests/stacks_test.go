@@ -1,0 +1,148 @@
+package templatetests
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+// stacks are the example's, synthesized with these settings into a folder.
+type stacks struct {
+	folder           string
+	payments, orders template
+	problems         []infra.Problem
+}
+
+func synthStacks(t *testing.T, folder string, context map[string]string) stacks {
+	t.Helper()
+	app := infra.NewApp(&folder, context)
+	settings, err := infra.SettingsOf(app)
+	require.NoError(t, err)
+	payments, orders := infra.NewStacks(app, settings)
+	assembly := app.Synth(nil)
+	one := func(s awscdk.Stack) template {
+		return assembly.GetStackByName(s.StackName()).Template().(map[string]any)
+	}
+	return stacks{folder, one(payments.Stack), one(orders.Stack), infra.Problems(app)}
+}
+
+var defaultStacks struct {
+	once   sync.Once
+	stacks stacks
+}
+
+// withDefaults are the stacks as make synth makes them but for the provider, once
+// for all tests: do not change them.
+func withDefaults(t *testing.T) stacks {
+	t.Helper()
+	defaultStacks.once.Do(func() {
+		defaultStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "default"), map[string]string{"provider": "https://provider.example"})
+	})
+	return defaultStacks.stacks
+}
+
+func TestStacks(t *testing.T) {
+	got := withDefaults(t)
+	require.Empty(t, got.problems)
+	require.Equal(t, "20", got.payments.environment(t, "Payments")[schema.EnvFunctionTimeout])
+	require.Equal(t, "https://provider.example", got.payments.environment(t, "Payments")["PROVIDER_URL"])
+	require.Equal(t, "http", got.payments.environment(t, "Payments")["PAYMENTS_API"])
+	require.Equal(t, "iam", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
+	require.Equal(t, "180", got.orders.environment(t, "Worker")[schema.EnvQueueVisibility])
+	require.Equal(t, []string{"Orders"}, texts(got.orders.environment(t, "Worker")["ORDERS_TABLE"]))
+
+	// Both use one table: what the second stack imports, the first exports.
+	require.Len(t, got.payments.resources("AWS::DynamoDB::GlobalTable"), 1)
+	shared := got.orders.environment(t, "Worker")[schema.EnvTable].(map[string]any)["Fn::ImportValue"]
+	require.NotNil(t, shared)
+	var exports []any
+	for _, o := range got.payments["Outputs"].(map[string]any) {
+		if export, ok := o.(map[string]any)["Export"].(map[string]any); ok {
+			exports = append(exports, export["Name"])
+		}
+	}
+	require.Contains(t, exports, shared)
+
+	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+}
+
+func TestStacksAsARESTAPI(t *testing.T) {
+	got := synthStacks(t, t.TempDir(), map[string]string{
+		"api": "rest", "authorizer": "lambda", "authorizerArn": "arn:aws:lambda:eu-west-1:111111111111:function:guard", "tenant": "account",
+		"account": "111111111111", "region": "eu-west-1", "prefix": "test-", "provider": "https://provider.example", "tracing": "true",
+	})
+	require.Empty(t, got.problems)
+	environment := got.payments.environment(t, "Payments")
+	require.Equal(t, "rest", environment["PAYMENTS_API"])
+	require.Equal(t, "lambda:account", environment["PAYMENTS_TENANT"])
+	for _, m := range got.payments.resources("AWS::ApiGateway::Method") {
+		require.Equal(t, "CUSTOM", m["Properties"].(map[string]any)["AuthorizationType"])
+	}
+	require.Equal(t, map[string]any{"Mode": "Active"}, got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
+	require.NotEmpty(t, got.payments.resources("AWS::Lambda::Permission"))
+}
+
+func TestStacksBehindTokens(t *testing.T) {
+	app := infra.NewApp(ptr(t.TempDir()), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example", "audience": "a, b"})
+	s, err := infra.SettingsOf(app)
+	require.NoError(t, err)
+	require.Equal(t, infra.HTTPAPI, s.API)
+	infra.NewStacks(app, s)
+	got := template(app.Synth(nil).GetStackByName(ptr("payments-api")).Template().(map[string]any))
+	_, p := got.only(t, "AWS::ApiGatewayV2::Authorizer")
+	require.Equal(t, map[string]any{"Audience": []any{"a", "b"}, "Issuer": "https://issuer.example"}, p["JwtConfiguration"])
+	require.Equal(t, "jwt:sub", got.environment(t, "Payments")["PAYMENTS_TENANT"])
+	says(t, infra.Problems(app), false, "https://provider.invalid", "-c provider=")
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestSettingsRefuse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		context map[string]string
+		says    []string
+	}{
+		"api":            {map[string]string{"api": "soap"}, []string{`api is "soap"`}},
+		"authorizer":     {map[string]string{"authorizer": "cookie"}, []string{`authorizer is "cookie"`}},
+		"no issuer":      {map[string]string{"authorizer": "jwt"}, []string{"issuer is missing", "audience is missing"}},
+		"no function":    {map[string]string{"authorizer": "lambda"}, []string{"authorizerArn is missing"}},
+		"others' issuer": {map[string]string{"issuer": "https://i"}, []string{"issuer and audience are for the authorizer jwt"}},
+		"others' arn":    {map[string]string{"authorizerArn": "arn"}, []string{"authorizerArn is for the authorizer lambda"}},
+		"others' tenant": {map[string]string{"tenant": "sub"}, []string{`tenant is "sub"`}},
+		"half a place":   {map[string]string{"region": "eu-west-1"}, []string{"account and region belong together"}},
+		"tracing":        {map[string]string{"tracing": "yes"}, []string{`tracing is "yes"`}},
+		"plain provider": {map[string]string{"provider": "http://p"}, []string{`provider is "http://p"`, "https"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := infra.SettingsOf(infra.NewApp(ptr(t.TempDir()), tc.context))
+			require.Error(t, err)
+			for _, text := range tc.says {
+				require.ErrorContains(t, err, text)
+			}
+		})
+	}
+}
+
+func TestPlainTemplateOfTheTable(t *testing.T) {
+	app := infra.NewApp(ptr(t.TempDir()), nil)
+	infra.NewRecords(app)
+	got := template(app.Synth(nil).GetStackByName(ptr("records")).Template().(map[string]any))
+	require.Empty(t, infra.Problems(app))
+	require.NotContains(t, got, "Parameters")
+	require.NotContains(t, got, "Rules")
+	require.Len(t, got["Resources"], 1)
+	_, plain := got.only(t, "AWS::DynamoDB::GlobalTable")
+	_, deployed := withDefaults(t).payments.only(t, "AWS::DynamoDB::GlobalTable")
+	require.Equal(t, deployed, plain)
+	require.ElementsMatch(t, []string{"TableName", "TableArn", "StreamArn"}, slices.Collect(maps.Keys(got["Outputs"].(map[string]any))))
+}
