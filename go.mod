@@ -4,6 +4,9 @@ go 1.26.0
 
 tool honnef.co/go/tools/cmd/staticcheck
 
+// The CDK command line has Go files in its templates.
+ignore ./node_modules
+
 require (
 	github.com/aws/aws-lambda-go v1.55.1
 	github.com/aws/aws-sdk-go-v2 v1.47.6
