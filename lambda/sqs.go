@@ -11,9 +11,9 @@ import (
 
 const (
 	// SQSRetention is the retention of an operation behind a queue that names none.
-	// A queue keeps a message for 14 days at most, its dead-letter queue for 14 more
-	// (a redrive into the source starts a new count), and a day is for the retries
-	// at the end of it.
+	// A queue keeps a message for 14 days at most, its dead-letter queue for 14 more,
+	// and a day is for the retries at the end of it. A redrive into the source starts
+	// a new count: where people redrive that late, the operation needs a longer one.
 	SQSRetention = 29 * 24 * time.Hour
 	// DefaultSQSConcurrency is how many messages of a batch run side by side: as many
 	// as a batch has by default.

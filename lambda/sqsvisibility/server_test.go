@@ -1,0 +1,90 @@
+package sqsvisibility
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/queue/queuetest"
+	"github.com/stretchr/testify/require"
+)
+
+// receive takes messages until there are n, as a function gets them.
+func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSOutcome) {
+	t.Helper()
+	for len(all) < n {
+		res, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+			QueueUrl: &q.URL, MaxNumberOfMessages: 10, WaitTimeSeconds: 20,
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		})
+		require.NoError(t, err)
+		require.NotEmpty(t, res.Messages, "the queue gives no more")
+		for _, m := range res.Messages {
+			all = append(all, idemlambda.SQSOutcome{Record: &events.SQSMessage{
+				MessageId: *m.MessageId, ReceiptHandle: *m.ReceiptHandle, Body: *m.Body, Attributes: m.Attributes, EventSourceARN: q.ARN,
+			}})
+		}
+	}
+	return all
+}
+
+// On a real queue: messages that would be hidden for ten minutes come back when
+// the lease is over, and others do not.
+func TestHidesOnAServer(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fifo %v", fifo), func(t *testing.T) {
+			q := queuetest.New(t, queuetest.Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{
+				types.QueueAttributeNameVisibilityTimeout: "600",
+			}})
+			const n = 12
+			for i := range n + 1 {
+				in := &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(i))}
+				if fifo {
+					in.MessageGroupId, in.MessageDeduplicationId = aws.String(fmt.Sprint("g", i)), aws.String(fmt.Sprint("d", i))
+				}
+				_, err := q.Client.SendMessage(t.Context(), in)
+				require.NoError(t, err)
+			}
+			back := receive(t, q, n+1)
+			sooner := map[string]bool{}
+			for i := range back[:n] {
+				back[i].Reason, back[i].LeaseUntil = idemlambda.ReasonInFlight, time.Now()
+				sooner[back[i].Record.Body] = true
+			}
+			back[n].Reason = idemlambda.ReasonReleased
+			var log bytes.Buffer
+			New(q.Client, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
+			require.Empty(t, log.String())
+			for _, again := range receive(t, q, n) {
+				require.True(t, sooner[again.Record.Body])
+				require.Equal(t, "2", again.Record.Attributes["ApproximateReceiveCount"])
+			}
+		})
+	}
+}
+
+// A message that is gone by now is told of, and costs the others nothing.
+func TestHidesOnAServerWhatIsStillThere(t *testing.T) {
+	q := queuetest.New(t, queuetest.Spec{Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "600"}})
+	for i := range 2 {
+		_, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(i))})
+		require.NoError(t, err)
+	}
+	back := receive(t, q, 2)
+	for i := range back {
+		back[i].LeaseUntil = time.Now()
+	}
+	back[0].Record.ReceiptHandle = "no receipt"
+	var log bytes.Buffer
+	New(q.Client, &Options{QueueURL: q.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
+	require.Contains(t, log.String(), back[0].Record.MessageId)
+	require.NotContains(t, log.String(), back[1].Record.MessageId)
+	require.Equal(t, back[1].Record.Body, receive(t, q, 1)[0].Record.Body)
+}
