@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,13 @@ func TestConformance(t *testing.T) {
 				return err
 			},
 			MaxResult: DefaultMaxResult,
+		}
+		n := 0
+		h.With = func(context.Context) (any, func(context.Context) (bool, error), error) {
+			n++
+			tx, pk := new(Tx), "business-"+strconv.Itoa(n)
+			err := tx.Put(types.Put{TableName: &f.table, Item: key(pk)}, nil)
+			return tx, func(context.Context) (bool, error) { return len(f.raw(t, pk)) > 0, nil }, err
 		}
 		record := func(name string, damage func(item)) {
 			h.Damages = append(h.Damages, storetest.Damage{Name: name, Do: func(_ context.Context, id string) error {

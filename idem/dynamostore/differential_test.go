@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -34,7 +35,7 @@ func TestWritesEqualTheirReference(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			f := open(t, nil)
-			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}}
+			g := &generator{table: f.table, Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}}
 			for n := range writes {
 				now := base.Add(time.Duration(n) * time.Second)
 				id := fmt.Sprintf("t#op#key%d", g.IntN(3))
@@ -118,10 +119,11 @@ func indexed(t *testing.T, it item, rec *idem.Record, at string) {
 // old ones.
 type generator struct {
 	*rand.Rand
-	ref  reference
-	n    int
-	old  []anyWrite
-	seen []string
+	table string
+	ref   reference
+	n     int
+	old   []anyWrite
+	seen  []string
 }
 
 type anyWrite struct {
@@ -224,6 +226,17 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			c := g.claim(id, "", "", now)
 			f.Absent = &c.Record
 			f.Absent.Owner = f.Owner
+		} else if g.chance(30) && (f.Ending.State == idem.Completed || f.Ending.State == idem.Failed) {
+			c := g.claim(id, write, state, now)
+			f.Born, f.Owner = &c, c.Record.Owner
+		}
+		if g.chance(20) {
+			f.Bar = g.right(write)
+		}
+		if g.chance(30) {
+			tx := new(Tx)
+			_ = tx.Put(types.Put{TableName: &g.table, Item: key(g.fresh("item"))}, nil)
+			f.With = tx
 		}
 		return anyWrite{name: "finish", what: f, apply: f.Apply,
 			send: func(s *Store, now time.Time) error { return s.Finish(context.Background(), now, f) }}
@@ -263,6 +276,9 @@ func (g *generator) claim(id, write string, state idem.State, now time.Time) ide
 }
 
 func (g *generator) expiry(now time.Time, percent int) time.Time {
+	if g.chance(percent / 3) {
+		return now.Add(time.Duration(1+g.IntN(60)) * time.Second) // soon over
+	}
 	if g.chance(percent) {
 		return now.Add(time.Duration(1+g.IntN(48)) * time.Hour)
 	}

@@ -62,15 +62,43 @@
 //	step skipped                      0, or 1 for parts        BatchGetItem
 //	outcome after large steps         + 1 Update per part      UpdateItem
 //	claim without reply, withdrawn    + 1 Update               UpdateItem
+//	first execution with a Tx         1 Put, 1 Transaction     PutItem, UpdateItem, and
+//	                                                           those of its actions
+//	atomic mode, first execution      1 Get, 1 Transaction     GetItem, PutItem, and
+//	                                                           those of its actions
+//	 … without a look                 1 Transaction
+//	 … without a Tx, or failed        1 Put instead of it      PutItem
+//	atomic mode, replay               1 Get                    GetItem
+//	commit in doubt, barred           + 1 Update, + 1 Get if   UpdateItem, GetItem
+//	                                  that got no answer
 //	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
 //	                                  Get if it clears steps
 //	failed condition without item     + 1 Get                  GetItem
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
-// table, and nothing on the index; no action deletes. A condition on
+// table, and nothing on the index; no action deletes. There is no permission for
+// transactions: a [Tx] needs those of its actions on its own tables, PutItem,
+// UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.
 // A table encrypted with a customer's key needs the key's permissions too.
+//
+// # Transactions
+//
+// What a handler collects in its [Tx] commits with the outcome in one
+// TransactWriteItems, or not at all. The record's write is the first action, under
+// the same condition as without a Tx. Why DynamoDB cancels is told apart, the
+// record's own reason first: another attempt has the claim, or this very write has
+// landed before; then a business condition, which is the handler's error; then what
+// passes by, a transaction on the same item (TransactionConflict) or throttling,
+// which is sent again after a random pause while the time lasts.
+//
+// A try without an answer is followed by others, byte for byte the same and under
+// one token, by which DynamoDB knows for ten minutes that it has applied it. When
+// the time for that is over the engine writes what keeps the transaction from
+// landing any more, and learns from it, or from a consistent read, whether it has.
+// [idem.CommitError] says the rest. A transaction costs twice the write units of its
+// items, also if it is cancelled.
 //
 // # Time and doubt
 //

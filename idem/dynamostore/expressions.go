@@ -24,8 +24,8 @@ const (
 	ifNotMine = " AND #write <> :write"
 	// The write was not taken back by one that leaves the owner as it is.
 	ifNotBarred = " AND #write <> :bar"
-	// There is no record, or one that has expired.
-	ifFree = "attribute_not_exists(pk) OR expires_at <= :at AND v <= :v AND " +
+	// The record has expired.
+	ifExpired = "expires_at <= :at AND v <= :v AND " +
 		"(#state IN (:completed, :failed) OR #state = :retryable AND attribute_not_exists(steps))"
 	// Steps decide whether a retryable record is an open question, and whether an
 	// expiry may be moved.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
 )
 
 var updateGolden = flag.Bool("update", false, "write the golden files anew")
@@ -39,6 +40,29 @@ func TestRequestsAreGolden(t *testing.T) {
 	failure := &idem.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
 	open := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
 	open.Absent = &fresh.Record
+	accounts := "accounts"
+	work := func() *Tx {
+		tx := new(Tx)
+		who := func(name string) item { return item{"id": str(name)} }
+		require.NoError(t, tx.Put(types.Put{TableName: &accounts, Item: item{"id": str("new"), "balance": num("0")},
+			ConditionExpression: ptr("attribute_not_exists(id)")}, nil))
+		require.NoError(t, tx.Update(types.Update{TableName: &accounts, Key: who("from"), UpdateExpression: ptr("SET #b = #b - :n"),
+			ConditionExpression: ptr("#b >= :n"), ExpressionAttributeNames: map[string]string{"#b": "balance"},
+			ExpressionAttributeValues: item{":n": num("5")}}, nil))
+		require.NoError(t, tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil))
+		require.NoError(t, tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, nil))
+		require.NoError(t, tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")}))
+		return tx
+	}
+	commit := func(f idem.Finish, bar string, born *idem.Claim, tx *Tx) idem.Finish {
+		f.Bar, f.Born = bar, born
+		if tx != nil {
+			f.With = tx
+		}
+		return f
+	}
+	done := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
+	declined := finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day})
 	ctx := context.Background()
 
 	for _, tc := range []struct {
@@ -85,6 +109,11 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"fail", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day}))
 		}},
+		{"commit", func(s *Store) error { return s.Finish(ctx, now, commit(done, "bar.1", nil, work())) }},
+		{"commit-atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &fresh, work())) }},
+		{"commit-atomic-seen", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &replace, work())) }},
+		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &fresh, new(Tx))) }},
+		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, "", &replace, nil)) }},
 		{"release", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}))
 		}},
@@ -165,6 +194,33 @@ func show(in any) string {
 		line("update", in.UpdateExpression)
 		line("condition", in.ConditionExpression)
 		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+	case *dynamodb.TransactWriteItemsInput:
+		fmt.Fprintf(&b, "TransactWriteItems\ntoken: %s\n", *in.ClientRequestToken)
+		for _, a := range in.TransactItems {
+			switch {
+			case a.Put != nil:
+				fmt.Fprintf(&b, "Put %s\n", *a.Put.TableName)
+				showItem(&b, a.Put.Item)
+				line("condition", a.Put.ConditionExpression)
+				both(a.Put.ExpressionAttributeNames, a.Put.ExpressionAttributeValues, a.Put.ReturnValuesOnConditionCheckFailure)
+			case a.Update != nil:
+				fmt.Fprintf(&b, "Update %s\n", *a.Update.TableName)
+				showItem(&b, a.Update.Key)
+				line("update", a.Update.UpdateExpression)
+				line("condition", a.Update.ConditionExpression)
+				both(a.Update.ExpressionAttributeNames, a.Update.ExpressionAttributeValues, a.Update.ReturnValuesOnConditionCheckFailure)
+			case a.Delete != nil:
+				fmt.Fprintf(&b, "Delete %s\n", *a.Delete.TableName)
+				showItem(&b, a.Delete.Key)
+				line("condition", a.Delete.ConditionExpression)
+				both(a.Delete.ExpressionAttributeNames, a.Delete.ExpressionAttributeValues, a.Delete.ReturnValuesOnConditionCheckFailure)
+			case a.ConditionCheck != nil:
+				fmt.Fprintf(&b, "ConditionCheck %s\n", *a.ConditionCheck.TableName)
+				showItem(&b, a.ConditionCheck.Key)
+				line("condition", a.ConditionCheck.ConditionExpression)
+				both(a.ConditionCheck.ExpressionAttributeNames, a.ConditionCheck.ExpressionAttributeValues, a.ConditionCheck.ReturnValuesOnConditionCheckFailure)
+			}
+		}
 	default:
 		fmt.Fprintf(&b, "%T\n", in)
 	}

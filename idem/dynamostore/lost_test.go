@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -69,6 +70,26 @@ func eachWrite() []write {
 		{"completion without a claim", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
 			w.Write, w.Absent = "w", claimedRecord(id, "o1")
+			return s.Finish(ctx, base, w)
+		}, idem.Completed, "w"},
+		{"outcome in atomic mode", nothing, func(ctx context.Context, s *Store, id string) error {
+			w := completion(id, "o1", []byte("{}"))
+			w.Write, w.Born = "w", ptr(claim(id, "o1"))
+			return s.Finish(ctx, base, w)
+		}, idem.Completed, "w"},
+		{"outcome in atomic mode, over a seen record", claimed, func(ctx context.Context, s *Store, id string) error {
+			w := completion(id, "o2", []byte("{}"))
+			w.Write, w.Born = "w", ptr(claim(id, "o2"))
+			w.Born.Seen = "o1.0"
+			return s.Finish(ctx, base, w)
+		}, idem.Completed, "w"},
+		{"commit", claimed, func(ctx context.Context, s *Store, id string) error {
+			tx := new(Tx)
+			if err := tx.Put(types.Put{TableName: s.table, Item: key(id + "-business")}, nil); err != nil {
+				return err
+			}
+			w := completion(id, "o1", []byte("{}"))
+			w.Write, w.With, w.Bar = "w", tx, "bar"
 			return s.Finish(ctx, base, w)
 		}, idem.Completed, "w"},
 		{"failure", claimed, finish(idem.Ending{State: idem.Failed, Failure: &idem.Failure{Message: "no"}, ExpiresAt: day}), idem.Failed, "w"},
@@ -151,7 +172,7 @@ func TestLostReplies(t *testing.T) {
 			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) { return stripItem(f.wire, op, req) })
 			defer f.wire.set(nil)
 			require.NoError(t, w.send(t.Context(), f.Store, id))
-			if w.name != "park" && w.name != "extension" {
+			if w.name != "park" && w.name != "extension" && w.name != "commit" { // known by its token
 				require.Contains(t, f.wire.calls(), "GetItem")
 			}
 			f.wire.set(nil)

@@ -62,6 +62,8 @@ func TestJudge(t *testing.T) {
 		{"request limit", api("RequestLimitExceeded"), verdict{again: true}},
 		{"transaction conflict", api("TransactionConflictException"), verdict{again: true}},
 		{"status 429", status(429), verdict{again: true}},
+		{"own transaction in progress", api("TransactionInProgressException"), verdict{again: true, maybe: true}},
+		{"token of another transaction", api("IdempotentParameterMismatchException"), verdict{maybe: true}},
 		{"internal error", api("InternalServerError"), verdict{again: true, maybe: true}},
 		{"service unavailable", api("ServiceUnavailable"), verdict{again: true, maybe: true}},
 		{"status 500", status(500), verdict{again: true, maybe: true}},

@@ -22,6 +22,32 @@ var endFaults = []fault{
 			return f.Apply(as(rec, func(r *idem.Record) { r.Owner, r.State = f.Owner, idem.InProgress }), now)
 		}
 	}},
+	{"an outcome without a claim replaces anything", []string{
+		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if f.Born != nil {
+				rec = nil
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"an outcome without a claim keeps what has expired", []string{
+		"commit/without a claim replaces what has expired",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if f.Born != nil && rec != nil && f.Born.Seen == "" && rec.Write != f.Write {
+				return nil, &idem.ConflictError{Existing: rec}
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"bar is ignored", []string{"commit/barred end leaves the record alone"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			f.Bar = ""
+			return f.Apply(rec, now)
+		}
+	}},
 	{"any own write counts as landed", []string{
 		"write id/own release is not a completion", "fencing/completion after the own failure",
 	}, func(s *lab) {

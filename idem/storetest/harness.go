@@ -85,6 +85,7 @@ func suite(h Harness) []group {
 		{"write id", writeIDCases(steps)},
 		{"delayed", delayedCases(steps)},
 		{"late outcome", lateCases(steps)},
+		{"commit", commitCases(h)},
 		{"expiry", expiryCases(steps)},
 		{"step", stepCases(steps)},
 		{"settle", settleCases(steps)},

@@ -104,7 +104,7 @@ func (w finish) String() string {
 	if w.Ending.State == idem.Retryable && w.Ending.Uncertain {
 		s += " (uncertain)"
 	}
-	if w.Absent != nil {
+	if w.Absent != nil || w.Born != nil {
 		s += " without a claim"
 	}
 	return s

@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// born is the outcome of the attempt in atomic mode, which took no claim.
+func (a *attempt) born(f finish) finish {
+	c := a.claim
+	f.Born = &c
+	return f
+}
+
+// over is an attempt in atomic mode that has seen the record as it is now.
+func (a *attempt) over() *attempt {
+	b := a.c.fresh(func(r *idem.Record) { r.ID = a.id() })
+	b.claim.Record.Attempt = a.seen().Attempt + 1
+	b.claim.Seen = a.seen().Write
+	return b
+}
+
+// unseen is an attempt in atomic mode on the same key that has seen nothing.
+func (a *attempt) unseen() *attempt {
+	return a.c.fresh(func(r *idem.Record) { r.ID = a.id() })
+}
+
+// commitCases: outcomes that nobody claimed, and ends that can be barred.
+func commitCases(h Harness) []check {
+	steps := !h.WithoutSteps
+	// later is past every expiry that the cases give.
+	later := func(c *cell) { c.now = c.now.Add(retention + time.Hour) }
+	return []check{
+		{"without a claim creates the record", func(c *cell) {
+			for _, f := range []func(*attempt) finish{
+				func(a *attempt) finish { return a.complete("outcome") },
+				func(a *attempt) finish { return a.complete("") },
+				func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
+				func(a *attempt) finish { return a.fail() },
+			} {
+				a := c.fresh()
+				w := a.born(f(a))
+				c.lands(w)
+				c.lands(w) // once more, as after a lost reply
+				c.refused(a.unseen().acquire())
+			}
+		}},
+		{"without a claim is refused by every record", func(c *cell) {
+			for _, s := range standing(steps) {
+				a := s.make(c)
+				b := a.unseen()
+				c.refused(b.born(b.complete("theirs")))
+				c.refused(b.born(b.fail()))
+			}
+		}},
+		{"without a claim replaces what has expired", func(c *cell) {
+			for _, s := range standing(steps) {
+				a := s.make(c)
+				now := c.now
+				later(c)
+				b := a.unseen()
+				w := b.born(b.complete("new"))
+				// What never expires is never replaced.
+				if a.seen().Expired(c.now) {
+					c.lands(w)
+					equal(c, "Attempt", 1, c.get(a.id()).Attempt)
+				} else {
+					c.refused(w)
+				}
+				c.now = now
+			}
+		}},
+		{"without a claim replaces what it has seen", func(c *cell) {
+			for _, s := range standing(steps) {
+				a := s.make(c)
+				b := a.over()
+				w := b.born(b.complete("new"))
+				c.lands(w)
+				c.lands(w)
+				equal(c, "Attempt", 2, c.get(a.id()).Attempt)
+				equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
+			}
+		}},
+		{"without a claim is refused by what it has not seen", func(c *cell) {
+			a := c.start()
+			b := a.over()
+			c.lands(a.extend(time.Hour))
+			c.refused(b.born(b.complete("new")))
+		}},
+		{"without a claim does not touch an earlier outcome", func(c *cell) {
+			a := c.fresh()
+			c.lands(a.born(a.complete(string(noise(450 << 10)))))
+			b := a.unseen()
+			c.refused(b.born(b.complete(string(noise(450 << 10)))))
+		}},
+		{"only one of two without a claim", func(c *cell) {
+			a := c.fresh()
+			ws := make([]write, 8)
+			for i := range ws {
+				b := a.unseen()
+				ws[i] = b.born(b.complete("outcome"))
+			}
+			c.oneWins(ws...)
+		}},
+		{"a claim or an outcome without one", func(c *cell) {
+			a, b := c.fresh(), c.fresh()
+			b.claim.Record.ID = a.id()
+			c.oneWins(a.acquire(), b.born(b.complete("outcome")))
+		}},
+		{"without a claim, taken back, does not land later", func(c *cell) {
+			a := c.fresh()
+			c.lands(a.withdraw())
+			c.refused(a.born(a.complete("late")))
+			// Nor does it over the expired record that it could have replaced.
+			b := c.start()
+			c.lands(b.complete("old"))
+			later(c)
+			d := b.over()
+			d.claim.Replace = true
+			w := d.born(d.complete("late"))
+			c.lands(d.withdraw())
+			c.refused(w)
+		}},
+		{"taken back does not undo an outcome without a claim", func(c *cell) {
+			a := c.fresh()
+			c.lands(a.born(a.complete("outcome")))
+			c.refused(a.withdraw())
+		}},
+		{"barred end leaves the record alone", func(c *cell) {
+			bar := func(w finish) finish {
+				w.Bar = newID()
+				return w
+			}
+			// A park keeps owner and state in which an end may leave: only the bar tells.
+			a := c.start()
+			w := bar(a.complete("outcome"))
+			p := a.park()
+			p.Write = w.Bar
+			c.lands(p)
+			c.refused(w)
+			// Another write's park does not bar it.
+			b := c.start()
+			w = bar(b.complete("outcome"))
+			c.lands(b.park())
+			c.lands(w)
+			c.lands(w)
+			// Nor does anything in progress.
+			d := c.start()
+			w = bar(d.complete("outcome"))
+			c.lands(w)
+		}},
+		{"writes that commit without a claim", func(c *cell) {
+			if c.h.With == nil {
+				return
+			}
+			a := c.fresh()
+			for _, lands := range []bool{true, false} {
+				value, applied, err := c.h.With(c.ctx)
+				c.must(err)
+				b := a.unseen()
+				w := b.born(b.complete("outcome"))
+				w.With = value
+				if lands {
+					c.lands(w)
+				} else {
+					c.refused(w)
+				}
+				ok, err := applied(c.ctx)
+				c.must(err)
+				equal(c, "applied", lands, ok)
+			}
+		}},
+	}
+}
