@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// function is fed by the table's stream and by a schedule.
+type function struct {
+	relay *outbox.Relay
+}
+
+// event is either of the two.
+type event struct {
+	Records    []events.DynamoDBEventRecord `json:"Records"`
+	DetailType string                       `json:"detail-type"`
+	// Sweep is for an invocation by hand.
+	Sweep bool `json:"sweep"`
+}
+
+// handle answers the stream with the record from which it has to be delivered
+// again, if any.
+func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventResponse, error) {
+	switch {
+	case e.Records != nil:
+		return f.deliver(ctx, e.Records)
+	case e.DetailType == "Scheduled Event" || e.Sweep:
+		report, err := f.relay.Sweep(ctx)
+		tell(ctx, "sweep", report, err)
+		return events.DynamoDBEventResponse{}, err
+	}
+	return events.DynamoDBEventResponse{}, errors.New(
+		`relay: the event is none of the table's stream and none of a schedule; by hand, send {"sweep": true}`)
+}
+
+func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRecord) (events.DynamoDBEventResponse, error) {
+	answer := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
+	var refs []outbox.Ref
+	var sequence []string
+	for _, r := range records {
+		if ref, ok := refOf(r); ok {
+			refs = append(refs, ref)
+			sequence = append(sequence, r.Change.SequenceNumber)
+		}
+	}
+	if len(refs) == 0 {
+		return answer, nil
+	}
+	report, first, err := f.relay.Deliver(ctx, refs)
+	tell(ctx, "deliver", report, err)
+	if err != nil {
+		return events.DynamoDBEventResponse{}, err
+	}
+	if first < len(refs) {
+		answer.BatchItemFailures = append(answer.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: sequence[first]})
+	}
+	return answer, nil
+}
+
+// refOf tells which message a change is about, if it made one that nobody has tried
+// to send. The mapping's filter lets through nothing else, if it has one.
+func refOf(r events.DynamoDBEventRecord) (outbox.Ref, bool) {
+	pk, sk, state := text(r.Change.Keys, schema.PK), text(r.Change.Keys, schema.SK), text(r.Change.NewImage, schema.State)
+	id, ok := strings.CutPrefix(sk, schema.OutboxSK)
+	if !ok || pk == "" || r.EventName == string(events.DynamoDBOperationTypeRemove) || state != "" && state != schema.OutboxNew {
+		return outbox.Ref{}, false
+	}
+	return outbox.Ref{Record: pk, ID: id}, true
+}
+
+func text(image map[string]events.DynamoDBAttributeValue, name string) string {
+	if v, ok := image[name]; ok && v.DataType() == events.DataTypeString {
+		return v.String()
+	}
+	return ""
+}
+
+// tell logs what was done, louder where somebody may have to look.
+func tell(ctx context.Context, what string, report outbox.Report, err error) {
+	level := slog.LevelInfo
+	if err != nil || report.Failed+report.Parked+report.Unreadable+report.Left > 0 {
+		level = slog.LevelWarn
+	}
+	b, _ := json.Marshal(report) // numbers and strings cannot fail
+	slog.Log(ctx, level, "outbox "+what, "report", json.RawMessage(b), "error", errText(err))
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
