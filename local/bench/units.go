@@ -19,9 +19,9 @@ func unitsTable(ctx context.Context, d *dynamo) error {
 		return err
 	}
 	fmt.Printf("\ncalls and capacity units per path (reported by DynamoDB Local; c = the part computed from item sizes)\n")
-	fmt.Printf("  %-26s %-40s %8s %8s %8s\n", "path", "calls", "write", "(c)", "read")
+	fmt.Printf("  %-32s %-40s %8s %8s %8s\n", "path", "calls", "write", "(c)", "read")
 	for i, p := range paths.All() {
-		stage, err := paths.NewStage(store, fmt.Sprintf("units-%d", i))
+		stage, err := paths.NewStage(store, d.table, fmt.Sprintf("units-%d", i))
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func unitsTable(ctx context.Context, d *dynamo) error {
 		for _, op := range slices.Sorted(maps.Keys(u.Calls)) {
 			calls = append(calls, fmt.Sprintf("%d %s", u.Calls[op], op))
 		}
-		fmt.Printf("  %-26s %-40s %8.1f %8.1f %8.1f\n", p.Name, strings.Join(calls, ", "), u.Write, u.Computed, u.Read)
+		fmt.Printf("  %-32s %-40s %8.1f %8.1f %8.1f\n", p.Name, strings.Join(calls, ", "), u.Write, u.Computed, u.Read)
 	}
 	return nil
 }

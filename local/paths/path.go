@@ -8,7 +8,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Path is one way through the protocol: what leads up to it, and the call that
@@ -33,6 +37,8 @@ const (
 var (
 	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
 	notRepeatable = idem.Operation{Name: "path"}
+	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
+	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}
 	errBroken     = errors.New("the connection broke")
 )
 
@@ -54,6 +60,13 @@ func All() []Path {
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
 		{Name: "resolved", Calls: map[string]int{get: 1, update: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
+		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
+		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
+		{Name: "business write, atomic, no look", Calls: map[string]int{transact: 1}, Play: commits(unseen)},
+		{Name: "atomic, replay", Calls: map[string]int{get: 1}, Before: commits(atomic), Play: replayed(atomic)},
+		{Name: "atomic, replay, no look", Calls: map[string]int{transact: 1}, Before: commits(unseen), Play: inVain},
+		{Name: "atomic, failed, recorded", Calls: map[string]int{get: 1, put: 1}, Play: fails(atomic, idem.Permanent(errBroken))},
+		{Name: "atomic, failed, nothing written", Calls: map[string]int{get: 1}, Play: fails(atomic, errBroken)},
 		{Name: "first execution, 390 KB", Calls: map[string]int{put: 3, update: 1}, Play: run(repeatable, 390<<10)},
 		{Name: "replay, 390 KB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 390<<10), Play: replayed(repeatable)},
 		{Name: "first execution, 5.5 MB", Calls: map[string]int{put: 23, update: 1}, Play: run(repeatable, 22<<18)},
@@ -71,13 +84,15 @@ type Stage struct {
 	Engine *idem.Engine
 	// Value of the key; a fresh one for every path.
 	Value string
+	// Table for business writes.
+	Table string
 
 	ahead time.Duration
 }
 
 // NewStage returns a stage over the store.
-func NewStage(store idem.Store, value string) (*Stage, error) {
-	s := &Stage{Store: store, Value: value}
+func NewStage(store idem.Store, table, value string) (*Stage, error) {
+	s := &Stage{Store: store, Value: value, Table: table}
 	var err error
 	s.Engine, err = idem.New(store, &idem.Options{
 		Now: func() time.Time { return time.Now().Add(s.ahead) }, Lease: lease,
@@ -111,6 +126,39 @@ func run(op idem.Operation, size int) func(context.Context, *Stage) error {
 		}
 		return err
 	}
+}
+
+// commits executes a handler whose one business write, of 200 bytes, commits with
+// its outcome.
+func commits(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		out, err := s.Engine.Execute(ctx, s.call(op, s.business))
+		if err == nil && out.Replayed {
+			err = errors.New("the handler's outcome was not recorded by this call")
+		}
+		return err
+	}
+}
+
+// inVain runs a handler whose outcome is recorded already.
+func inVain(ctx context.Context, s *Stage) error {
+	out, err := s.Engine.Execute(ctx, s.call(unseen, s.business))
+	if err == nil && !out.Replayed {
+		err = errors.New("not replayed")
+	}
+	return err
+}
+
+func (s *Stage) business(ctx context.Context) idem.Answer {
+	return idem.Answer{Body: noise(small), Err: Business(ctx, s.Table, s.Value)}
+}
+
+// Business collects one business write: an account's item of 200 bytes.
+func Business(ctx context.Context, table, account string) error {
+	return dynamostore.TxOf(ctx).Put(types.Put{TableName: &table, Item: map[string]types.AttributeValue{
+		schema.PK: &types.AttributeValueMemberS{Value: "account#" + account}, schema.SK: &types.AttributeValueMemberS{Value: "#"},
+		"holder": &types.AttributeValueMemberB{Value: noise(200)},
+	}}, nil)
 }
 
 func (s *Stage) call(op idem.Operation, fn func(context.Context) idem.Answer) idem.Call {

@@ -50,7 +50,7 @@ func TestCallsPerPath(t *testing.T) {
 	require.NoError(t, err)
 	for i, p := range paths.All() {
 		t.Run(p.Name, func(t *testing.T) {
-			stage, err := paths.NewStage(store, fmt.Sprint("value", i))
+			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))
 			require.NoError(t, err)
 			if p.Before != nil {
 				require.NoError(t, p.Before(t.Context(), stage))
