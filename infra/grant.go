@@ -24,17 +24,12 @@ type GrantOptions struct {
 }
 
 // GrantHandler allows what an engine does with records: claim, replay, complete,
-// record steps, store large results, resolve. Nothing is deleted, scanned or
-// queried.
+// record steps, store large results, publish, resolve. Nothing is deleted, scanned
+// or queried. TransactWriteItems has no permission of its own, so that a completion
+// in a transaction needs nothing more here; its business tables are granted with
+// [GrantBusiness].
 func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
-}
-
-// GrantTransactions allows what a completion inside a transaction needs beside
-// GrantHandler: TransactWriteItems has no permission of its own, its conditions
-// do. The business tables of the transaction are granted with [GrantBusiness].
-func (t *Table) GrantTransactions(to awsiam.IGrantable, o *GrantOptions) {
-	t.allow(to, o, "ConditionCheckItem")
 }
 
 // GrantOperator allows what a person needs who settles open questions: to list
@@ -49,7 +44,7 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 // is not sent yet in the index, read messages and note what became of them. The
 // grant is for what must wait for it.
 func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
-	t.allow(to, nil, "BatchGetItem", "GetItem", "UpdateItem")
+	t.allow(to, nil, "BatchGetItem", "UpdateItem")
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
 	return allow(to, nil, []string{*t.TableStreamArn()},
 		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")

@@ -45,7 +45,8 @@ const (
 
 // QueueProps of a queue. Repeat is required.
 type QueueProps struct {
-	// Repeat is the declaration of the operation that the consumer runs.
+	// Repeat is the declaration of the operation that the consumer runs; a consumer
+	// whose code declares another does not start.
 	Repeat Repeat
 	// Retention of that operation, if its code sets one. Zero means
 	// [DefaultQueueRetention], as the library does.
@@ -187,6 +188,7 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		schema.EnvQueueVisibility:  seconds(p.Visibility),
 		schema.EnvQueueBatchSize:   strconv.Itoa(p.BatchSize),
 		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
+		schema.EnvQueueRepeat:      string(p.Repeat),
 	}
 	if !p.NoDeadLetters {
 		settings[schema.EnvQueueMaxReceives] = strconv.Itoa(p.MaxReceives)

@@ -28,6 +28,7 @@ const (
 type sqsSetup struct {
 	timeout, visibility, window sqsSetting // in seconds
 	batch, receives             sqsSetting
+	repeat                      string // as stored in records; empty is not known
 }
 
 type sqsSetting struct {
@@ -41,6 +42,7 @@ func (s sqsSetting) seconds() time.Duration { return time.Duration(s.value) * ti
 // readSQSSetup reads the environment. A variable that is missing or empty tells
 // nothing.
 func readSQSSetup() (s sqsSetup, err error) {
+	s.repeat = os.Getenv(schema.EnvQueueRepeat)
 	for _, v := range []struct {
 		name     string
 		to       *sqsSetting
@@ -72,6 +74,11 @@ func (s *sqsSetup) check(op idem.Operation) error {
 	bad := func(v sqsSetting, format string, args ...any) error {
 		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
 			Problem: fmt.Sprintf(format, args...) + fmt.Sprintf(" (%s=%d)", v.name, v.value)}
+	}
+	if s.repeat != "" && s.repeat != op.Repeat.String() {
+		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
+			Problem: fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the same, redelivery and alarms follow from it",
+				op.Repeat, s.repeat, schema.EnvQueueRepeat)}
 	}
 	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
 		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+

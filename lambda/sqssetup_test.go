@@ -139,3 +139,16 @@ func TestSQSSetUpAdviceIsGood(t *testing.T) {
 		}
 	}
 }
+
+// The stack and the code declare the same.
+func TestSQSSetUpOfTheDeclaration(t *testing.T) {
+	op := fulfil
+	for declared, other := range map[idem.Repeat]idem.Repeat{idem.Repeatable: idem.NotRepeatable, idem.NotRepeatable: idem.Repeatable} {
+		op.Repeat = declared
+		start := func() { SQS(newEngine(t, memory()), op, byAttribute, nil, work) }
+		t.Setenv(schema.EnvQueueRepeat, declared.String())
+		require.NotPanics(t, start)
+		t.Setenv(schema.EnvQueueRepeat, other.String())
+		requireConfigPanic(t, start, op.Name, declared.String(), other.String(), schema.EnvQueueRepeat)
+	}
+}

@@ -36,10 +36,6 @@ func TestGrants(t *testing.T) {
 			func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, nil) },
 			map[string][]string{"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}},
 		},
-		"transactions": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantTransactions(role, nil) },
-			map[string][]string{"Records.Arn": {"dynamodb:ConditionCheckItem"}},
-		},
 		"operator": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantOperator(role) },
 			map[string][]string{
@@ -113,7 +109,6 @@ func TestGrantConfinesToTenants(t *testing.T) {
 	tenants := []string{"acme", "a*b/ü$", infra.NoTenant}
 	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
 		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants})
-		table.GrantTransactions(role, &infra.GrantOptions{Tenants: tenants})
 	})
 	require.Empty(t, problems)
 	var patterns []any

@@ -162,6 +162,9 @@ const (
 	// "2m". It must be longer than the relay's time-out.
 	EnvOutboxGrace = "IDEM_OUTBOX_GRACE"
 
+	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
+	// not_repeatable. The function's operation must declare the same.
+	EnvQueueRepeat = "IDEM_QUEUE_REPEAT"
 	// EnvQueueMaxReceives is the queue's maxReceiveCount.
 	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
 )
