@@ -86,16 +86,21 @@ func deliver(ctx context.Context, pool *runtime.Pool, event []byte) (delivery, e
 	return d, nil
 }
 
-// logPatience is how long the last lines of an invocation may take through the
-// pipe after its answer.
-const logPatience = 200 * time.Millisecond
+// The last lines of an invocation may still be on their way through the pipe when
+// its answer has come: so long it is waited for the first, and so many looks without
+// a new one end the wait.
+const (
+	logPatience = time.Second
+	logLook     = 5 * time.Millisecond
+	logQuiet    = 4
+)
 
 // linesOf returns what an instance has written about one invocation. A function
 // that names no request in its lines has none.
 func linesOf(ctx context.Context, pool *runtime.Pool, res runtime.Result) (lines []string) {
 	ctx, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()
-	for {
+	for quiet := 0; quiet < logQuiet; {
 		out, err := pool.Output(res.PID)
 		if err != nil {
 			return lines
@@ -107,15 +112,16 @@ func linesOf(ctx context.Context, pool *runtime.Pool, res runtime.Result) (lines
 				lines = append(lines, line)
 			}
 		}
-		if len(lines) > 0 && len(lines) == before {
-			return lines
+		if quiet++; len(lines) == 0 || len(lines) != before {
+			quiet = 0
 		}
 		select {
 		case <-ctx.Done():
 			return lines
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(logLook):
 		}
 	}
+	return lines
 }
 
 // ask calls the control of a running stack. into may be nil.

@@ -33,6 +33,9 @@ func buildFunctions(ctx context.Context, dir string) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("the go command is not on PATH; install Go 1.26 or newer from https://go.dev/dl")
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot find the module: run this inside the repository: %w", err)
 	}

@@ -186,13 +186,24 @@ func TestTour(t *testing.T) {
 	s.requireNoFiles()
 }
 
-// TestTourFindsDifferences: a tour that is disturbed says so, with exit code 1.
+// TestTourFindsDifferences: the records are deleted while the tour waits for the
+// leases of killed functions, so that their handlers run again, also the one that
+// must not.
 func TestTourFindsDifferences(t *testing.T) {
-	require.True(t, line{expected: "a", got: "a"}.ok())
-	require.False(t, line{expected: "a", got: "b"}.ok())
-	var out bytes.Buffer
-	require.NoError(t, printLines(&out, []line{{request: "r", expected: "a", got: "b"}}))
-	require.Contains(t, out.String(), "\nNO  r")
+	endpoint := dynamotest.Endpoint(t)
+	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
+	s.until("taking the tour")
+	killed := regexp.MustCompile(`refund +in_progress .* lease ends`)
+	require.Eventually(t, func() bool {
+		// Before the first requests, and between the kills, there is no such record.
+		return killed.MatchString(s.must("records", "-state", "in_progress"))
+	}, patience, poll)
+	s.must("reset")
+	require.Error(t, s.end(), "%s", &s.seen)
+	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
+	require.Regexp(t, `(?m)^NO  not repeatable, retry .* 201 executed `, s.seen.String())
+	require.Contains(t, s.seen.String(), errDiffers.Error())
+	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
 }
 
 // TestNothingIsLeft ends the command, which has started servers and functions of
@@ -239,13 +250,28 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestGoRunIsTerminated: the SIGTERM that a script sends reaches `go run` alone.
+// TestGoRunIsTerminated: the SIGTERM that a script sends, and a SIGKILL, reach
+// `go run` alone.
 func TestGoRunIsTerminated(t *testing.T) {
 	endpoint := dynamotest.Endpoint(t)
-	s := open(t, exec.Command("go", "run", ".", "-endpoint", endpoint))
-	s.until("taking the tour")
-	s.listen(5)
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	_ = s.end() // go run reports the signal
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := open(t, exec.Command("go", "run", ".", "-endpoint", endpoint))
+			s.until("taking the tour")
+			s.listen(5)
+			require.NoError(t, s.cmd.Process.Signal(signal))
+			_ = s.end() // go run reports the signal
+			s.requireNoFiles()
+		})
+	}
+}
+
+// TestStoppedWhileItStarts: Ctrl-C while servers start and functions compile.
+func TestStoppedWhileItStarts(t *testing.T) {
+	dynamotest.Endpoint(t) // DynamoDB Local can be had here
+	s := open(t, exec.Command(build(t)))
+	s.until("starting DynamoDB Local")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, s.end(), "%s", &s.seen)
 	s.requireNoFiles()
 }
