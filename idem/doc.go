@@ -40,6 +40,10 @@
 // call, any other is parked as unknown. Out of unknown lead the parked attempt's
 // own late outcome, and [Engine.Resolve].
 //
+// What a handler collects in a [Unit] of work is written together with its outcome,
+// or not at all. In [Atomic] mode there is no claim: absent, expired and what was
+// seen of a retryable or lapsed record lead to completed or failed in one write.
+//
 // An expired record counts as absent, whether or not the store has deleted it.
 // Open questions (unknown, pending, retryable with steps) never expire.
 //

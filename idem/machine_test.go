@@ -163,49 +163,49 @@ of no known state                       | unreadable unreadable reused      unre
 // to completed, failed, retryable; withdrawal by owner (excluded, uncertain) and by
 // what was seen; end without a claim as completed, retryable uncertain, unknown.
 const writeTable = `
-                                        | later earlier step | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU
-absent                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U
-pending R                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-pending NR                              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-in_progress R live                      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress NR live                     | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R in the margin             | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress NR in the margin            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R lapsed                    | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress NR lapsed                   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R lapsed, past its expiry   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R lapsed, a step            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress NR lapsed, a step           | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R live, an open step        | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-in_progress R lapsed, an open step      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U
-completed                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-completed, a step                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-completed, no expiry                    | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-completed, expiring now                 | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-completed, expired                      | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-completed, a step, expired              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-failed                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-failed, expired                         | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
-retryable R excluded                    | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable NR excluded                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R uncertain                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable NR uncertain                  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R excluded, a step            | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R uncertain, a step           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable NR uncertain, a step          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R excluded, an open step      | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R uncertain, an open step     | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R excluded, expired           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R uncertain, expired          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R excluded, a step, expired   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-retryable R uncertain, a step, expired  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   -
-unknown R before the lease's end        | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U
-unknown R in the margin                 | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U
-unknown R after the lease               | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
-unknown NR after the lease              | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
-unknown R past an expiry                | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
-unknown R, an open step                 | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U
-of no known state                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   -
+                                        | later earlier step | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC
+absent                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C
+pending R                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+pending NR                              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+in_progress R live                      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR live                     | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R in the margin             | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR in the margin            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed                    | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR lapsed                   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, past its expiry   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, a step            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR lapsed, a step           | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R live, an open step        | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, an open step      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+completed                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, a step                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, no expiry                    | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, expiring now                 | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+completed, expired                      | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+completed, a step, expired              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+failed                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+failed, expired                         | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R excluded                    | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR excluded                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR uncertain                  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, a step            | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, a step           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR uncertain, a step          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, an open step      | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, an open step     | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, expired           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R uncertain, expired          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R excluded, a step, expired   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, a step, expired  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+unknown R before the lease's end        | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
+unknown R in the margin                 | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
+unknown R after the lease               | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown NR after the lease              | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown R past an expiry                | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown R, an open step                 | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+of no known state                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -292,6 +292,10 @@ func TestWriteTable(t *testing.T) {
 		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Completed},
 		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Retryable, Uncertain: true},
 		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Unknown},
+		{Kind: idem.EventCommit, To: idem.Completed},
+		{Kind: idem.EventCommit, To: idem.Failed},
+		{Kind: idem.EventCommit, Owner: "own", Seen: "seen", To: idem.Retryable},
+		{Kind: idem.EventCommit, Seen: "seen", To: idem.Completed},
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -323,7 +327,7 @@ func TestEveryCell(t *testing.T) {
 	states := []idem.State{idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := idem.EventClaim; kind <= idem.EventFinishOpen; kind++ {
+		for kind := idem.EventClaim; kind <= idem.EventCommit; kind++ {
 			for n := range 1 << 7 {
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := idem.Event{
@@ -352,7 +356,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*12*128, cells)
+	require.Equal(t, len(situations())*13*128, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d idem.Decision) {
@@ -380,6 +384,9 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 		}
 	case idem.EventLapse, idem.EventResolve:
 		require.True(t, seen || d.Do == idem.DoRefuse, where)
+	case idem.EventCommit:
+		outcome := ev.To == idem.Completed || ev.To == idem.Failed
+		require.Equal(t, outcome && (seen || rec.Expired(instant)), changes, where)
 	case idem.EventWithdraw:
 		require.True(t, seen || mine || d.Do == idem.DoRefuse, where)
 		require.False(t, rec.State == idem.Unknown && changes && ev.Uncertain && !seen, where)

@@ -126,6 +126,8 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 	var flight *idem.InFlightError
 	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)
 	require.Equal(t, 3, flight.Attempt)
+	require.Equal(t, "NotCommittedError", typeName(toRuntime(&idem.CommitError{State: idem.Retryable, Err: errors.New("no answer")})))
+	require.Equal(t, "OutcomeUnknownError", typeName(toRuntime(&idem.CommitError{State: idem.Unknown, Err: errors.New("no answer")})))
 	own := errors.New("own")
 	require.True(t, toRuntime(own) == own)
 }
