@@ -5,8 +5,9 @@
 //	records := infra.NewTable(stack, "Records", nil)
 //	records.GrantHandler(function, nil) // any IAM grantee
 //
-// Every construct is the CDK construct that it is made of ([Table] is a TableV2,
-// [Function] a Lambda function), so whatever CDK can do with that works too.
+// [Table], [Function] and [Queue] are the CDK constructs that they are made of (a
+// TableV2, a Lambda function, an SQS queue), the others have theirs as fields: so
+// whatever CDK can do works too.
 //
 // # Checks
 //

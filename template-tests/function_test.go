@@ -66,6 +66,8 @@ func TestFunctionSettings(t *testing.T) {
 	require.Equal(t, 25.0, p["Timeout"])
 	require.Equal(t, 1024.0, p["MemorySize"])
 	require.Equal(t, map[string]any{"Mode": "Active"}, p["TracingConfig"])
+	require.Equal(t, []string{"*"}, got.allowed(t)["xray:PutTraceSegments"])
+	require.Equal(t, []string{"*"}, got.allowed(t)["xray:PutTelemetryRecords"])
 	_, logs := got.only(t, "AWS::Logs::LogGroup")
 	require.Equal(t, 365.0, logs["RetentionInDays"])
 	variables := p["Environment"].(map[string]any)["Variables"].(map[string]any)

@@ -1,0 +1,4 @@
+// Command charge is something to build.
+package main
+
+func main() {}
