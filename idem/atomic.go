@@ -29,7 +29,7 @@ func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, err
 // twin's commit is often why, and then its outcome is the answer.
 func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending) (Outcome, error) {
 	proceed := func() (Outcome, error) {
-		if end.State != Failed {
+		if end.State != Failed && end.State != Completed {
 			return c.nothing(ctx)
 		}
 		return c.write(ctx, end, nil)

@@ -45,6 +45,10 @@ type Answer struct {
 	Value any
 	// ResponseVersion of the Body's schema.
 	ResponseVersion int
+	// Refused makes the answer of an attempt whose [Unit] of work the store refused,
+	// such as a response that says so. It is then the attempt's answer, without the
+	// unit. Nil means that the reason is the handler's error.
+	Refused func(reason error) Answer
 }
 
 // Outcome is the story of a call that has an outcome.

@@ -21,6 +21,8 @@ type commit struct {
 	f   Finish
 	// outer is the call's context, hctx the handler's.
 	outer, hctx context.Context
+	// replaced is set when ans is no longer what f commits.
+	replaced bool
 }
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
@@ -40,6 +42,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 
 func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
 	a := c.a
+	c.replaced = false
 	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: end, Born: a.born, LargeSteps: a.steps.large}
 	if unit != nil {
 		c.f.With = unit
@@ -162,24 +165,17 @@ func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) err
 }
 
 // refused ends an attempt whose unit of work the store refused. The refusal is the
-// handler's error, and its class says what becomes of the record, without the unit.
+// handler's error, unless the call makes an answer of it, and its class says what
+// becomes of the record, without the unit.
 func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) {
-	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
-	class := c.classify(context.WithoutCancel(c.hctx), c.a, c.ans)
-	if class == ClassCompleted {
-		class = ClassFailed // the result was one of writes that are not there
-	}
-	if class == ClassFailed && c.a.steps.any() {
-		class = c.undo(r, class)
-	}
-	end := c.ending(c.a, class, c.ans, failureOf(c.ans.Err))
+	end := c.judge(r)
 	if c.a.atomic() {
 		return c.refusedAtomic(ctx, r, end)
 	}
 	if r.Maybe {
 		return c.bar(ctx, end, func(s State) (Outcome, error) {
 			return c.outcome(s), unmark(c.ans.Err)
-		}, c.ans.Err)
+		}, r.Err)
 	}
 	// Undoing steps may have taken its time.
 	s, queued, err := c.finish(c.outer, c.a, end)
@@ -190,6 +186,45 @@ func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) 
 	out := c.outcome(s)
 	out.Queued = queued
 	return out, unmark(c.ans.Err)
+}
+
+// judge replaces the handler's answer by the refusal's and classifies it. If the
+// user's code panics over it, the attempt ends as if the handler did.
+func (c *commit) judge(r *RefusedError) Ending {
+	a, done := c.a, false
+	defer func() {
+		if done {
+			return
+		}
+		if a.atomic() {
+			c.notify(c.outer, c.engine.obs.Uncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			return
+		}
+		f := &Failure{Message: "the handler panicked", Type: "panic"}
+		if _, _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+			_, _ = c.lost(c.outer, a, err)
+		}
+	}()
+	made := c.ans.Refused
+	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
+	if made != nil {
+		c.ans = made(r.Err)
+	}
+	if len(c.ans.Kept) > maxKept {
+		c.ans.Kept = nil
+	}
+	c.replaced, a.kept, a.dropped = true, c.ans.Kept, false
+	class := c.classify(context.WithoutCancel(c.hctx), a, c.ans)
+	if class == ClassCompleted && c.ans.Err != nil {
+		class = ClassFailed // the result was one of writes that are not there
+	}
+	if (class == ClassFailed || class == ClassCompleted) && a.steps.any() {
+		class = c.undo(r, class)
+	}
+	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
+	a.dropped = end.Unavailable
+	done = true
+	return end
 }
 
 // undo compensates the steps of an operation that fails for good because its unit
@@ -204,21 +239,15 @@ func (c *commit) undo(r *RefusedError, class Class) Class {
 	c.sent = a.running.until.Add(-c.engine.opts.Lease)
 	a.running.mu.Unlock()
 	l := c.lease(c.outer, a)
-	done := false
-	defer func() {
-		l.stop()
-		if done {
-			return
+	defer l.stop()
+	if class == ClassCompleted {
+		// It fails with a response: settleSteps would take that for a success.
+		if err := a.compensate(l.ctx, r.Err); err != nil {
+			c.ans = Answer{Err: errors.Join(unmark(r.Err), err)}
+			return ClassUncertain
 		}
-		// A compensation panics: as if the handler did.
-		f := &Failure{Message: "a compensation panicked", Type: "panic"}
-		if _, _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
-			_, _ = c.lost(c.outer, a, err)
-		}
-	}()
-	class = c.settleSteps(l.ctx, a, &c.ans, class)
-	done = true
-	return class
+	}
+	return c.settleSteps(l.ctx, a, &c.ans, class)
 }
 
 // doubt ends an attempt whose commit got no answer, or none that helps: the claim
@@ -293,7 +322,7 @@ func (c *commit) barredIn(ctx context.Context, end Ending, barred func(State) (O
 // wasLanded is for a commit that proves to have landed although it looked refused
 // or lost: what it wrote is the outcome.
 func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
-	if c.ans.Err == nil || c.f.Ending.State == Failed {
+	if !c.replaced {
 		return c.landed(ctx)
 	}
 	// The answer has been replaced by the refusal of a later try: read the outcome.

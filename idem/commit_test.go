@@ -389,6 +389,68 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 	}
 }
 
+// A call may make an answer of the refusal: it is the outcome, without the unit, and
+// steps are undone as for every operation that did not go through.
+func TestRefusedUnitHasAnAnswer(t *testing.T) {
+	for _, op := range append(both, atomically) {
+		for _, doubt := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %d/doubt %v", op.Name, op.Mode, doubt), func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				undone := 0
+				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
+					if op.Mode == idem.Reserved && !doubt {
+						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+							idem.WithCompensation(func(context.Context, int) error { undone++; return nil }))
+						require.NoError(t, err)
+					}
+					_, err := pay(effect{n: 1, refuse: errPlain, doubt: doubt}, nil)(ctx, 1)
+					require.NoError(t, err)
+					return idem.Answer{Body: []byte("paid"), Refused: func(reason error) idem.Answer {
+						require.Same(t, errPlain, reason)
+						return idem.Answer{Body: []byte("declined")}
+					}}
+				}}
+				out, err := r.engine.Execute(t.Context(), call)
+				require.NoError(t, err)
+				require.Equal(t, "declined", string(out.Body))
+				require.Equal(t, idem.Completed, out.State)
+				if op.Mode == idem.Reserved && !doubt {
+					require.Equal(t, 1, undone)
+				}
+				again, err := r.engine.Execute(t.Context(), call)
+				require.NoError(t, err)
+				require.True(t, again.Replayed)
+				require.Equal(t, "declined", string(again.Body))
+				require.Zero(t, r.ledger.sum())
+			})
+		}
+	}
+}
+
+// Whoever panics over a refusal ends the attempt as the handler would.
+func TestPanicOverARefusal(t *testing.T) {
+	for _, op := range append(both, atomically) {
+		r, key := newBankRig(t), op.Key("t", "k")
+		op.Classify = func(_ context.Context, _ any, err error) idem.Class {
+			if err != nil {
+				panic("boom")
+			}
+			return idem.ClassDefault
+		}
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1, refuse: errPlain}, nil))
+		})
+		switch {
+		case op.Mode == idem.Atomic:
+			require.Equal(t, idem.Absent, r.state(t, key))
+		case op.Repeat == idem.Repeatable:
+			require.Equal(t, idem.Retryable, r.state(t, key))
+		default:
+			require.Equal(t, idem.Unknown, r.state(t, key))
+		}
+	}
+}
+
 // A unit is asked for where it can commit.
 func TestUnitOfNeedsAHandler(t *testing.T) {
 	create := func() idem.Unit { return &effect{} }

@@ -85,6 +85,12 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		ran = true
 		given, err := next(ctx)
 		live, ans = c.keep(given, err)
+		if c.opts.Refused != nil && err == nil {
+			ans.Refused = func(reason error) (other idem.Answer) {
+				live, other = c.refused(ctx, reason)
+				return other
+			}
+		}
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)

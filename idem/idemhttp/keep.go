@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -42,6 +43,15 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 	}
 	ans.Body = body
 	return live, ans
+}
+
+// refused turns what the service says of a refused unit of work into an answer.
+func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
+	given, err := c.opts.Refused(ctx, reason)
+	if given == nil && err == nil {
+		err = reason
+	}
+	return c.keep(given, err)
 }
 
 // redacted gives the stored form without what must not be kept. Nothing of the

@@ -80,6 +80,15 @@ type Options struct {
 	// package's documentation.
 	Status map[int]idem.Class
 
+	// Refused makes the response of a request whose unit of work was refused, in place
+	// of the one that the handler gave with it: with dynamostore.Tx the transaction
+	// had a condition that did not hold, and nothing of it was written. It gets what
+	// the action's function made of that. Its response counts by its status as the
+	// handler's own do: a 402 or 409 is recorded and replayed. Returning an error
+	// instead, or neither, is as if the handler had returned the error. Nil means
+	// that the reason is the handler's error.
+	Refused func(ctx context.Context, reason error) (*Response, error)
+
 	// NeverStore names more headers that are not stored, in any case, beside those
 	// that never are. The first caller gets them; a replay does not have them.
 	NeverStore []string
