@@ -164,9 +164,10 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 	return entries, formatCursor(out.LastEvaluatedKey), nil
 }
 
-// Begin implements [outbox.Store]: one UpdateItem.
+// Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the
+// stream's filter does not take the note for a new message.
 func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
-	u := newUpdate("SET tries = :tries, next_try = :next", 2, 3)
+	u := newUpdate("SET tries = :tries, next_try = :next, #state = :retrying", 2, 3)
 	u.num(":tries", int64(tries))
 	u.num(":next", millis(next))
 	return b.change(ctx, "Begin", e, u, ifWaiting+ifUntried)

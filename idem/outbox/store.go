@@ -19,7 +19,7 @@ type State string
 const (
 	// New: committed, and no try to send it has failed.
 	New State = "new"
-	// Retrying: tries have failed, and more will be made.
+	// Retrying: tries have failed or were begun, and more will be made.
 	Retrying State = "retrying"
 	// Dispatched: sent. It is deleted some time later.
 	Dispatched State = "dispatched"
@@ -77,8 +77,8 @@ type Store interface {
 	// empty at the end. The list may be behind the latest writes.
 	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
 
-	// Begin notes before a try that it is made: Tries and the time from which the
-	// next one may be made. It reports false if somebody else has begun that try.
+	// Begin notes before a try that it is made: Tries, the time from which the next
+	// one may be made, and the state Retrying. It reports false if somebody else has begun that try.
 	Begin(ctx context.Context, e *Entry, tries int, next time.Time) (bool, error)
 
 	// Retry notes a failed try: Tries with it, when the next one is due, and why.

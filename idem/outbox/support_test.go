@@ -122,7 +122,7 @@ func waits(e *outbox.Entry) bool { return e.State == outbox.New || e.State == ou
 
 func (s *shelf) Begin(_ context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
 	return s.change("Begin", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries < tries },
-		func(e *outbox.Entry) { e.Tries, e.NextTry = tries, next })
+		func(e *outbox.Entry) { e.Tries, e.NextTry, e.State = tries, next, outbox.Retrying })
 }
 
 func (s *shelf) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {

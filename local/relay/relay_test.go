@@ -1,0 +1,249 @@
+package relay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// What is sent is not sent again when the stream begins anew.
+func TestStreamReplayedFromTheStart(t *testing.T) {
+	r := newRig(t, false)
+	for i := range 10 {
+		r.publish(fmt.Sprintf("o-%d", i), []string{"", "k"}[i%2], 3)
+	}
+	p := r.poll()
+	r.caughtUp(p, 30)
+	p.Close()
+	r.allDispatched()
+	once := r.road.deliveries()
+	require.Len(t, once, 30)
+
+	p = r.poll()
+	r.caughtUp(p, 30)
+	p.Close()
+	require.Equal(t, once, r.road.deliveries())
+	_, ids := r.receive()
+	r.nothingLost(ids)
+	require.Len(t, ids, 30)
+	for id, n := range ids {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+// Half of each batch fails: what has no order is left to the sweep and holds up
+// nothing; what has order is tried again in its place.
+func TestHalfABatchFails(t *testing.T) {
+	for name, key := range map[string]string{"unordered": "", "ordered": "k"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, true, schema.EnvOutboxGrace+"=100ms")
+			for i := range 8 {
+				k := key
+				if k != "" {
+					k = fmt.Sprintf("k-%d", i%2)
+				}
+				r.publish(fmt.Sprintf("o-%d", i), k, 3)
+			}
+			var n atomic.Int32
+			var mu sync.Mutex
+			refused := map[string]bool{}
+			r.road.set(func(r *road) {
+				r.refuse = func(id string) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					if n.Add(1)%2 == 0 || refused[id] {
+						return false
+					}
+					refused[id] = true
+					return true
+				}
+			})
+			p := r.poll()
+			r.caughtUp(p, 24)
+			if key == "" {
+				require.NotZero(t, r.in(schema.OutboxRetrying)+r.in(schema.OutboxNew), "they are the sweep's")
+				until(t, func() bool {
+					r.sweep()
+					return r.in(schema.OutboxDispatched) == 24
+				})
+			}
+			require.NotEmpty(t, refused)
+			r.allDispatched()
+			bodies, ids := r.receive()
+			r.nothingLost(ids)
+			if key != "" {
+				inOrder(t, bodies)
+			}
+		})
+	}
+}
+
+// inOrder shows that the messages of each key came as they were published: orders
+// o-<i> have the key i modulo 2.
+func inOrder(t *testing.T, bodies []string) {
+	t.Helper()
+	for k := range 2 {
+		var got []string
+		for _, b := range bodies {
+			var order, n int
+			_, err := fmt.Sscanf(b, "o-%d/%d", &order, &n)
+			require.NoError(t, err)
+			if order%2 == k {
+				got = append(got, fmt.Sprintf("%04d/%d", order, n))
+			}
+		}
+		require.True(t, slices.IsSorted(got), "key %d: %s", k, strings.Join(got, " "))
+	}
+}
+
+// Killed when the queue has the messages and the relay does not know yet: they are
+// sent again, under the same ids.
+func TestKilledBetweenSendAndNote(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		t.Run(map[bool]string{false: "standard", true: "fifo"}[fifo], func(t *testing.T) {
+			r := newRig(t, fifo)
+			for i := range 10 {
+				r.publish(fmt.Sprintf("o-%d", i), fmt.Sprintf("k-%d", i%2), 2)
+			}
+			var kills atomic.Int32
+			r.road.set(func(road *road) {
+				road.taken = func() {
+					if kills.Add(1) > 3 {
+						return
+					}
+					for _, f := range r.pool.InFlight() {
+						_ = r.pool.Kill(f.PID) // it may have ended on its own
+					}
+				}
+			})
+			p := r.poll()
+			r.caughtUp(p, 20)
+			r.allDispatched()
+			require.GreaterOrEqual(t, kills.Load(), int32(3))
+			bodies, ids := r.receive()
+			r.nothingLost(ids)
+			again := 0
+			for _, n := range r.road.deliveries() {
+				again += n - 1
+			}
+			require.Positive(t, again, "it was killed over messages that were taken")
+			if fifo {
+				require.Len(t, bodies, 20, "the queue drops what it has seen")
+				inOrder(t, bodies)
+			}
+		})
+	}
+}
+
+// Messages that the stream never brings are found by the sweep; a poison one is
+// parked with its reason and stays.
+func TestSweepAlone(t *testing.T) {
+	r := newRig(t, true, schema.EnvOutboxGrace+"=100ms", schema.EnvOutboxMaxTries+"=3")
+	r.publish("o-0", "k-0", 3)
+	r.publish("o-1", "", 1)
+	r.publish("o-2", "k-0", 1)
+	poison := r.want[1]
+	r.road.set(func(r *road) { r.refuse = func(id string) bool { return id == poison } })
+	until(t, func() bool {
+		r.sweep()
+		return r.in(schema.OutboxDispatched) == 4 && r.in(schema.OutboxParked) == 1
+	})
+	for _, it := range r.messages() {
+		if str(it[schema.State]) == schema.OutboxParked {
+			require.Equal(t, schema.OutboxSK+poison, str(it[schema.SK]))
+			require.Contains(t, str(it[schema.Reason]), "InternalError: not now")
+			require.NotContains(t, it, schema.ExpiresAt)
+			require.Contains(t, it, schema.Stuck)
+		}
+	}
+	r.want = slices.Delete(r.want, 1, 2)
+	bodies, ids := r.receive()
+	r.nothingLost(ids)
+	require.Less(t, slices.Index(bodies, "o-0/0"), slices.Index(bodies, "o-0/2"))
+	require.Less(t, slices.Index(bodies, "o-0/2"), slices.Index(bodies, "o-2/0"))
+}
+
+// All of it at once, at random: refusals, lost requests, kills before and after the
+// queue has taken a batch, the stream from the start again, sweeps in between.
+func TestFaultsAtRandom(t *testing.T) {
+	r := newRig(t, true, schema.EnvOutboxGrace+"=500ms", schema.EnvOutboxMaxTries+"=100")
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(1, 2))
+	chance := func(n int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(100) < n
+	}
+	kill := func() {
+		for _, f := range r.pool.InFlight() {
+			_ = r.pool.Kill(f.PID) // it may have ended on its own
+		}
+	}
+	var kills atomic.Int32
+	r.road.set(func(road *road) {
+		road.refuse = func(string) bool { return chance(20) }
+		road.before = func() bool {
+			if chance(5) {
+				kills.Add(1)
+				kill()
+			}
+			return !chance(10)
+		}
+		road.taken = func() {
+			if chance(10) {
+				kills.Add(1)
+				kill()
+			}
+		}
+	})
+	p := r.poll()
+	const orders = 60
+	for i := range orders {
+		r.publish(fmt.Sprintf("o-%d", i), []string{"", "k-0", "k-1"}[i%3], 1+i%3)
+		if i == orders/2 {
+			p.Close()
+			p = r.poll()
+		}
+	}
+	until(t, func() bool {
+		// A sweep that is killed is one that its schedule repeats.
+		_, _ = r.pool.Call(t.Context(), []byte(`{"sweep":true}`))
+		return r.in(schema.OutboxDispatched) == len(r.want)
+	})
+	r.caughtUp(p, len(r.want))
+	r.allDispatched()
+	require.Positive(t, kills.Load())
+	bodies, ids := r.receive()
+	r.nothingLost(ids)
+	for k := 1; k < 3; k++ {
+		last := -1
+		for _, b := range bodies {
+			var order, n int
+			_, err := fmt.Sscanf(b, "o-%d/%d", &order, &n)
+			require.NoError(t, err)
+			if order%3 != k {
+				continue
+			}
+			require.Greater(t, order*10+n, last, "key k-%d: %v", k-1, bodies)
+			last = order*10 + n
+		}
+	}
+	require.Equal(t, outbox.MessageID(place.Key("\x00", "o-0").ID(), 0), r.want[0])
+	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.road.deliveries()), p.Stats().Invocations)
+}
+
+func total(m map[string]int) (n int) {
+	for _, c := range m {
+		n += c
+	}
+	return n
+}
