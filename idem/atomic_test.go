@@ -338,6 +338,27 @@ func TestAtomicFailsClosed(t *testing.T) {
 	require.Zero(t, c.count())
 }
 
+// A record that cannot be read is never replaced, looked at or not.
+func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
+	for name, op := range atomics {
+		t.Run(name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			r.faults.Always(idemtest.Unreadable)
+			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.Equal(t, op.SkipLook, c.count() == 1)
+			require.Contains(t, r.events.take(), "Unreadable")
+		})
+	}
+	// Unreadable once, as a twin's write may make it look: the next look tells.
+	r, c := newRig(t, nil), new(counter)
+	finished(t, r, unseen.Key("t", "k"))
+	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
+	res, err := idem.Run(t.Context(), r.engine, unseen.Key("t", "k"), 1, c.run)
+	require.NoError(t, err)
+	require.True(t, res.Outcome.Replayed)
+}
+
 // A result that is too large is recorded without its body.
 func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)

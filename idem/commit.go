@@ -72,6 +72,9 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 		}
 		// A record stands where there was none, or another one, when the handler began.
 		seen, err := c.existing(ctx, err)
+		if errors.Is(err, ErrRecordUnreadable) {
+			return Outcome{}, c.unavailable(ctx, err)
+		}
 		if err != nil {
 			return Outcome{}, c.failed(ctx, Absent, false, err)
 		}

@@ -1,0 +1,182 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// A refused unit is the handler's error, by the rules for every error.
+func TestRefusedUnit(t *testing.T) {
+	says := func(c idem.Class) func(context.Context, any, error) idem.Class {
+		return func(_ context.Context, v any, err error) idem.Class {
+			if err == nil {
+				return idem.ClassDefault
+			}
+			if v != "paid" {
+				panic("the rule gets what the handler returned")
+			}
+			return c
+		}
+	}
+	for _, tc := range []struct {
+		name     string
+		refuse   error
+		classify func(context.Context, any, error) idem.Class
+		safe     idem.State
+		unsafe   idem.State
+	}{
+		{"plain", errPlain, nil, idem.Retryable, idem.Unknown},
+		{"permanent", idem.Permanent(errPlain), nil, idem.Failed, idem.Failed},
+		{"not executed", idem.NotExecuted(errPlain), nil, idem.Retryable, idem.Retryable},
+		{"hook: failed", errPlain, says(idem.ClassFailed), idem.Failed, idem.Failed},
+		{"hook: completed", errPlain, says(idem.ClassCompleted), idem.Failed, idem.Failed},
+	} {
+		for _, op := range append(both, atomically) {
+			for _, doubt := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s %d/doubt %v", tc.name, op.Name, op.Mode, doubt), func(t *testing.T) {
+					r := newBankRig(t)
+					op.Classify = tc.classify
+					key, want := op.Key("t", "k"), tc.unsafe
+					if op.Repeat == idem.Repeatable {
+						want = tc.safe
+					}
+					if op.Mode == idem.Atomic && want == idem.Retryable && !doubt {
+						want = idem.Absent // nothing is written, and nothing need be barred
+					}
+					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, doubt: doubt}, nil))
+					require.Same(t, errPlain, err)
+					require.Equal(t, want, res.Outcome.State)
+					require.Equal(t, want, r.state(t, key))
+					require.NotEmpty(t, res.Outcome.Ended)
+					require.Equal(t, 1, res.Outcome.Attempt, "it is the caller's own")
+					require.NotContains(t, r.events.take(), "Queued")
+
+					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+					switch want {
+					case idem.Failed:
+						var recorded *idem.RecordedError
+						require.ErrorAs(t, err, &recorded)
+						require.Zero(t, r.ledger.sum())
+					case idem.Unknown:
+						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+					default:
+						require.NoError(t, err)
+						require.Equal(t, 1, r.ledger.sum())
+					}
+				})
+			}
+		}
+	}
+}
+
+// A store that cannot commit such writes says so, and nothing is written.
+func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
+	for _, op := range []idem.Operation{safe, atomically} {
+		r := newRig(t, nil)
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.NotEqual(t, idem.Completed, r.state(t, op.Key("t", "k")))
+	}
+}
+
+// An operation that fails for good because its unit was refused undoes its steps,
+// as one does whose handler says so.
+func TestRefusedUnitUndoesSteps(t *testing.T) {
+	for name, doubt := range map[string]bool{"definite": false, "in doubt": true} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newBankRig(t), safe.Key("t", "k")
+			var undone []string
+			handler := func(doubt bool) func(context.Context, int) (string, error) {
+				return func(ctx context.Context, n int) (string, error) {
+					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
+						idem.WithCompensation(func(_ context.Context, seat string) error {
+							undone = append(undone, seat)
+							return nil
+						}))
+					if err != nil {
+						return "", err
+					}
+					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), doubt: doubt}, nil)(ctx, n)
+				}
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, handler(doubt))
+			require.ErrorIs(t, err, errPlain)
+			if doubt {
+				require.Empty(t, undone, "the commit may still land")
+				require.Equal(t, idem.Retryable, r.state(t, key))
+				_, err = idem.Do(t.Context(), r.engine, key, 1, handler(false))
+				require.ErrorIs(t, err, errPlain)
+			}
+			require.Equal(t, []string{"seat 1"}, undone)
+			require.Equal(t, idem.Failed, r.state(t, key))
+		})
+	}
+}
+
+// A call may make an answer of the refusal: it is the outcome, without the unit, and
+// steps are undone as for every operation that did not go through.
+func TestRefusedUnitHasAnAnswer(t *testing.T) {
+	for _, op := range append(both, atomically) {
+		for _, doubt := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %d/doubt %v", op.Name, op.Mode, doubt), func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				undone := 0
+				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
+					if op.Mode == idem.Reserved && !doubt {
+						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+							idem.WithCompensation(func(context.Context, int) error { undone++; return nil }))
+						require.NoError(t, err)
+					}
+					_, err := pay(effect{n: 1, refuse: errPlain, doubt: doubt}, nil)(ctx, 1)
+					require.NoError(t, err)
+					return idem.Answer{Body: []byte("paid"), Refused: func(reason error) idem.Answer {
+						require.Same(t, errPlain, reason)
+						return idem.Answer{Body: []byte("declined")}
+					}}
+				}}
+				out, err := r.engine.Execute(t.Context(), call)
+				require.NoError(t, err)
+				require.Equal(t, "declined", string(out.Body))
+				require.Equal(t, idem.Completed, out.State)
+				if op.Mode == idem.Reserved && !doubt {
+					require.Equal(t, 1, undone)
+				}
+				again, err := r.engine.Execute(t.Context(), call)
+				require.NoError(t, err)
+				require.True(t, again.Replayed)
+				require.Equal(t, "declined", string(again.Body))
+				require.Zero(t, r.ledger.sum())
+			})
+		}
+	}
+}
+
+// Whoever panics over a refusal ends the attempt as the handler would.
+func TestPanicOverARefusal(t *testing.T) {
+	for _, op := range append(both, atomically) {
+		r, key := newBankRig(t), op.Key("t", "k")
+		op.Classify = func(_ context.Context, _ any, err error) idem.Class {
+			if err != nil {
+				panic("boom")
+			}
+			return idem.ClassDefault
+		}
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1, refuse: errPlain}, nil))
+		})
+		switch {
+		case op.Mode == idem.Atomic:
+			require.Equal(t, idem.Absent, r.state(t, key))
+		case op.Repeat == idem.Repeatable:
+			require.Equal(t, idem.Retryable, r.state(t, key))
+		default:
+			require.Equal(t, idem.Unknown, r.state(t, key))
+		}
+	}
+}
