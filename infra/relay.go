@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -35,9 +36,9 @@ const (
 	// DefaultSweep is the time between two sweeps.
 	DefaultSweep = 5 * time.Minute
 
-	// relayGrace is how old a message is when a sweep takes it up, as in package
-	// outbox; an invocation must be over by then.
-	relayGrace = 2 * time.Minute
+	// DefaultGrace is how old a message is when a sweep takes it up, as in package
+	// outbox.
+	DefaultGrace = 2 * time.Minute
 	// maxDestination is the longest name of a destination, as in package outbox.
 	maxDestination = 128
 )
@@ -45,7 +46,7 @@ const (
 // RelayProps of a relay. At least one destination is required.
 type RelayProps struct {
 	// Function of the relay. An empty Package means [RelayPackage], a zero Timeout
-	// [DefaultRelayTimeout]; at most 2 minutes.
+	// [DefaultRelayTimeout]; at most Grace.
 	Function FunctionProps
 
 	// Queues, Topics and Buses are where messages go, by the name of the destination
@@ -64,6 +65,13 @@ type RelayProps struct {
 	// Sweep is the time between two sweeps for messages that the stream missed, in
 	// whole minutes. Zero means [DefaultSweep].
 	Sweep time.Duration
+
+	// Grace is how old a message is when a sweep takes it up: longer than the stream
+	// usually takes, and than an invocation. Zero means [DefaultGrace].
+	Grace time.Duration
+	// MaxTries is how many tries of a message may fail until it is parked. Zero means
+	// the relay's default.
+	MaxTries int
 
 	// EncryptionKey is a customer's KMS key for the failure queue. Nil means SQS's own.
 	EncryptionKey awskms.IKey
@@ -95,9 +103,9 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 		refuse(r, "%s", problem)
 	}
 	r.Function = NewFunction(r, "Function", &p.Function)
-	if timeout := timeoutOf(r.Function); timeout > relayGrace {
-		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation is still sending; set it to at most %v",
-			timeout, relayGrace, relayGrace)
+	if timeout := timeoutOf(r.Function); timeout > p.Grace {
+		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation is still sending; "+
+			"set it to at most %v, or a longer Grace", timeout, p.Grace, p.Grace)
 	}
 	r.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
 	r.routes(&p)
@@ -129,6 +137,17 @@ func (p *RelayProps) settle() (problems []string) {
 	if p.Sweep < time.Minute || p.Sweep > day || p.Sweep%time.Minute != 0 {
 		bad("Sweep is %v: use whole minutes from 1m to %v, or zero for %v", p.Sweep, day, DefaultSweep)
 		p.Sweep = DefaultSweep
+	}
+	if p.Grace == 0 {
+		p.Grace = DefaultGrace
+	}
+	if p.Grace < time.Second {
+		bad("Grace is %v: use a second or more, or zero for %v", p.Grace, DefaultGrace)
+		p.Grace = DefaultGrace
+	}
+	if p.MaxTries < 0 {
+		bad("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
+		p.MaxTries = 0
 	}
 	if len(p.Buses) > 0 && p.Source == "" {
 		bad("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
@@ -180,6 +199,10 @@ func (r *Relay) routes(p *RelayProps) {
 	}
 	text := awscdk.Stack_Of(r).ToJsonString(routes, nil)
 	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxRoutes), text, nil)
+	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxGrace), jsii.String(p.Grace.String()), nil)
+	if p.MaxTries > 0 {
+		r.Function.AddEnvironment(jsii.String(schema.EnvOutboxMaxTries), jsii.String(strconv.Itoa(p.MaxTries)), nil)
+	}
 	if p.Source != "" {
 		r.Function.AddEnvironment(jsii.String(schema.EnvOutboxSource), &p.Source, nil)
 	}

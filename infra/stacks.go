@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -46,12 +47,14 @@ type Payments struct {
 }
 
 // Orders is the stack orders-worker: the business's table of orders, the orders
-// function and its queue. It shares the table of records.
+// function and its queue, and the relay of the outbox, which sends messages for
+// the destination orders to that queue. It shares the table of records.
 type Orders struct {
 	awscdk.Stack
 	Table    awsdynamodb.TableV2
 	Function *Function
 	Queue    *Queue
+	Relay    *Relay
 }
 
 // NewStacks adds the example's stacks to an app.
@@ -104,8 +107,12 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
 	GrantBusiness(o.Table, o.Function, "PutItem")
 	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
+	o.Relay = NewRelay(o.Stack, "Relay", payments.Records, &RelayProps{
+		Function: FunctionProps{Description: "Sends the messages of the outbox.", Tracing: s.Tracing},
+		Queues:   map[string]awssqs.IQueue{"orders": o.Queue},
+	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
-		Topic: payments.Alarms, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
+		Topic: payments.Alarms, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())

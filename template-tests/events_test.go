@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/infra"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -77,5 +78,6 @@ func TestDefaultsAreTheLibrarys(t *testing.T) {
 	require.Equal(t, idem.DefaultRetention, infra.DefaultRetention)
 	require.Equal(t, idemlambda.SQSRetention, infra.DefaultQueueRetention)
 	require.Equal(t, idem.NoTenant, infra.NoTenant)
+	require.Equal(t, outbox.DefaultGrace, infra.DefaultGrace)
 	require.Equal(t, 2*time.Second, idem.DefaultMargin, "the checks of visibility count with it")
 }

@@ -2,8 +2,10 @@ package templatetests
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -21,9 +23,14 @@ type stacks struct {
 	problems         []infra.Problem
 }
 
-func synthStacks(t *testing.T, folder string, context map[string]string) stacks {
+// synthStacks builds the functions only if told: it takes most of the time.
+func synthStacks(t *testing.T, folder string, context map[string]string, build bool) stacks {
 	t.Helper()
 	app := infra.NewApp(&folder, context)
+	if !build {
+		// As the command line says it for commands that need no code.
+		app.Node().SetContext(ptr("aws:cdk:bundling-stacks"), []string{})
+	}
 	settings, err := infra.SettingsOf(app)
 	require.NoError(t, err)
 	payments, orders := infra.NewStacks(app, settings)
@@ -44,7 +51,7 @@ var defaultStacks struct {
 func withDefaults(t *testing.T) stacks {
 	t.Helper()
 	defaultStacks.once.Do(func() {
-		defaultStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "default"), map[string]string{"provider": "https://provider.example"})
+		defaultStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "default"), map[string]string{"provider": "https://provider.example"}, true)
 	})
 	return defaultStacks.stacks
 }
@@ -58,6 +65,8 @@ func TestStacks(t *testing.T) {
 	require.Equal(t, "iam", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
 	require.Equal(t, "180", got.orders.environment(t, "Worker")[schema.EnvQueueVisibility])
 	require.Equal(t, []string{"Orders"}, texts(got.orders.environment(t, "Worker")["ORDERS_TABLE"]))
+
+	require.Equal(t, `{"orders":"OrdersQueue"}`, strings.Join(texts(got.orders.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]), ""))
 
 	// Both use one table: what the second stack imports, the first exports.
 	require.Len(t, got.payments.resources("AWS::DynamoDB::GlobalTable"), 1)
@@ -73,14 +82,14 @@ func TestStacks(t *testing.T) {
 
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
-	require.Len(t, found, 2)
+	require.Len(t, found, 3)
 }
 
 func TestStacksAsARESTAPI(t *testing.T) {
 	got := synthStacks(t, t.TempDir(), map[string]string{
 		"api": "rest", "authorizer": "lambda", "authorizerArn": "arn:aws:lambda:eu-west-1:111111111111:function:guard", "tenant": "account",
 		"account": "111111111111", "region": "eu-west-1", "prefix": "test-", "provider": "https://provider.example", "tracing": "true",
-	})
+	}, false)
 	require.Empty(t, got.problems)
 	environment := got.payments.environment(t, "Payments")
 	require.Equal(t, "rest", environment["PAYMENTS_API"])
@@ -90,19 +99,20 @@ func TestStacksAsARESTAPI(t *testing.T) {
 	}
 	require.Equal(t, map[string]any{"Mode": "Active"}, got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
 	require.NotEmpty(t, got.payments.resources("AWS::Lambda::Permission"))
+	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
+	require.NoError(t, err)
+	require.Len(t, found, 1, "one stand-in for all functions")
+	stand, err := os.ReadFile(found[0])
+	require.NoError(t, err)
+	require.Contains(t, string(stand), "not built")
 }
 
 func TestStacksBehindTokens(t *testing.T) {
-	app := infra.NewApp(ptr(t.TempDir()), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example", "audience": "a, b"})
-	s, err := infra.SettingsOf(app)
-	require.NoError(t, err)
-	require.Equal(t, infra.HTTPAPI, s.API)
-	infra.NewStacks(app, s)
-	got := template(app.Synth(nil).GetStackByName(ptr("payments-api")).Template().(map[string]any))
-	_, p := got.only(t, "AWS::ApiGatewayV2::Authorizer")
+	got := synthStacks(t, t.TempDir(), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example", "audience": "a, b"}, false)
+	_, p := got.payments.only(t, "AWS::ApiGatewayV2::Authorizer")
 	require.Equal(t, map[string]any{"Audience": []any{"a", "b"}, "Issuer": "https://issuer.example"}, p["JwtConfiguration"])
-	require.Equal(t, "jwt:sub", got.environment(t, "Payments")["PAYMENTS_TENANT"])
-	says(t, infra.Problems(app), false, "https://provider.invalid", "-c provider=")
+	require.Equal(t, "jwt:sub", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
+	says(t, got.problems, false, "https://provider.invalid", "-c provider=")
 }
 
 func ptr[T any](v T) *T { return &v }
