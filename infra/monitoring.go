@@ -42,8 +42,7 @@ type MonitoringProps struct {
 	Relays    []*Relay
 
 	// QueueAge is how old a queue's oldest message may get. Zero means
-	// [DefaultQueueAge]. It must be longer than the queues' visibility time-outs, or
-	// every message that comes back once alarms.
+	// [DefaultQueueAge]. It should be longer than the queues' visibility time-outs.
 	QueueAge time.Duration
 	// IteratorAge is how far a relay may be behind. Zero means [DefaultIteratorAge].
 	IteratorAge time.Duration
@@ -164,6 +163,10 @@ func (m *Monitoring) function(f awslambda.Function) {
 
 func (m *Monitoring) queue(q *Queue, age time.Duration) {
 	name := idOf(q)
+	if age <= q.visibility {
+		warn(m, "queue-age", "QueueAge of %v is not above the visibility time-out of %s, %v: each message that comes back once alarms; set it above that",
+			age, name, q.visibility)
+	}
 	oldest := q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
 	m.AddAlarm(name+"Age", oldest, age.Seconds(), fmt.Sprintf("a message has been waiting for %v: the consumer is down, throttled, or too slow", age))
 	m.graph(name+": age, depth", oldest, q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")))

@@ -101,7 +101,8 @@ type Queue struct {
 	// Mapping leads to the consumer.
 	Mapping awslambda.EventSourceMapping
 
-	key awskms.IKey
+	key        awskms.IKey
+	visibility time.Duration
 }
 
 // consumerSource is the id of the mapping below its function. Each function has
@@ -119,7 +120,7 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	}
 	timeout := timeoutOf(consumer)
 	problems := p.settle(timeout)
-	q := &Queue{key: p.EncryptionKey}
+	q := &Queue{key: p.EncryptionKey, visibility: p.Visibility}
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)
 	in.RetentionPeriod = duration(p.MessageRetention)

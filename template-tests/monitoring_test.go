@@ -95,3 +95,11 @@ func TestMonitoringChecks(t *testing.T) {
 		})
 	}
 }
+
+func TestMonitoringOfASlowQueue(t *testing.T) {
+	_, problems := synth(t, func(s awscdk.Stack) {
+		q := infra.NewQueue(s, "Orders", worker(t, s, 3*time.Minute), &infra.QueueProps{Repeat: infra.Repeatable})
+		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Queues: []*infra.Queue{q}})
+	})
+	says(t, problems, false, "QueueAge of 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
+}
