@@ -70,12 +70,18 @@ func (e Extension) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after the step was recorded.
 func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec != nil {
+	ev := Event{Kind: EventStep, Owner: s.Owner}
+	if s.Begin {
+		ev.Kind = EventBegin
+	}
+	holds := Next(rec, ev, now).Do == DoApply
+	// A begin mark is leave to run: it holds only while the attempt does.
+	if rec != nil && (holds || !s.Begin) {
 		if old, ok := rec.Steps[s.Name]; ok && old.Write == s.Write {
 			return rec, nil
 		}
 	}
-	if Next(rec, Event{Kind: EventStep, Owner: s.Owner}, now).Do != DoApply {
+	if !holds {
 		return nil, &ConflictError{Existing: rec}
 	}
 	if old, ok := rec.Steps[s.Name]; ok && (old.done() || s.Begin && old.Begun || s.NotExecuted && old.NotExecuted) {

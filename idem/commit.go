@@ -43,7 +43,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.replaced = false
-	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: end, Born: a.born, LargeSteps: a.steps.large}
+	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
 	if unit != nil {
 		c.f.With = unit
 	}

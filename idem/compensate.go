@@ -30,6 +30,8 @@ func Compensate(ctx context.Context, cause error) error {
 		return bad("it is inside a step: call it from the handler")
 	case cause == nil:
 		return bad("the cause is nil: say why the operation fails")
+	case a.steps.ended():
+		return bad("the handler has returned: call it from the handler")
 	}
 	return a.compensate(ctx, cause)
 }
@@ -55,6 +57,8 @@ func (st *steps) undone() *Failure {
 // write is a mark, so that a later attempt goes on undoing and not forward.
 func (a *attempt) compensate(ctx context.Context, cause error) error {
 	st := &a.steps
+	st.undoing.Lock()
+	defer st.undoing.Unlock()
 	todo, err := st.compensations()
 	if err != nil {
 		st.park()
@@ -63,6 +67,12 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if len(todo) == 0 {
 		return nil
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if a.open {
+		return st.undoUnrecorded(ctx, todo)
+	}
 	if st.undone() == nil {
 		if err := st.record(ctx, a, StepWrite{Name: compensating, Failure: failureOf(cause)}); err != nil {
 			return err
@@ -70,19 +80,38 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	}
 	for _, c := range todo {
 		if err := c.run(ctx); err != nil {
-			err = fmt.Errorf("idem: the compensation of step %q failed: %w", c.step.name, err)
-			if classOf(err) == ClassFailed {
-				st.park()
-			}
-			return err
+			return st.notUndone(c, err)
 		}
 		name := undoing + c.step.name
-		if err := st.record(context.WithoutCancel(ctx), a, StepWrite{Name: name, Result: []byte("null")}); err != nil {
+		if err := st.record(ctx, a, StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
 		a.notifyStep(ctx, a.engine().obs.Compensated, c.step.name, nil)
 	}
 	return nil
+}
+
+// undoUnrecorded undoes steps that ran without a claim: nobody after this attempt
+// knows of them.
+func (st *steps) undoUnrecorded(ctx context.Context, todo []compensation) error {
+	for _, c := range todo {
+		if err := c.run(ctx); err != nil {
+			return st.notUndone(c, err)
+		}
+		c.step.a.notifyStep(ctx, c.step.a.engine().obs.Compensated, c.step.name, nil)
+		st.mu.Lock()
+		st.undo = slices.DeleteFunc(st.undo, func(u compensation) bool { return u.step == c.step })
+		st.mu.Unlock()
+	}
+	return nil
+}
+
+func (st *steps) notUndone(c compensation, err error) error {
+	err = fmt.Errorf("idem: the compensation of step %q failed: %w", c.step.name, err)
+	if classOf(err) == ClassFailed {
+		st.park()
+	}
+	return err
 }
 
 func (c compensation) run(ctx context.Context) error {
@@ -121,6 +150,13 @@ func (st *steps) compensations() ([]compensation, error) {
 		}
 	}
 	return todo, errors.Join(errs...)
+}
+
+// ended reports whether the handler has returned.
+func (st *steps) ended() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.over
 }
 
 func (st *steps) park() {

@@ -40,6 +40,11 @@
 // call, any other is parked as unknown. Out of unknown lead the parked attempt's
 // own late outcome, and [Engine.Resolve].
 //
+// A [Step] changes no state: its result is recorded in in_progress, or late in
+// unknown. A repeatable operation with an interrupted at-most-once step is taken
+// over as any other, and its recorded steps are skipped; the interrupted one is not
+// run again. Unless the handler settles it, the new attempt is parked.
+//
 // What a handler collects in a [Unit] of work is written together with its outcome,
 // or not at all. In [Atomic] mode there is no claim: absent, expired and what was
 // seen of a retryable or lapsed record lead to completed or failed in one write.

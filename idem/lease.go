@@ -51,7 +51,7 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 		var cancel context.CancelFunc
 		parent := l.cancel
 		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.kill.Sub(now)-p.guard), ErrOutOfTime)
-		l.cancel = func(cause error) { cancel(); parent(cause) }
+		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
 		if p.parks(a) {
 			l.arm()
 		}

@@ -13,7 +13,9 @@ const (
 	EventWork
 	// EventExtend: the holder renews its lease. Uses Owner and LeaseUntil.
 	EventExtend
-	// EventStep: the holder records a step. Uses Owner.
+	// EventBegin: the holder begins an at-most-once step. Uses Owner.
+	EventBegin
+	// EventStep: the holder records how a step ended. Uses Owner.
 	EventStep
 	// EventComplete: the holder records its outcome. Uses Owner.
 	EventComplete
@@ -216,9 +218,15 @@ func nextOwner(rec *Record, ev Event) Decision {
 		if running {
 			return Decision{DoApply, InProgress}
 		}
-	case EventStep:
+	case EventBegin:
 		if running {
 			return Decision{DoApply, InProgress}
+		}
+	case EventStep:
+		// What a parked attempt has done is done: whoever settles the question needs
+		// to know. Nothing new may begin in it.
+		if rec.holds(ev.Owner) {
+			return Decision{DoApply, rec.State}
 		}
 	case EventComplete:
 		if rec.holds(ev.Owner) {

@@ -158,54 +158,54 @@ of no known state                       | unreadable unreadable reused      unre
 
 // What the other writes do, by their own owner or with the write seen; "-" is
 // refused, "=" already holds, "early" must wait, and P C F R U are the states that
-// the record goes to. Columns: extension to a later and to an earlier lease, step;
+// the record goes to. Columns: extension to a later and to an earlier lease, step, begin mark;
 // complete, fail, release (excluded, uncertain), park; a twin's park; resolution
 // to completed, failed, retryable; withdrawal by owner (excluded, uncertain) and by
 // what was seen; end without a claim as completed, retryable uncertain, unknown.
 const writeTable = `
-                                        | later earlier step | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC
-absent                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C
-pending R                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-pending NR                              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-in_progress R live                      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR live                     | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R in the margin             | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR in the margin            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed                    | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR lapsed                   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, past its expiry   | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, a step            | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR lapsed, a step           | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R live, an open step        | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, an open step      | P     =       P    | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-completed                               | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, a step                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, no expiry                    | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, expiring now                 | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-completed, expired                      | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-completed, a step, expired              | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-failed                                  | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-failed, expired                         | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R excluded                    | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR excluded                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain                   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR uncertain                  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, a step            | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, a step           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR uncertain, a step          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, an open step      | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, an open step     | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, expired           | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R uncertain, expired          | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R excluded, a step, expired   | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, a step, expired  | -     -       -    | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-unknown R before the lease's end        | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
-unknown R in the margin                 | -     -       -    | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
-unknown R after the lease               | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown NR after the lease              | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown R past an expiry                | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown R, an open step                 | -     -       -    | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-of no known state                       | -     -       -    | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+                                        | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC
+absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C
+pending R                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+pending NR                              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
+completed                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR excluded                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR uncertain                  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable NR uncertain, a step          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, an open step     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
+retryable R excluded, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+retryable R uncertain, a step, expired  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
+unknown R in the margin                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
+unknown R after the lease               | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown NR after the lease              | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown R past an expiry                | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+unknown R, an open step                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
+of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -277,6 +277,7 @@ func TestWriteTable(t *testing.T) {
 		{Kind: idem.EventExtend, Owner: "own", LeaseUntil: later},
 		{Kind: idem.EventExtend, Owner: "own", LeaseUntil: earlier},
 		{Kind: idem.EventStep, Owner: "own"},
+		{Kind: idem.EventBegin, Owner: "own"},
 		{Kind: idem.EventComplete, Owner: "own"},
 		{Kind: idem.EventFail, Owner: "own"},
 		{Kind: idem.EventRelease, Owner: "own"},
@@ -356,7 +357,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*13*128, cells)
+	require.Equal(t, len(situations())*14*128, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d idem.Decision) {

@@ -14,6 +14,9 @@ const (
 	DefaultBackoffRate  = 2
 )
 
+// longestDelay keeps the arithmetic from overflowing, whatever the rate.
+const longestDelay = 24 * time.Hour
+
 // RetryConfig says how a step tries again within its attempt. It never waits past
 // the context's deadline: the error is returned instead. Errors marked [Permanent]
 // are not tried again; of an [AtMostOnce] step only those marked [NotExecuted] are.
@@ -23,7 +26,7 @@ type RetryConfig struct {
 	// [DefaultMaxAttempts].
 	MaxAttempts int
 	// InitialDelay is the longest wait before the second try, MaxDelay the longest
-	// of all. Zero means [DefaultInitialDelay] and [DefaultMaxDelay].
+	// of all. Zero means [DefaultInitialDelay] and [DefaultMaxDelay]; at most a day.
 	InitialDelay, MaxDelay time.Duration
 	// BackoffRate multiplies the delay after each try. Zero means
 	// [DefaultBackoffRate].
@@ -52,6 +55,8 @@ func (c RetryConfig) problem() string {
 		return "RetryConfig.MaxAttempts is negative"
 	case c.InitialDelay < 0 || c.MaxDelay < 0:
 		return "a delay of RetryConfig is negative"
+	case c.InitialDelay > longestDelay || c.MaxDelay > longestDelay:
+		return "a delay of RetryConfig is over a day: a step waits within its attempt"
 	case c.BackoffRate != 0 && !(c.BackoffRate >= 1 && c.BackoffRate <= 100):
 		return "RetryConfig.BackoffRate is not between 1 and 100"
 	}

@@ -28,6 +28,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		// goes on as it is once the record says what is known.
 		l.stop()
 		a.unit.seal()
+		_ = a.steps.close()
 		if a.atomic() {
 			p.notify(ctx, p.engine.obs.Uncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
 			return
@@ -117,7 +118,7 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
 	en := Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Retryable, a.rec.Uncertain
-	} else if a.rec.Repeat == Repeatable && a.steps.open() == "" && !a.steps.parks {
+	} else if a.rec.Repeat == Repeatable && !a.steps.mustPark() {
 		en.State = Retryable
 	}
 	if en.State == Retryable && !a.steps.any() {
@@ -146,7 +147,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 // never releases the claim.
 func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queued bool, err error) {
 	e := p.engine
-	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.large}
+	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()}
 	if a.open {
 		absent := a.rec
 		f.Absent = &absent

@@ -39,11 +39,15 @@ const (
 //
 // A step whose record cannot be shown to have been written stops the operation:
 // its context ends, every further Step fails with the same error, and it ends by
-// the operation's declaration, whatever the handler returns.
+// the operation's declaration, whatever the handler returns. So does an operation
+// whose handler returns while a step still runs. An AtMostOnce step whose begin mark
+// cannot be shown to have been written does not run, and the mark is taken back. A
+// step that ends after its attempt was parked at the deadline is recorded as long as
+// nobody has settled the question.
 //
 // Where the operation runs without a claim ([FailOpen]) there is nothing to record
-// under: steps just run, and AtMostOnce ones are refused with
-// [ErrStoreUnavailable].
+// under: steps just run, their compensations too, and AtMostOnce steps are refused
+// with [ErrStoreUnavailable].
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
 	var out T
 	s, err := newStep(ctx, name, reflect.TypeFor[T](), opts)

@@ -91,6 +91,7 @@ func (s *step) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.a.steps.leave(s.name)
 	if known.Write != "" && known.done() {
 		return s.replay(known)
 	}
@@ -103,9 +104,13 @@ func (s *step) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 	}
 	if s.a.open {
 		if s.opts.semantics == AtMostOnce {
-			return nil, NotExecuted(&StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")})
+			// Not marked as NotExecuted: other steps may have run.
+			return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
 		}
 		raw, err := s.try(fn)
+		if err == nil {
+			s.a.steps.compensateBy(s, raw)
+		}
 		return raw, err
 	}
 	// A mark holds, whatever the step has been declared as since.
@@ -115,8 +120,13 @@ func (s *step) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 			return raw, err
 		}
 	} else if s.opts.semantics == AtMostOnce {
-		if err := s.begin(); err != nil {
+		if err := s.a.steps.record(s.ctx, s.a, StepWrite{Name: s.name, Begin: true}); err != nil {
 			return nil, err
+		}
+		if s.ctx.Err() != nil {
+			// Time ran out over the mark: surely nothing was executed.
+			_, err := s.settle(nil, NotExecuted(context.Cause(s.ctx)))
+			return nil, unmark(err)
 		}
 	}
 	raw, err := s.try(fn)
@@ -129,17 +139,15 @@ func (s *step) replay(known RecordedStep) ([]byte, error) {
 		return nil, Permanent(&RecordedError{*known.Failure})
 	}
 	rec := s.a.rec
-	raw, err := s.a.engine().store.StepResult(s.ctx, &rec, s.name)
+	// Needed to undo the step too, so whether or not the caller has been cancelled.
+	ctx, cancel := s.a.running.plan.finishing(s.ctx, known.Body.Stored)
+	defer cancel()
+	raw, err := s.a.engine().store.StepResult(ctx, &rec, s.name)
 	if err != nil {
 		return nil, s.halt(fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
 	}
 	s.a.steps.compensateBy(s, raw)
 	return raw, nil
-}
-
-// begin writes the begin mark. From here on the step is open.
-func (s *step) begin() error {
-	return s.a.steps.record(s.ctx, s.a, StepWrite{Name: s.name, Begin: true})
 }
 
 // errRunAgain says that an interrupted step surely had no effect.
@@ -173,7 +181,7 @@ func (s *step) settle(raw []byte, err error) ([]byte, error) {
 	default:
 		return nil, err
 	}
-	if wErr := s.a.steps.record(context.WithoutCancel(s.ctx), s.a, w); wErr != nil {
+	if wErr := s.a.steps.record(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
 	s.notify(s.a.engine().obs.StepRecorded, err)

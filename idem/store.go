@@ -39,10 +39,13 @@ type Store interface {
 	// expiry moves along only while the record has no steps.
 	Extend(ctx context.Context, now time.Time, e Extension) error
 
-	// RecordStep writes a step of the owner's InProgress record and removes the
-	// record's expiry for good. A begin mark is conditional on the step's absence or
-	// on its being NotExecuted, an outcome on its not being done. A result too large
-	// for the record is stored beside it first.
+	// RecordStep writes a step of the owner's record and removes the record's expiry
+	// for good. A begin mark takes an InProgress record and is conditional on the
+	// step's absence or on its being NotExecuted; it counts as applied by an earlier
+	// call only while the owner's record still is InProgress, since it is leave to
+	// run. An outcome takes an InProgress or Unknown record and is conditional on the
+	// step's not being done. A result too large for the record is stored beside it
+	// first.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as

@@ -54,7 +54,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 		if err != errRefused {
 			return err
 		}
-		if landedStep(old, w) {
+		if landedStep(old, w) && (!w.Begin || holdsRunning(old, w.Owner)) {
 			return nil
 		}
 		if old != nil && hasSteps(old) == first && n < maxForms {
@@ -68,7 +68,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 // stepForm makes the form that adds to a record's steps, or the one for its
 // first: an expression can set a member only of a map that is there.
 func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Time, first bool) (*update, string) {
-	set, strs := stepSet, 3
+	set, strs := stepSet, 4
 	if first {
 		set = stepFirst
 	}
@@ -79,10 +79,15 @@ func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Tim
 	u.num(":v", schema.RecordVersion)
 	u.num(":now", millis(now))
 	step := encodeStep(entry)
+	cond := ifRunning
+	if !w.Begin {
+		cond = ifHeld
+		u.str(":unknown", string(idem.Unknown))
+	}
 	if first {
 		u.names = s.names.of(stepNames)
 		u.item[":steps"] = &types.AttributeValueMemberM{Value: item{w.Name: step}}
-		return u, ifRunning + ifNoSteps
+		return u, cond + ifNoSteps
 	}
 	u.names = stepNames.fresh()
 	u.names["#step"] = w.Name
@@ -90,11 +95,17 @@ func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Tim
 	u.yes(":true")
 	switch {
 	case w.Begin:
-		return u, ifRunning + ifSteps + ifStepAbsent
+		return u, cond + ifSteps + ifStepAbsent
 	case w.NotExecuted:
-		return u, ifRunning + ifSteps + ifStepBegun
+		return u, cond + ifSteps + ifStepBegun
 	}
-	return u, ifRunning + ifSteps + ifStepOpen
+	return u, cond + ifSteps + ifStepOpen
+}
+
+// holdsRunning reports whether the owner's attempt runs. A begin mark that landed
+// lets its function run only then.
+func holdsRunning(it item, owner string) bool {
+	return text(it, schema.Owner) == owner && text(it, schema.State) == string(idem.InProgress)
 }
 
 // landedStep looks at the step's own entry: the record may have moved on since.

@@ -250,6 +250,22 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
+	{"landed begin mark of a lost claim counts", []string{"write id/a begin mark is leave to run only under its claim"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && w.Begin && rec.Steps[w.Name].Write == w.Write {
+				return rec, nil
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"late step of a parked attempt is lost", []string{"late outcome/step of a parked attempt", "late outcome/first step of a parked attempt"}, func(s *lab) {
+		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if rec != nil && rec.State == idem.Unknown {
+				return nil, &idem.ConflictError{Existing: rec}
+			}
+			return w.Apply(rec, now)
+		}
+	}},
 	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *lab) {
 		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
 			next, err := w.Apply(as(rec, func(r *idem.Record) { r.Owner = w.Owner }), now)

@@ -115,12 +115,12 @@ func fencingCases(steps bool) []check {
 	return append(cases, parkedCases(steps)...)
 }
 
-// parkedCases: a twin's park keeps the owner, which may still end the attempt but
-// can neither run on nor make itself repeatable.
+// parkedCases: a twin's park keeps the owner, which may still say how a step or the
+// attempt ended but can neither begin anything nor make itself repeatable.
 func parkedCases(steps bool) []check {
 	lands := map[string]bool{
 		"completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
-		"completion without a claim": true, "release without a claim": true,
+		"completion without a claim": true, "release without a claim": true, "step": true,
 	}
 	var cases []check
 	for _, w := range ownWrites(steps) {

@@ -169,6 +169,23 @@ func writeIDCases(steps bool) []check {
 				c.lands(w)
 				c.lands(a.extend(3600e9))
 				c.lands(w)
+				c.lands(a.next().acquire())
+				c.lands(w)
+			}},
+			check{"a begin mark is leave to run only under its claim", func(c *cell) {
+				for _, end := range []func(*attempt) write{
+					func(a *attempt) write { return a.next().acquire() },
+					func(a *attempt) write { return a.lapse() },
+					func(a *attempt) write { return a.release(true) },
+				} {
+					a := c.start()
+					w := a.begin("charge")
+					c.lands(w)
+					c.lands(a.extend(3600e9))
+					c.lands(w)
+					c.lands(end(a))
+					c.refused(w)
+				}
 			}})
 	}
 	return cases

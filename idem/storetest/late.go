@@ -99,6 +99,35 @@ func lateCases(steps bool) []check {
 			c.lands(a.begin("charge"))
 			c.lands(a.lapse())
 			c.lands(a.complete("late"))
+		}}, check{"step of a parked attempt", func(c *cell) {
+			for _, large := range []bool{false, true} {
+				a := c.start()
+				c.lands(a.begin("charge"))
+				c.lands(a.park())
+				c.refused(a.begin("ship"))
+				result := []byte("ch_1")
+				if large {
+					result = noise(4 << 10)
+				}
+				late := a.step("charge", result)
+				c.lands(late)
+				equal(c, "State", idem.Unknown, c.get(a.id()).State)
+				equal(c, "Begun", false, c.get(a.id()).Steps["charge"].Begun)
+				c.lands(late)
+				c.lands(a.complete("late"))
+			}
+		}}, check{"first step of a parked attempt", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			w := a.step("charge", []byte("ch_1"))
+			w.First = true
+			c.lands(w)
+		}}, check{"step of a resolved attempt", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			c.lands(a.park())
+			c.lands(a.resolve(idem.Retryable))
+			c.refused(a.step("charge", []byte("ch_1")))
 		}})
 	}
 	return cases

@@ -1,0 +1,290 @@
+package idem_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+var atMostOnce = idem.WithSemantics(idem.AtMostOnce)
+
+// A begin mark without a reply, after which the process lives on: the function has
+// not run, and the mark is taken back. Only if that gets no reply either may the
+// next attempt find a mark, and cannot know.
+func TestBeginMarkInDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, back idemtest.Fault
+		runs        int
+		state       idem.State
+	}{
+		"reply lost":                   {idemtest.LoseReply, idemtest.Pass, 1, idem.Completed},
+		"request lost":                 {idemtest.LoseRequest, idemtest.Pass, 1, idem.Completed},
+		"refused":                      {idemtest.Refuse, idemtest.Refuse, 1, idem.Completed},
+		"both replies lost":            {idemtest.LoseReply, idemtest.LoseReply, 1, idem.Completed},
+		"both requests lost":           {idemtest.LoseRequest, idemtest.LoseRequest, 1, idem.Completed},
+		"reply lost, and then request": {idemtest.LoseReply, idemtest.LoseRequest, 0, idem.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			handler := func(ctx context.Context) (string, error) {
+				got, err := idem.Step(ctx, "ship", e.step("ship"), atMostOnce)
+				return got.ID, err
+			}
+			r.faults.Next(idemtest.RecordStep, c.begin, c.back)
+			_, err := doSteps(t, r, key, handler)
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			require.Zero(t, e.ran("ship"))
+			require.Equal(t, idem.Retryable, r.state(t, key))
+			_, err = doSteps(t, r, key, handler)
+			require.Equal(t, c.state == idem.Completed, err == nil, "%v", err)
+			require.Equal(t, c.state, r.state(t, key))
+			require.Equal(t, c.runs, e.ran("ship"))
+		})
+	}
+}
+
+// The caller's cancellation, such as a sibling's failure under an errgroup, leaves
+// no write in doubt and no step open that has not begun.
+func TestCancelledStep(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	handler := func(last error) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			inner, cancel := context.WithCancel(ctx)
+			defer cancel()
+			r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+				cancel()
+				return c.Do(ctx)
+			})
+			_, err := idem.Step(inner, "ship", e.step("ship"), atMostOnce)
+			require.ErrorIs(t, err, context.Canceled)
+			require.NoError(t, ctx.Err(), "the operation goes on")
+			return "", last
+		}
+	}
+	_, err := doSteps(t, r, key, handler(errPlain))
+	require.Same(t, errPlain, err)
+	require.Zero(t, e.ran("ship"))
+	require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
+	_, err = doSteps(t, r, key, handler(idem.Permanent(declinedError{})))
+	require.ErrorIs(t, err, declinedError{})
+	require.Equal(t, idem.Failed, r.state(t, key))
+}
+
+// Running out of time over a mark does not say for the handler that nothing was
+// executed.
+func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+			cancel()
+			return c.Do(ctx)
+		})
+		_, err := idem.Step(inner, "ship", new(effects).step("ship"), atMostOnce)
+		return "", err
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+}
+
+// What is recorded is needed to undo it too, cancelled or not.
+func TestCancelledReplay(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	for _, last := range []error{errPlain, idem.Permanent(declinedError{})} {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			inner, cancel := context.WithCancel(ctx)
+			if e.ran("flight") > 0 {
+				cancel()
+			}
+			defer cancel()
+			_, err := idem.Step(inner, "flight", e.step("flight"), e.undo("flight"))
+			require.NoError(t, err)
+			return "", last
+		})
+		require.Error(t, err)
+	}
+	require.Equal(t, []int{1, 1}, e.all("flight", "undo flight"))
+	require.Equal(t, idem.Failed, r.state(t, key))
+}
+
+// In Lambda too a stopped operation's context says why.
+func TestStoppedOperationSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
+			return 0, err
+		})
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	})
+}
+
+// A handler that returns while a step still runs has no outcome: it would be one of
+// effects that are not there yet. And nothing begins behind its back.
+func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
+	for name, result := range map[string]error{"with a result": nil, "with a failure": idem.Permanent(declinedError{})} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			inside, finish := make(chan struct{}), make(chan struct{})
+			var left sync.WaitGroup
+			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				left.Go(func() {
+					_, _ = idem.Step(ctx, "ship", func(context.Context) (int, error) {
+						close(inside)
+						<-finish
+						return 1, nil
+					})
+				})
+				<-inside
+				return "too early", result
+			})
+			var mistake *idem.ConfigError
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, `step "ship"`)
+			if result != nil {
+				require.ErrorIs(t, err, declinedError{})
+			}
+			require.Equal(t, idem.Retryable, r.state(t, key))
+			close(finish)
+			left.Wait()
+			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
+			_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				_, err := idem.Step(ctx, "ship", e.step("ship"))
+				return "done", err
+			})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Where the operation runs without a claim, its steps are undone all the same.
+func TestCompensationsWithoutAClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		undo  error
+		state idem.State
+	}{
+		"undone":        {nil, idem.Failed},
+		"not undone":    {errPlain, idem.Retryable},
+		"never undone":  {idem.Permanent(errPlain), idem.Unknown},
+		"not in a step": {idem.NotExecuted(errPlain), idem.Retryable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+			key := openOp(false).Key("t", "k")
+			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), c.undo))
+			require.ErrorIs(t, err, declinedError{})
+			want := []int{1, 1, 1}
+			if c.undo != nil {
+				want[0] = 0
+				require.ErrorContains(t, err, `compensation of step "hotel"`)
+			}
+			require.Equal(t, want, e.all(tripUndone...))
+			require.Equal(t, c.state, r.state(t, key))
+			require.Zero(t, r.count(idemtest.RecordStep))
+		})
+	}
+}
+
+// A refused step does not say that nothing ran before it.
+func TestRefusedStepWithoutAClaimIsUncertain(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	key := openOp(true).Key("t", "k")
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "charge", e.step("charge"))
+		require.NoError(t, err)
+		_, err = idem.Step(ctx, "once", e.step("once"), atMostOnce)
+		return "", err
+	})
+	require.Error(t, err)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+}
+
+// Compensate may meet itself, the clock's goroutines and its handler's end.
+func TestCompensateSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		key := unsafe.Key("t", "k")
+		kill := time.Now().Add(10 * time.Second)
+		var escaped context.Context
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			escaped = ctx
+			_, err := trip(e, nil)(ctx)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					if err := idem.Compensate(ctx, declinedError{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			return "402", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, idem.Compensate(escaped, errPlain), &mistake)
+		require.ErrorContains(t, mistake, "has returned")
+	})
+}
+
+// A compensation that fails for good while the attempt is parked from the side.
+func TestCompensationMeetsTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		key := unsafe.Key("t", "k")
+		kill := time.Now().Add(10 * time.Second)
+		parks := kill.Add(-500 * time.Millisecond)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			_, err := idem.Step(ctx, "pay", e.step("pay"), idem.WithCompensation(func(context.Context, receiptOf) error {
+				time.Sleep(time.Until(parks)) // ignores its context
+				return idem.Permanent(errPlain)
+			}))
+			require.NoError(t, err)
+			return "", idem.Compensate(ctx, declinedError{})
+		})
+		require.ErrorIs(t, err, errPlain)
+		require.Equal(t, idem.Unknown, r.state(t, key))
+	})
+}
+
+// Whatever the rate, a delay stays within its bound.
+func TestRetryDelaysDoNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		day := 24 * time.Hour
+		many := make([]error, 20)
+		for i := range many {
+			many[i] = errPlain
+		}
+		_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "r", e.step("r"), idem.WithRetry(idem.RetryConfig{MaxDelay: math.MaxInt64}))
+			require.ErrorContains(t, err, "over a day")
+			_, err = idem.Step(ctx, "ship", e.step("ship", many...),
+				idem.WithRetry(idem.RetryConfig{MaxAttempts: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}))
+			return "done", err
+		})
+		require.NoError(t, err)
+		require.Equal(t, 21, e.ran("ship"))
+	})
+}
