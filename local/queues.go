@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"strconv"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -19,7 +18,8 @@ const (
 	// queueVisibility is six times the function's time-out, as Lambda's guide
 	// advises.
 	queueVisibility = 6 * functionTimeout
-	maxReceives     = 3
+	// maxReceives is the least that it advises.
+	maxReceives = 5
 )
 
 func newSQS(endpoint string) *sqs.Client {
@@ -49,7 +49,7 @@ func createQueues(ctx context.Context, endpoint string) (q queues, err error) {
 	}
 	q.url, q.arn, err = q.create(ctx, ordersQueue, map[string]string{
 		string(types.QueueAttributeNameRedrivePolicy):     string(policy),
-		string(types.QueueAttributeNameVisibilityTimeout): strconv.Itoa(int(queueVisibility / time.Second)),
+		string(types.QueueAttributeNameVisibilityTimeout): seconds(queueVisibility),
 	})
 	return q, err
 }

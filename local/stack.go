@@ -6,13 +6,16 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/dynamodblocal"
 	"github.com/idem-go/idempotency/local/front"
 	"github.com/idem-go/idempotency/local/queue"
+	"github.com/idem-go/idempotency/local/queuepoller"
 	"github.com/idem-go/idempotency/local/runtime"
 )
 
@@ -150,7 +153,7 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL); err != nil {
+	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"); err != nil {
 		return err
 	}
 	if s.issuer, err = front.NewIssuer("https://issuer.local"); err != nil {
@@ -176,11 +179,19 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 
 // startOrders runs the queue example behind its queue.
 func (s *stack) startOrders(ctx context.Context) error {
-	if err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable); err != nil {
+	// What the infrastructure tells a queue's function of its queue, which it checks
+	// when it starts.
+	err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable,
+		schema.EnvFunctionTimeout+"="+seconds(functionTimeout), schema.EnvQueueVisibility+"="+seconds(queueVisibility),
+		schema.EnvQueueBatchSize+"="+strconv.Itoa(queuepoller.DefaultBatchSize), schema.EnvQueueBatchWindow+"=0",
+		schema.EnvQueueMaxReceives+"="+strconv.Itoa(maxReceives), schema.EnvQueueRepeat+"="+fulfil.Repeat.String())
+	if err != nil {
 		return err
 	}
 	return s.startMapping(ctx)
 }
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 // announce lets other commands find the stack.
 func (s *stack) announce() (err error) {

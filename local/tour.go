@@ -64,6 +64,12 @@ func (r reply) say() string {
 	return fmt.Sprintf("%d %s", r.status, story)
 }
 
+// retryable reports whether the answer tells the client to send the same again.
+func (r reply) retryable() bool {
+	var problem struct{ Retryable bool }
+	return r.err == nil && json.Unmarshal(r.body, &problem) == nil && problem.Retryable
+}
+
 func (t *tour) key(name string) string { return fmt.Sprintf("tour-%d-%s", t.run, name) }
 
 func (t *tour) post(ctx context.Context, path, key, body string) reply {
@@ -161,16 +167,22 @@ func (t *tour) crowd(ctx context.Context) {
 			wg.Go(func() { replies[i] = t.post(ctx, "/payments", key, payment(ref, 700)) })
 		}
 		wg.Wait()
-		executed, others := 0, 0
+		executed, others, odd := 0, 0, map[string]int{}
 		for _, r := range replies {
-			switch r.say() {
-			case "201 executed":
+			switch story := r.say(); {
+			case story == "201 executed":
 				executed++
-			case "201 replayed", "409 idempotency_key_in_progress":
+			case story == "201 replayed" || r.retryable():
 				others++
+			default:
+				odd[story]++
 			}
 		}
-		return fmt.Sprintf("%d executed, %d replayed or told to come back", executed, others)
+		got := fmt.Sprintf("%d executed, %d replayed or told to come back", executed, others)
+		if len(odd) > 0 {
+			got += ", " + summary(odd)
+		}
+		return got
 	})
 	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
 }
