@@ -54,6 +54,9 @@ func start(ctx context.Context, o options, say func(string, ...any)) (*stack, er
 	s := &stack{pools: map[string]*runtime.Pool{}, logs: map[string]string{}}
 	if err := s.start(ctx, o, say); err != nil {
 		s.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // whatever else failed did so because of this
+		}
 		return nil, err
 	}
 	return s, nil

@@ -20,7 +20,7 @@ const tourLines = 27
 // tour sends real requests through the front, and real messages through the queue,
 // to the compiled functions.
 func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
-	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano()}
+	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), told: map[string]int{}}
 	defer t.client.CloseIdleConnections()
 	say("taking the tour; two requests wait %v for the lease of a killed process", functionTimeout+idem.DefaultMargin)
 	t.basics(ctx)
@@ -35,7 +35,8 @@ func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 type tour struct {
 	*stack
 	client *http.Client
-	run    int64 // makes keys new on a table that was there before
+	run    int64          // makes keys new on a table that was there before
+	told   map[string]int // deliveries of watched messages that were told of
 	lines  []line
 }
 
@@ -76,8 +77,27 @@ func (t *tour) post(ctx context.Context, path, key, body string) reply {
 	return t.postAs(ctx, defaultTenant, path, key, body)
 }
 
-// postAs sends a request with a tenant's token, or without one.
+// postAs sends a request with a tenant's token, or without one. As a client should,
+// it repeats what was refused because the store was too slow: a busy machine does
+// not get the tour wrong.
 func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply {
+	for try := 1; ; try++ {
+		r := t.postOnce(ctx, tenant, path, key, body)
+		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries {
+			return r
+		}
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(time.Second): // the answer's Retry-After
+		}
+	}
+}
+
+// storeTries bounds how often the tour meets a store that is too slow.
+const storeTries = 5
+
+func (t *tour) postOnce(ctx context.Context, tenant, path, key, body string) reply {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.note.URL+path, strings.NewReader(body))
 	if err != nil {
 		return reply{err: err}
