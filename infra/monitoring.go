@@ -32,7 +32,8 @@ const (
 type MonitoringProps struct {
 	// Name of the dashboard. Empty lets CloudFormation choose one.
 	Name string
-	// Topic is told of alarms. Nil means nobody, and a warning.
+	// Topic is told of alarms. If it has a policy of its own, that must let
+	// cloudwatch.amazonaws.com publish. Nil means nobody, and a warning.
 	Topic awssns.ITopic
 
 	Table     *Table

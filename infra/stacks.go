@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -153,9 +154,18 @@ func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
 	return Authorizer{IAM: true}
 }
 
-// alarms is a topic that takes messages over TLS alone; people subscribe.
+// alarms is a topic that takes messages over TLS alone; people subscribe. A policy
+// replaces the one that every topic is born with, which lets alarms publish.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 func alarms(scope constructs.Construct) awssns.Topic {
-	return awssns.NewTopic(scope, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
+	topic := awssns.NewTopic(scope, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
+	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:        jsii.String("AlarmsMayPublish"),
+		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
+		Actions:    jsii.Strings("sns:Publish"), Resources: &[]*string{topic.TopicArn()},
+		Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Stack_Of(scope).Account()}},
+	}))
+	return topic
 }
 
 func output(scope constructs.Construct, name, value string) {

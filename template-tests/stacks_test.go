@@ -68,6 +68,16 @@ func TestStacks(t *testing.T) {
 
 	require.Equal(t, `{"orders":"OrdersQueue"}`, strings.Join(texts(got.orders.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]), ""))
 
+	// A topic with a policy takes nothing that the policy does not name.
+	_, topic := got.payments.only(t, "AWS::SNS::TopicPolicy")
+	statements := topic["PolicyDocument"].(map[string]any)["Statement"].([]any)
+	require.Len(t, statements, 2)
+	require.Contains(t, statements, map[string]any{
+		"Sid": "AlarmsMayPublish", "Effect": "Allow", "Action": "sns:Publish", "Resource": map[string]any{"Ref": got.payments.id(t, "AWS::SNS::Topic", "Alarms")},
+		"Principal": map[string]any{"Service": "cloudwatch.amazonaws.com"},
+		"Condition": map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": map[string]any{"Ref": "AWS::AccountId"}}},
+	}, "alarms could tell nobody")
+
 	// Both use one table: what the second stack imports, the first exports.
 	require.Len(t, got.payments.resources("AWS::DynamoDB::GlobalTable"), 1)
 	shared := got.orders.environment(t, "Worker")[schema.EnvTable].(map[string]any)["Fn::ImportValue"]
