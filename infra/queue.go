@@ -1,6 +1,8 @@
 package infra
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -197,8 +199,9 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 	if timeout := consumer.Timeout(); timeout != nil {
 		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))
 	}
-	for name, value := range settings {
-		consumer.AddEnvironment(jsii.String(name), jsii.String(value), nil)
+	// In order: the same stack is the same text.
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		consumer.AddEnvironment(jsii.String(name), jsii.String(settings[name]), nil)
 	}
 }
 

@@ -41,6 +41,9 @@ var allowed = map[string][]string{
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
 	"events": {},
+
+	"template-tests/cloud": {},
+	"template-tests/npm":   {},
 }
 
 const (
