@@ -109,8 +109,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && rec.Write == f.Write {
 		return rec, nil
 	}
-	barred := rec != nil && f.Bar != "" && rec.Write == f.Bar
-	if barred || Next(rec, f.event(), now).Do != DoApply {
+	if Next(rec, f.event(), now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
 	switch {
@@ -121,6 +120,9 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next := f.Ending.apply(rec, now)
 	next.Write, next.Owner = f.Write, f.Owner
+	if f.NewOwner != "" {
+		next.Owner = f.NewOwner
+	}
 	return next, nil
 }
 

@@ -39,6 +39,8 @@ type sent struct {
 	actor int // whose end it is, -1 if nobody's
 	apply func(*idem.Record, time.Time) (*idem.Record, error)
 	ids   []string
+	// barred: its caller was told that it has not landed.
+	barred bool
 }
 
 type world struct {
@@ -127,7 +129,7 @@ func (w *world) withdrawal(c idem.Claim) sent {
 	if len(c.Record.Steps) == 0 {
 		wd.ExpiresAt = w.now.Add(walkRetention)
 	}
-	return sent{"withdrawal", -1, wd.Apply, []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}}
+	return sent{"withdrawal", -1, wd.Apply, []string{wd.Owner, wd.Write, c.Record.Owner, c.Seen}, false}
 }
 
 // call is a call of a deployment with this declaration.
@@ -143,7 +145,7 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 				Stricter: repeat == idem.NotRepeatable || v.rec.Repeat == idem.NotRepeatable,
 			},
 		}
-		late := sent{"park by a twin", -1, s.Apply, []string{s.Write, s.Seen}}
+		late := sent{"park by a twin", -1, s.Apply, []string{s.Write, s.Seen}, false}
 		u := v.copy("later")
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))
@@ -164,7 +166,7 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 		require.False(t, strict, "an open step does not park: %v", v.trail)
 	}
 	c := v.newClaim(d.Do, repeat)
-	claim := sent{"claim", -1, c.Apply, []string{c.Record.Owner, c.Record.Write, c.Seen}}
+	claim := sent{"claim", -1, c.Apply, []string{c.Record.Owner, c.Record.Write, c.Seen}, false}
 	unknown := v.copy("reply lost") // neither landed nor withdrawn yet
 	unknown.late = append(unknown.late, claim, unknown.withdrawal(c))
 	withdrawn := v.copy("reply lost, withdrawn") // the claim is still under way
@@ -174,7 +176,7 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 		open := v.copy("fails open")
 		fresh := c
 		fresh.Seen, fresh.Replace, fresh.Record.Steps = "", false, nil
-		open.late = append(open.late, sent{"claim", -1, fresh.Apply, []string{c.Record.Owner, c.Record.Write}})
+		open.late = append(open.late, sent{"claim", -1, fresh.Apply, []string{c.Record.Owner, c.Record.Write}, false})
 		open.actors = append(open.actors, actor{claim: fresh, open: true, running: true, dirty: true})
 		next = append(next, open)
 	}
@@ -222,7 +224,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 		if a.open {
 			f.Absent = &r
 		}
-		end := sent{name, i, f.Apply, []string{f.Owner, f.Write}}
+		end := sent{what: name, actor: i, apply: f.Apply, ids: []string{f.Owner, f.Write}}
 		queued := v.copy("later")
 		queued.late = append(queued.late, end)
 		v.land(t, end)
@@ -231,11 +233,14 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 	if a.open {
 		return next
 	}
+	if v := w.commitInDoubt(t, i); v != nil {
+		next = append(next, v)
+	}
 	for name, s := range map[string]idem.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true}} {
 		v := w.copy(r.Owner + " " + name)
 		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
 		open := w.rec != nil && w.rec.Steps["charge"].Begun
-		if v.land(t, sent{name, i, s.Apply, nil}) {
+		if v.land(t, sent{name, i, s.Apply, nil, false}) {
 			require.False(t, s.Begin && open, "an open step runs again: %v", v.trail)
 			next = append(next, v)
 		}
@@ -245,8 +250,26 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 	if !r.ExpiresAt.IsZero() {
 		e.ExpiresAt = e.LeaseUntil.Add(walkRetention)
 	}
-	v.late = append(v.late, sent{"extension", i, e.Apply, []string{e.Owner, e.Write}})
+	v.late = append(v.late, sent{"extension", i, e.Apply, []string{e.Owner, e.Write}, false})
 	return append(next, v)
+}
+
+// commitInDoubt is an end with business writes whose request is under way, and
+// which is barred. It returns nil if the bar does not land.
+func (w world) commitInDoubt(t *testing.T, i int) *world {
+	v := w.copy(w.actors[i].claim.Record.Owner + " commits, in doubt")
+	r := v.actors[i].claim.Record
+	f := idem.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
+	bar := idem.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
+	if v.rec != nil && v.rec.State == idem.Unknown {
+		bar.Ending = idem.Ending{State: idem.Unknown, Uncertain: true}
+	}
+	v.actors[i].running = false
+	if !v.land(t, sent{"bar", i, bar.Apply, nil, false}) {
+		return nil
+	}
+	v.late = append(v.late, sent{"commit", i, f.Apply, []string{f.Owner, f.Write}, true})
+	return v
 }
 
 // outside is what happens without any call: time, TTL, people, late deliveries.
@@ -264,6 +287,7 @@ func (w world) outside(t *testing.T) (next []*world) {
 	for _, s := range w.late {
 		v := w.copy("delivers " + s.what)
 		if v.land(t, s) {
+			require.False(t, s.barred, "a commit lands that its caller was told had not: %v", v.trail)
 			next = append(next, v)
 		}
 	}
@@ -280,7 +304,7 @@ func (w world) outside(t *testing.T) (next []*world) {
 		if _, kept := v.rec.Steps["ship"]; !kept {
 			s.Ending.ExpiresAt = v.now.Add(walkRetention)
 		}
-		require.True(t, v.land(t, sent{"resolution", -1, s.Apply, nil}))
+		require.True(t, v.land(t, sent{"resolution", -1, s.Apply, nil, false}))
 		for i := range v.actors {
 			v.actors[i].dirty = false
 		}

@@ -47,9 +47,6 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 	if unit != nil {
 		c.f.With = unit
 	}
-	if !a.atomic() {
-		c.f.Bar = a.writeID()
-	}
 	if a.open {
 		absent := a.rec
 		c.f.Absent = &absent
@@ -279,12 +276,12 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 	return Outcome{}, c.failed(ctx, s, false, err)
 }
 
-// bar writes an end without the unit that keeps a commit in doubt from landing
-// later, and settles what became of it: it has landed, it is barred, another
+// bar writes an end without the unit, under a new owner, so that a commit in doubt
+// cannot land later whatever becomes of the record, and settles what became of it: it has landed, it is barred, another
 // attempt has the claim, or nobody knows.
 func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
 	e := c.engine
-	w := Finish{ID: c.f.ID, Owner: c.f.Owner, Write: c.f.Bar, Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
+	w := Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
 	part, cancel := share(ctx, commitShare)
 	err := e.store.Finish(part, c.recorded, w)
 	var conflict *ConflictError

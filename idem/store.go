@@ -163,10 +163,9 @@ type Finish struct {
 	// With are writes of the store's own kind that commit with this one, or not at
 	// all. A store that cannot do that refuses them with errors.ErrUnsupported.
 	With any
-	// Bar, if not empty, is the id of the write that keeps this one from landing any
-	// more: where the record bears it, the condition does not hold. It is for writes
-	// that may leave from Unknown, which the barring write may lead to.
-	Bar string
+	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
+	// has sent before can land any more.
+	NewOwner string
 }
 
 // Settlement parks or resolves a record from outside the attempt.

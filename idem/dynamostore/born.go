@@ -17,7 +17,7 @@ func (s *Store) born(k *call, f idem.Finish, w *unit, body idem.Body, now time.T
 		return k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
 	}
 	rec.Body = body
-	vals, names := newValues(6, 2), nState
+	vals, names := newValues(5, 2), nState
 	vals.str(":completed", string(idem.Completed))
 	vals.str(":failed", string(idem.Failed))
 	vals.str(":retryable", string(idem.Retryable))
@@ -27,11 +27,6 @@ func (s *Store) born(k *call, f idem.Finish, w *unit, body idem.Body, now time.T
 	if f.Born.Seen != "" {
 		cond += " OR " + ifSeen
 		vals.str(":seen", f.Born.Seen)
-		names |= nWrite
-	}
-	if f.Bar != "" {
-		cond = "(" + cond + ")" + ifNotBarred
-		vals.str(":bar", f.Bar)
 		names |= nWrite
 	}
 	cond = ifAbsent + " OR " + cond

@@ -231,7 +231,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			f.Born, f.Owner = &c, c.Record.Owner
 		}
 		if g.chance(20) {
-			f.Bar = g.right(write)
+			f.NewOwner = g.fresh("o")
 		}
 		if g.chance(30) {
 			tx := new(Tx)

@@ -22,8 +22,6 @@ const (
 	ifEarlier = " AND lease_until < :lease_until"
 	// A park sent twice is not applied twice: it may start from unknown.
 	ifNotMine = " AND #write <> :write"
-	// The write was not taken back by one that leaves the owner as it is.
-	ifNotBarred = " AND #write <> :bar"
 	// The record has expired.
 	ifExpired = "expires_at <= :at AND v <= :v AND " +
 		"(#state IN (:completed, :failed) OR #state = :retryable AND attribute_not_exists(steps))"
@@ -78,7 +76,7 @@ const (
 	endNames = nState | nWrite | nResult | nSize | nError
 
 	// What an attempt that ran without a claim adds where there is no record.
-	absentSet = ", #owner = :owner, v = if_not_exists(v, :v), fp = if_not_exists(fp, :fp), " +
+	absentSet = ", v = if_not_exists(v, :v), fp = if_not_exists(fp, :fp), " +
 		"attempt = if_not_exists(attempt, :attempt), lease_until = if_not_exists(lease_until, :lease_until), " +
 		"retention = if_not_exists(retention, :retention), created_at = if_not_exists(created_at, :created_at)"
 

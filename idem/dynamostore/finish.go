@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,8 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 			w = nil
 		}
 	}
-	body, err := s.prepare(k, f.ID, f.Owner, f.Ending)
+	owner := cmp.Or(f.NewOwner, f.Owner) // who names the parts
+	body, err := s.prepare(k, f.ID, owner, f.Ending)
 	if err != nil {
 		return err
 	}
@@ -64,11 +66,13 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		if f.Ending.State == idem.Unknown {
 			cond += ifNotMine
 		}
-		if f.Bar != "" {
-			cond += ifNotBarred
-			u.str(":bar", f.Bar)
-		}
 		names |= nOwner
+		if f.NewOwner != "" {
+			u.add(", #owner = :new_owner")
+			u.str(":new_owner", f.NewOwner)
+		} else if f.Absent != nil {
+			u.add(", #owner = :owner")
+		}
 		if f.Absent != nil {
 			names |= u.absent(f.Absent, f.Ending)
 			cond = "(" + ifAbsent + " OR " + cond + ")"

@@ -54,8 +54,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		require.NoError(t, tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")}))
 		return tx
 	}
-	commit := func(f idem.Finish, bar string, born *idem.Claim, tx *Tx) idem.Finish {
-		f.Bar, f.Born = bar, born
+	commit := func(f idem.Finish, born *idem.Claim, tx *Tx) idem.Finish {
+		f.Born = born
 		if tx != nil {
 			f.With = tx
 		}
@@ -109,11 +109,21 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"fail", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day}))
 		}},
-		{"commit", func(s *Store) error { return s.Finish(ctx, now, commit(done, "bar.1", nil, work())) }},
-		{"commit-atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &fresh, work())) }},
-		{"commit-atomic-seen", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &replace, work())) }},
-		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, "", &fresh, new(Tx))) }},
-		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, "", &replace, nil)) }},
+		{"commit", func(s *Store) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
+		{"commit-atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
+		{"commit-atomic-seen", func(s *Store) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
+		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
+		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
+		{"bar", func(s *Store) error {
+			w := finish(idem.Ending{State: idem.Retryable, Uncertain: true, ExpiresAt: day})
+			w.NewOwner = "nobody"
+			return s.Finish(ctx, now, w)
+		}},
+		{"bar-open", func(s *Store) error {
+			w := open
+			w.NewOwner, w.Ending = "nobody", idem.Ending{State: idem.Unknown, Uncertain: true}
+			return s.Finish(ctx, now, w)
+		}},
 		{"release", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}))
 		}},

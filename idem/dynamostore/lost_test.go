@@ -83,13 +83,17 @@ func eachWrite() []write {
 			w.Born.Seen = "o1.0"
 			return s.Finish(ctx, base, w)
 		}, idem.Completed, "w"},
+		{"bar", claimed, func(ctx context.Context, s *Store, id string) error {
+			return s.Finish(ctx, base, idem.Finish{ID: id, Owner: "o1", NewOwner: "nobody", Write: "w",
+				Ending: idem.Ending{State: idem.Unknown, Uncertain: true}})
+		}, idem.Unknown, "w"},
 		{"commit", claimed, func(ctx context.Context, s *Store, id string) error {
 			tx := new(Tx)
 			if err := tx.Put(types.Put{TableName: s.table, Item: key(id + "-business")}, nil); err != nil {
 				return err
 			}
 			w := completion(id, "o1", []byte("{}"))
-			w.Write, w.With, w.Bar = "w", tx, "bar"
+			w.Write, w.With = "w", tx
 			return s.Finish(ctx, base, w)
 		}, idem.Completed, "w"},
 		{"failure", claimed, finish(idem.Ending{State: idem.Failed, Failure: &idem.Failure{Message: "no"}, ExpiresAt: day}), idem.Failed, "w"},

@@ -26,7 +26,7 @@ func (a *attempt) unseen() *attempt {
 	return a.c.fresh(func(r *idem.Record) { r.ID = a.id() })
 }
 
-// commitCases: outcomes that nobody claimed, and ends that can be barred.
+// commitCases: outcomes that nobody claimed, and ends that bar what was sent before.
 func commitCases(h Harness) []check {
 	steps := !h.WithoutSteps
 	// later is past every expiry that the cases give.
@@ -127,28 +127,44 @@ func commitCases(h Harness) []check {
 			c.lands(a.born(a.complete("outcome")))
 			c.refused(a.withdraw())
 		}},
-		{"barred end leaves the record alone", func(c *cell) {
-			bar := func(w finish) finish {
-				w.Bar = newID()
-				return w
+		{"an end under a new owner bars what the attempt has sent", func(c *cell) {
+			for _, end := range []func(*attempt) finish{
+				func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
+				func(a *attempt) finish { return a.fail() },
+				func(a *attempt) finish { return a.release(true) },
+				func(a *attempt) finish { return a.park() },
+			} {
+				a := c.start()
+				sent := []write{a.complete("late"), a.fail(), a.release(false), a.park(), a.extend(2 * lease)}
+				w := end(a)
+				w.NewOwner = newID()
+				c.lands(w)
+				c.lands(w)
+				equal(c, "Owner", w.NewOwner, c.get(a.id()).Owner)
+				for _, s := range sent {
+					c.refused(s)
+				}
+				if st := a.seen().State; st == idem.Retryable {
+					c.lands(a.lapse()) // by a stricter twin
+					for _, s := range sent {
+						c.refused(s)
+					}
+				}
 			}
-			// A park keeps owner and state in which an end may leave: only the bar tells.
+			// Of what a twin has parked, and where there was no claim.
 			a := c.start()
-			w := bar(a.complete("outcome"))
-			p := a.park()
-			p.Write = w.Bar
-			c.lands(p)
-			c.refused(w)
-			// Another write's park does not bar it.
-			b := c.start()
-			w = bar(b.complete("outcome"))
-			c.lands(b.park())
+			sent := a.complete("late")
+			c.lands(a.lapse())
+			w := a.park()
+			w.NewOwner = newID()
 			c.lands(w)
+			c.refused(sent)
+			b := c.fresh()
+			sent = b.open(b.complete("late"))
+			w = b.open(b.park())
+			w.NewOwner = newID()
 			c.lands(w)
-			// Nor does anything in progress.
-			d := c.start()
-			w = bar(d.complete("outcome"))
-			c.lands(w)
+			c.refused(sent)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
 			if c.h.With == nil {

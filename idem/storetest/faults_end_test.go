@@ -42,9 +42,9 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"bar is ignored", []string{"commit/barred end leaves the record alone"}, func(s *lab) {
+	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *lab) {
 		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			f.Bar = ""
+			f.NewOwner = ""
 			return f.Apply(rec, now)
 		}
 	}},

@@ -138,7 +138,11 @@ func (s *lab) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
 	}
 	if len(f.Ending.Result) >= inParts {
 		s.mu.Lock()
-		s.parts[s.partKey(f.ID, f.Owner)] = bytes.Clone(f.Ending.Result)
+		owner := f.Owner
+		if f.NewOwner != "" {
+			owner = f.NewOwner
+		}
+		s.parts[s.partKey(f.ID, owner)] = bytes.Clone(f.Ending.Result)
 		s.mu.Unlock()
 	}
 	err := s.write(ctx, "Finish", f.ID, func(r *idem.Record) (*idem.Record, error) { return s.finish(f, r, now) })
