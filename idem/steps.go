@@ -91,6 +91,9 @@ func (st *steps) record(ctx context.Context, a *attempt, w StepWrite) error {
 			if l.send(ctx, &back) == nil {
 				st.put(w.Name, back)
 			}
+		} else {
+			// Recorded or not: the next attempt sees, and may know how to settle it.
+			st.put(w.Name, w)
 		}
 		return st.halt(l, err)
 	}

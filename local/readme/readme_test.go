@@ -1,4 +1,4 @@
-// Package readme holds the README to what compiles.
+// Package readme holds the READMEs to what compiles.
 package readme
 
 import (
@@ -22,13 +22,17 @@ const root = "../.."
 var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 func blocks(t *testing.T) (programs, fragments []string) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	require.NoError(t, err)
-	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-		if strings.HasPrefix(m[1], "package ") {
-			programs = append(programs, m[1])
-		} else {
-			fragments = append(fragments, m[1])
+	for _, name := range []string{"README.md", "idem/README.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		found := fence.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, found, name)
+		for _, m := range found {
+			if strings.HasPrefix(m[1], "package ") {
+				programs = append(programs, m[1])
+			} else {
+				fragments = append(fragments, m[1])
+			}
 		}
 	}
 	return programs, fragments

@@ -1,0 +1,114 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// The process dies before it has recorded that the parcel is on its way. The retry
+// skips what is recorded and goes on from there.
+func ExampleStep() {
+	h := idemtest.New(nil, nil)
+	fulfil := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+	handler := func(ctx context.Context, order string) (string, error) {
+		receipt, err := idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			fmt.Println("charging")
+			return "receipt 7", nil // with idem.Token(ctx), which is the step's own
+		})
+		if err != nil {
+			return "", err
+		}
+		parcel, err := idem.Step(ctx, "ship", func(ctx context.Context) (string, error) {
+			fmt.Println("shipping")
+			return "parcel 9", nil
+		})
+		return receipt + ", " + parcel, err
+	}
+	request := func(ctx context.Context, e *idem.Engine) (string, error) {
+		return idem.Do(ctx, e, fulfil.Key("acme", "order-1"), "order-1", handler)
+	}
+
+	h.CrashAfter(3, false) // the claim, the first step, and here
+	fmt.Println(idemtest.Deliver(h, 1, request)[0].Err)
+	h.Restart()
+	h.Clock.Advance(time.Minute)
+	fmt.Println(idemtest.Deliver(h, 1, request)[0].Value)
+	// Output:
+	// charging
+	// shipping
+	// idemtest: the process crashed
+	// shipping
+	// receipt 7, parcel 9
+}
+
+// A step that fails for good: what was done before it is undone, the latest first.
+func ExampleWithCompensation() {
+	h := idemtest.New(nil, nil)
+	travel := idem.Operation{Name: "travel", Repeat: idem.Repeatable}
+	book := func(name string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) {
+			fmt.Println("book", name)
+			return name + " 1", nil
+		}
+	}
+	cancel := func(_ context.Context, booking string) error {
+		fmt.Println("cancel", booking)
+		return nil
+	}
+	handler := func(ctx context.Context, _ string) (string, error) {
+		if _, err := idem.Step(ctx, "flight", book("flight"), idem.WithCompensation(cancel)); err != nil {
+			return "", err
+		}
+		if _, err := idem.Step(ctx, "hotel", book("hotel"), idem.WithCompensation(cancel)); err != nil {
+			return "", err
+		}
+		return "", idem.Permanent(errors.New("no car is left"))
+	}
+	got := idemtest.Deliver(h, 2, func(ctx context.Context, e *idem.Engine) (string, error) {
+		return idem.Do(ctx, e, travel.Key("acme", "trip-1"), "trip-1", handler)
+	})
+	fmt.Println(got[0].Err, "- replayed:", got[1].Replayed)
+	// Output:
+	// book flight
+	// book hotel
+	// cancel hotel 1
+	// cancel flight 1
+	// no car is left - replayed: true
+}
+
+// The process dies while the bank is being asked for money. The step is not run
+// again: the retry asks the bank what became of it.
+func ExampleWithInterrupted() {
+	h := idemtest.New(nil, nil)
+	pay := idem.Operation{Name: "pay", Repeat: idem.Repeatable}
+	charges := map[string]string{} // at the bank, by token
+	handler := func(ctx context.Context, amount string) (string, error) {
+		return idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			charges[idem.Token(ctx)] = amount
+			h.Crash()
+			return amount, nil
+		}, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(func(ctx context.Context) (string, error) {
+			amount, ok := charges[idem.Token(ctx)]
+			if !ok {
+				return "", idem.NotExecuted(errors.New("the bank does not know the charge"))
+			}
+			return amount, nil
+		}))
+	}
+	request := func(ctx context.Context, e *idem.Engine) (string, error) {
+		return idem.Do(ctx, e, pay.Key("acme", "payment-1"), "42.00", handler)
+	}
+
+	idemtest.Deliver(h, 1, request)
+	h.Restart()
+	h.Clock.Advance(time.Minute)
+	d := idemtest.Deliver(h, 1, request)[0]
+	fmt.Println(d.Value, d.Err, "- charges:", len(charges))
+	// Output:
+	// 42.00 <nil> - charges: 1
+}

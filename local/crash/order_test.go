@@ -1,0 +1,123 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// scenario is an operation of the matrix.
+type scenario struct {
+	name string
+	// end is the state without a crash.
+	end idem.State
+	// settles says that the at-most-once step finds out what became of it.
+	settles bool
+	handler func(*world, context.Context) (string, error)
+}
+
+var scenarios = []scenario{
+	{"order", idem.Completed, false, func(w *world, ctx context.Context) (string, error) {
+		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
+	}},
+	{"order that asks the bank", idem.Completed, true, func(w *world, ctx context.Context) (string, error) {
+		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(w.asked))
+	}},
+	{"order that is declined", idem.Failed, false, (*world).declined},
+}
+
+// world is what the operation does to others, as they see it.
+type world struct {
+	mu sync.Mutex
+	// runs counts the effects.
+	runs map[string]int
+	// recorded are the steps whose result has been written.
+	recorded map[string]bool
+	// wrong is what must not happen.
+	wrong []error
+	// dead says that the process is gone: it has no more effects.
+	dead func() bool
+	// put collects the row that commits with the outcome.
+	put func(ctx context.Context, row string) error
+}
+
+func (w *world) effect(name string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead() {
+		w.wrong = append(w.wrong, fmt.Errorf("%s runs in a dead process", name))
+	}
+	if w.recorded[name] {
+		w.wrong = append(w.wrong, fmt.Errorf("%s runs although it is recorded", name))
+	}
+	w.runs[name]++
+	return name, nil
+}
+
+func (w *world) note(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recorded[name] = true
+}
+
+func (w *world) counts() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.runs)
+}
+
+func (w *world) step(ctx context.Context, name string, opts ...idem.StepOption) (string, error) {
+	return idem.Step(ctx, name, func(context.Context) (string, error) { return w.effect(name) }, opts...)
+}
+
+// order reserves (at least once), charges (at most once), ships (at least once) and
+// commits a row with its outcome.
+func (w *world) order(ctx context.Context, charge ...idem.StepOption) (string, error) {
+	reserved, err := w.step(ctx, "reserve")
+	if err != nil {
+		return "", err
+	}
+	charged, err := w.step(ctx, "charge", charge...)
+	if err != nil {
+		return "", err
+	}
+	shipped, err := w.step(ctx, "ship")
+	if err != nil {
+		return "", err
+	}
+	row := reserved + ", " + charged + ", " + shipped
+	return row, w.put(ctx, row)
+}
+
+// asked is what the bank says of a charge that was interrupted.
+func (w *world) asked(context.Context) (string, error) {
+	if w.counts()["charge"] == 0 {
+		return "", idem.NotExecuted(errors.New("the bank does not know the payment"))
+	}
+	return "charge", nil
+}
+
+// declined is an order whose last step fails for good, and which is undone.
+func (w *world) declined(ctx context.Context) (string, error) {
+	undo := func() idem.StepOption {
+		return idem.WithCompensation(func(_ context.Context, result string) error {
+			_, err := w.effect("undo " + result)
+			return err
+		})
+	}
+	if _, err := w.step(ctx, "reserve", undo()); err != nil {
+		return "", err
+	}
+	if _, err := w.step(ctx, "charge", undo(), idem.WithSemantics(idem.AtMostOnce)); err != nil {
+		return "", err
+	}
+	_, err := idem.Step(ctx, "ship", func(context.Context) (string, error) {
+		_, _ = w.effect("ship")
+		return "", idem.Permanent(errors.New("nobody delivers there"))
+	})
+	return "", err
+}

@@ -1,0 +1,242 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// kind is what happens at a point.
+type kind string
+
+const (
+	pass        kind = ""
+	killBefore  kind = "dies before"
+	killAfter   kind = "dies after"
+	loseRequest kind = "request lost"
+	loseReply   kind = "reply lost"
+)
+
+var kinds = []kind{killBefore, killAfter, loseRequest, loseReply}
+
+// fault is a kind at the n-th call of a delivery, counted from 1.
+type fault struct {
+	n    int
+	kind kind
+}
+
+var errDead = errors.New("the process is dead")
+
+// deadError is what a dead process's calls give: a conflict too, so that the engine
+// neither tries again nor remembers anything.
+type deadError struct{}
+
+func (deadError) Error() string   { return errDead.Error() }
+func (deadError) Unwrap() []error { return []error{errDead, &idem.ConflictError{}} }
+
+// process is the store as one process reaches it, until it is killed.
+type process struct {
+	idem.Store
+	w *world
+
+	mu    sync.Mutex
+	dead  bool
+	kill  context.CancelFunc
+	fault fault
+	calls []string // of the delivery
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+func (p *process) die() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.kill()
+}
+
+// deliver begins a delivery with its fault.
+func (p *process) deliver(f fault, kill context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault, p.kill, p.calls = f, kill, nil
+}
+
+func (p *process) point(label string) kind {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, label)
+	if p.fault.n == len(p.calls) {
+		return p.fault.kind
+	}
+	return pass
+}
+
+func (p *process) call(label string, do func() error) error {
+	if p.isDead() {
+		return deadError{}
+	}
+	var err error
+	k := p.point(label)
+	if k != killBefore && k != loseRequest {
+		err = do()
+	}
+	switch k {
+	case killBefore, killAfter:
+		p.die()
+	case loseRequest, loseReply:
+		return &idem.StoreError{Op: label, Maybe: true, Err: errors.New("no reply")}
+	}
+	if p.isDead() {
+		return deadError{}
+	}
+	return err
+}
+
+func (p *process) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	return p.call("claim", func() error { return p.Store.Acquire(ctx, now, c) })
+}
+
+func (p *process) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+	return p.call("withdraw", func() error { return p.Store.Withdraw(ctx, now, w) })
+}
+
+func (p *process) Extend(ctx context.Context, now time.Time, x idem.Extension) error {
+	return p.call("extend", func() error { return p.Store.Extend(ctx, now, x) })
+}
+
+func (p *process) RecordStep(ctx context.Context, now time.Time, s idem.StepWrite) error {
+	return p.call(stepLabel(s.Name, s.Begin, s.NotExecuted), func() error {
+		err := p.Store.RecordStep(ctx, now, s)
+		if err == nil && !s.Begin && !s.NotExecuted {
+			p.w.note(effectOf(s.Name))
+		}
+		return err
+	})
+}
+
+func (p *process) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	return p.call(endLabel(f.Ending.State, f.With != nil), func() error { return p.Store.Finish(ctx, now, f) })
+}
+
+func (p *process) Settle(ctx context.Context, now time.Time, s idem.Settlement) error {
+	return p.call("park what was left", func() error { return p.Store.Settle(ctx, now, s) })
+}
+
+func (p *process) Get(ctx context.Context, id string) (rec *idem.Record, err error) {
+	err = p.call("read", func() (err error) {
+		rec, err = p.Store.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (p *process) Result(ctx context.Context, rec *idem.Record) (body []byte, err error) {
+	err = p.call("read the result", func() (err error) {
+		body, err = p.Store.Result(ctx, rec)
+		return err
+	})
+	return body, err
+}
+
+func (p *process) StepResult(ctx context.Context, rec *idem.Record, name string) (body []byte, err error) {
+	err = p.call("read "+name, func() (err error) {
+		body, err = p.Store.StepResult(ctx, rec, name)
+		return err
+	})
+	return body, err
+}
+
+// The engine's own steps are named after what they are for.
+func stepLabel(name string, begin, not bool) string {
+	switch {
+	case begin:
+		return "begin " + name
+	case not:
+		return "take back " + name
+	case name == "idem:compensating":
+		return "begin to undo"
+	case strings.HasPrefix(name, "idem:"):
+		return "record " + effectOf(name)
+	}
+	return "record " + name
+}
+
+func effectOf(step string) string {
+	if name, ok := strings.CutPrefix(step, "idem:undo:"); ok {
+		return "undo " + name
+	}
+	return step
+}
+
+func endLabel(s idem.State, commits bool) string {
+	switch {
+	case commits:
+		return "commit"
+	case s == idem.Failed:
+		return "fail"
+	}
+	return "end as " + string(s)
+}
+
+// memory is an in-memory store in which a row commits with an outcome.
+type memory struct {
+	*memstore.Store
+	mu   sync.Mutex
+	rows []string
+}
+
+// row is a unit of work of one row.
+type row struct{ text string }
+
+func (r *row) Seal() bool { return r.text != "" }
+
+func putInMemory(ctx context.Context, text string) error {
+	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(row) })
+	if err == nil {
+		u.(*row).text = text
+	}
+	return err
+}
+
+func (m *memory) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	r, ok := f.With.(*row)
+	if !ok {
+		return m.Store.Finish(ctx, now, f)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, err := m.Get(ctx, f.ID)
+	if err != nil {
+		return err
+	}
+	f.With = nil
+	if err := m.Store.Finish(ctx, now, f); err != nil {
+		return err
+	}
+	if before == nil || before.Write != f.Write {
+		m.rows = append(m.rows, r.text)
+	}
+	return nil
+}
+
+func (m *memory) stored(context.Context) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rows, nil
+}
+
+func (f fault) String() string { return fmt.Sprintf("%s call %d", f.kind, f.n) }
