@@ -96,11 +96,11 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, c.fn, &c.o)
-			s.wire.odds.Store(12)
+			s.wire.SetOdds(12)
 			answers, unknown, invocations, pids := s.askUntilSettled(n)
 
-			s.wire.odds.Store(0)
-			s.wire.rest.Wait()
+			s.wire.SetOdds(0)
+			kills := s.wire.Kills()
 			credits := 0
 			for i := range n {
 				o := orderOf(i)
@@ -121,9 +121,9 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 				require.LessOrEqual(t, len(s.booked(o)), 1, "%s ran again", o.id)
 			}
 			require.Equal(t, n-n/4, credits)
-			t.Logf("%d invocations for %d orders, kills %v, %d answered, %d unknown", invocations, n, s.wire.kills, len(answers), len(unknown))
-			for _, moment := range []string{"before the call", "before the reply", "with the reply"} {
-				require.NotZero(t, s.wire.kills[moment], moment)
+			t.Logf("%d invocations for %d orders, kills %v, %d answered, %d unknown", invocations, n, kills, len(answers), len(unknown))
+			for _, moment := range Moments {
+				require.NotZero(t, kills[moment], moment)
 			}
 			if n >= 1000 {
 				require.NotEmpty(t, unknown, "some not repeatable one was hit")

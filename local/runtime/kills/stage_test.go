@@ -4,18 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,13 +56,13 @@ type stage struct {
 	store             *dynamostore.Store
 	records, bookings string
 	hang              string
-	wire              *wire
+	wire              *Wire
 }
 
 func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 	endpoint := dynamotest.Endpoint(t)
 	s := &stage{
-		t: t, hang: t.TempDir(), wire: newWire(t, endpoint),
+		t: t, hang: t.TempDir(), wire: NewWire(t, endpoint),
 		records: fmt.Sprintf("kills%d", time.Now().UnixNano()), bookings: fmt.Sprintf("ledger%d", time.Now().UnixNano()),
 	}
 	var err error
@@ -84,12 +76,12 @@ func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 
 	fn.Path = function
 	fn.Env = []string{
-		schema.EnvEndpoint + "=" + s.wire.url, schema.EnvTable + "=" + s.records,
+		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
 		"LEDGER_TABLE=" + s.bookings, "LEDGER_HANG=" + s.hang,
 	}
 	s.pool, err = runtime.Start(context.Background(), fn, o)
 	require.NoError(t, err)
-	s.wire.pool.Store(s.pool)
+	s.wire.Kill(s.pool)
 	t.Cleanup(s.pool.Close)
 	return s
 }
@@ -178,73 +170,4 @@ func (s *stage) requireKept(o order, answer []byte) {
 	require.NoError(s.t, json.Unmarshal(answer, &r))
 	require.Equal(s.t, o.id, r.ID)
 	require.Equal(s.t, []string{r.Booking}, s.booked(o), "%s took effect otherwise than answered", o.id)
-}
-
-// wire stands between the instances and DynamoDB, and kills them there: before
-// a call, after it and before its reply, or while the reply is on its way.
-type wire struct {
-	url  string
-	pool atomic.Pointer[runtime.Pool]
-	odds atomic.Int32 // one call in so many; 0 for none
-
-	mu    sync.Mutex
-	dice  *rand.Rand
-	kills map[string]int // by the moment
-	rest  sync.WaitGroup
-}
-
-func newWire(t *testing.T, endpoint string) *wire {
-	target, err := url.Parse(endpoint)
-	require.NoError(t, err)
-	w := &wire{dice: rand.New(rand.NewPCG(1, 2)), kills: map[string]int{}}
-	proxy := &httputil.ReverseProxy{
-		// The host is part of the signature: it stays what the function signed.
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Host = r.In.Host
-		},
-		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		pid, _ := strconv.Atoi(r.Header.Get("X-Pid"))
-		switch moment := w.throw(); moment {
-		case "before the call":
-			w.pool.Load().Kill(pid)
-			panic(http.ErrAbortHandler)
-		case "before the reply":
-			// What the process has sent arrives, whatever becomes of the process.
-			proxy.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
-			w.pool.Load().Kill(pid)
-			panic(http.ErrAbortHandler)
-		case "with the reply":
-			proxy.ServeHTTP(rw, r)
-			w.rest.Go(func() { w.pool.Load().Kill(pid) })
-		default:
-			proxy.ServeHTTP(rw, r)
-		}
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-		w.rest.Wait()
-	})
-	w.url = server.URL
-	return w
-}
-
-// throw decides about one call.
-func (w *wire) throw() string {
-	odds := int(w.odds.Load())
-	if odds == 0 {
-		return ""
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.dice.IntN(odds) != 0 {
-		return ""
-	}
-	moment := []string{"before the call", "before the reply", "with the reply"}[w.dice.IntN(3)]
-	w.kills[moment]++
-	return moment
 }

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -29,6 +28,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/runtime/kills/signed"
 )
 
 type booking struct {
@@ -43,7 +43,7 @@ type receipt struct {
 
 func main() {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed{http.DefaultTransport.(*http.Transport).Clone()},
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -70,15 +70,6 @@ func main() {
 		}
 		return credit(ctx, event)
 	}))
-}
-
-// signed tells whose calls they are.
-type signed struct{ http.RoundTripper }
-
-func (s signed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("X-Pid", strconv.Itoa(os.Getpid()))
-	return s.RoundTripper.RoundTrip(r)
 }
 
 type ledger struct {

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+type shop struct {
+	client          *dynamodb.Client
+	table, recorder string
+	repeatable      bool
+}
+
+// order is the body of a message.
+type order struct {
+	N     int    `json:"n"`
+	Group string `json:"group"`
+}
+
+// fulfil does what the test says, and tells it how that ended.
+func (s *shop) fulfil(ctx context.Context, o order) error {
+	info, ok := idem.InfoOf(ctx)
+	if !ok {
+		return errors.New("not inside an operation")
+	}
+	run := url.Values{"n": {strconv.Itoa(o.N)}, "attempt": {strconv.Itoa(info.Attempt)}, "pid": {strconv.Itoa(os.Getpid())}}
+	fate, err := s.post("begin", run)
+	if err != nil {
+		return err
+	}
+	end, err := s.act(ctx, o, fate)
+	run.Set("end", end)
+	if _, failed := s.post("end", run); failed != nil {
+		return failed
+	}
+	if end == "panic" {
+		panic("a panic")
+	}
+	return err
+}
+
+// act returns how the handler ends, and its error.
+func (s *shop) act(ctx context.Context, o order, fate string) (end string, err error) {
+	switch fate {
+	case "not executed":
+		return fate, idem.NotExecuted(errors.New("the warehouse is closed"))
+	case "permanent":
+		return fate, idem.Permanent(errors.New("no such article"))
+	case "error before":
+		return "error", errors.New("the warehouse does not answer")
+	case "panic before":
+		return "panic", nil
+	case "hang":
+		select {}
+	case "long":
+		// Almost to the guard: the effect and the outcome must still find time.
+		end, _ := ctx.Deadline()
+		select {
+		case <-time.After(time.Until(end) - 500*time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	if err := s.effect(ctx, o); err != nil {
+		return "error", err
+	}
+	switch fate {
+	case "error after":
+		return "error", errors.New("the reply was lost")
+	case "panic after":
+		return "panic", nil
+	}
+	return "ok", nil
+}
+
+// effect is one conditional write: under the token if the operation is repeatable,
+// else whenever it runs.
+func (s *shop) effect(ctx context.Context, o order) error {
+	id := rand.Text()
+	if s.repeatable {
+		id = idem.Token(ctx)
+	}
+	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
+	condition := "attribute_not_exists(pk)"
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &s.table, ConditionExpression: &condition,
+		Item: map[string]types.AttributeValue{"pk": text(o.Group), "sk": text(fmt.Sprintf("%d#%s", o.N, id))},
+	})
+	var there *types.ConditionalCheckFailedException
+	if errors.As(err, &there) {
+		return nil // an earlier attempt's
+	}
+	return err
+}
+
+// post speaks to the test, whatever time is left: it must know every run.
+func (s *shop) post(what string, form url.Values) (string, error) {
+	res, err := http.PostForm(s.recorder+"/"+what, form)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the recorder answers %s: %s", res.Status, text)
+	}
+	return string(text), err
+}

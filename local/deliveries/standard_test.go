@@ -1,0 +1,157 @@
+package deliveries
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// size of a load: how many messages, how many calls of DynamoDB come on one that
+// kills, and how many receives a message has. With so many only poison gets into the
+// dead-letter queue: a delivery is spent on one of the first runs, which may fail, or
+// on a kill or a twin in flight, which take well under a third of the deliveries.
+func size() (count, odds, receives int) {
+	if long() {
+		return 5000, 300, 20
+	}
+	return 200, 250, 12
+}
+
+// fewReceives is for messages that come back for nothing.
+const fewReceives = 4
+
+// Repeatable, the effect being a write under the token: every message takes effect
+// exactly once, and only poison is given up.
+func TestRepeatableTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	count, odds, receives := size()
+	l := newLoad(t, count, receives, idem.Repeatable, false)
+	l.run(odds)
+	l.requireOnce()
+}
+
+// requireOnce is what holds for a repeatable operation, whatever the queue.
+func (l *load) requireOnce() {
+	t := l.t
+	dead := l.dead()
+	histories := l.histories()
+	effects := map[effect]int{}
+	for _, e := range l.done() {
+		effects[e]++
+	}
+	for _, s := range l.sent {
+		require.Equal(t, poison(s.n), dead[s], "only poison is given up: %+v", s)
+		require.Equal(t, !poison(s.n), l.acknowledged[s], "%+v", s)
+	}
+	want := 0
+	for n := range l.count {
+		history := histories[recordID(n)]
+		require.NotEmpty(t, history, "message %d", n)
+		last := history[len(history)-1]
+		e := effect{l.group(n), n}
+		switch {
+		case poison(n):
+			require.Zero(t, effects[e])
+			require.Contains(t, []idem.State{idem.Retryable, idem.InProgress}, last.state)
+		case permanent(n):
+			require.Zero(t, effects[e])
+			require.Equal(t, idem.Failed, last.state, "message %d", n)
+		default:
+			want++
+			require.Equal(t, 1, effects[e], "message %d", n)
+			require.Equal(t, idem.Completed, last.state, "message %d", n)
+		}
+		attempts := map[int]bool{}
+		for _, r := range l.recorder.of(n) {
+			require.False(t, attempts[r.attempt], "message %d: two runs of attempt %d", n, r.attempt)
+			attempts[r.attempt] = true
+		}
+	}
+	require.Len(t, effects, want, "no effects but these")
+}
+
+// Not repeatable: no message runs again after an attempt whose outcome nobody knows,
+// and such attempts, no others, are parked or wait to be.
+func TestNotRepeatableNeverRunsAgain(t *testing.T) {
+	t.Parallel()
+	count, odds, _ := size()
+	l := newLoad(t, count, fewReceives, idem.NotRepeatable, false)
+	l.run(odds)
+	dead := l.dead()
+	for _, s := range l.sent {
+		require.True(t, dead[s] || l.acknowledged[s], "%+v is lost", s)
+	}
+	histories := l.histories()
+	effects := map[int]int{}
+	for _, e := range l.done() {
+		effects[e.n]++
+	}
+	states := map[idem.State]int{}
+	for n := range l.count {
+		history := histories[recordID(n)]
+		require.NotEmpty(t, history, "message %d", n)
+		requireNoneRanAgain(t, recordID(n), history)
+		state := l.requireExplained(n, history)
+		states[state]++
+		// What the outside saw.
+		require.LessOrEqual(t, effects[n], 1, "message %d took effect twice", n)
+		switch state {
+		case idem.Completed:
+			require.Equal(t, 1, effects[n], "message %d", n)
+		case idem.Failed, idem.Retryable:
+			require.Zero(t, effects[n], "message %d", n)
+		}
+		sent := slices.DeleteFunc(slices.Clone(l.sent), func(s sending) bool { return s.n != n })
+		for _, s := range sent {
+			if l.acknowledged[s] {
+				require.Contains(t, []idem.State{idem.Completed, idem.Failed}, state, "%+v is acknowledged: %v", s, history)
+			}
+		}
+	}
+	t.Logf("states %v, %d sendings in the dead-letter queue", states, len(dead))
+	require.NotZero(t, states[idem.Unknown])
+}
+
+// requireExplained holds a record of an operation that is not repeatable to the runs
+// that the recorder saw, and returns its state.
+func (l *load) requireExplained(n int, history []image) idem.State {
+	t := l.t
+	last := history[len(history)-1]
+	runs := l.recorder.of(n)
+	for i, r := range runs {
+		state, known := ended(history, r.attempt)
+		if i < len(runs)-1 {
+			require.Equal(t, "not executed", r.end, "message %d ran again after %+v", n, r)
+			require.Equal(t, idem.Retryable, state, "message %d ran again after %+v", n, r)
+			require.Less(t, r.attempt, runs[i+1].attempt)
+			continue
+		}
+		want := map[string]idem.State{"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Retryable}[r.end]
+		switch {
+		case known && r.end == "":
+			// The handler had ended, and its process before it could say so.
+			require.Fail(t, "an outcome without an end", "message %d: %+v", n, r)
+		case known:
+			require.Equal(t, want, state, "message %d: %+v", n, r)
+		case want != "":
+			// It was known how the handler ended, and its process went before that was
+			// recorded.
+			require.True(t, l.gone(r.pid), "message %d: %+v, %v", n, r, history)
+		}
+	}
+	// Unknown, or lapsed and not yet noticed, are exactly those without a recorded
+	// outcome.
+	_, known := ended(history, last.attempt)
+	open := last.state == idem.Unknown || last.state == idem.InProgress
+	require.Equal(t, !known, open, "message %d: %v", n, history)
+	if last.state == idem.InProgress {
+		rec, err := l.store.Get(t.Context(), recordID(n))
+		require.NoError(t, err)
+		require.True(t, rec.LeaseUntil.Add(margin).Before(time.Now()), "message %d is still at work", n)
+	}
+	return last.state
+}
