@@ -404,3 +404,56 @@ func TestBadRelays(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 }
+
+// The stream and the sweep meet over old messages: whoever comes second is done.
+func TestDeliveriesSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		s.fault = func(op string) error {
+			if op == "Begin" {
+				time.Sleep(time.Second) // so that both have read what there is
+			}
+			return nil
+		}
+		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "")}
+		time.Sleep(time.Hour)
+		r := relay(t, s, p, nil)
+		done := make(chan int)
+		for range 2 {
+			go func() {
+				_, first, err := r.Deliver(t.Context(), refs)
+				require.NoError(t, err)
+				done <- first
+			}()
+		}
+		require.Equal(t, 2, <-done)
+		require.Equal(t, 2, <-done)
+		require.Equal(t, 2, p.tries)
+	})
+}
+
+// A sweep waits for nothing; a delivery waits, and leaves time to be told.
+func TestWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
+		time.Sleep(time.Hour)
+		later := time.Now().Add(time.Hour)
+		for _, ref := range refs[1:] {
+			s.all[ref].State, s.all[ref].Tries, s.all[ref].NextTry = outbox.Retrying, 1, later
+		}
+		r := relay(t, s, p, nil)
+		begun := time.Now()
+		report := sweep(t, r)
+		require.Equal(t, 1, report.Sent)
+		require.Zero(t, time.Since(begun))
+		report, first := deliver(t, r, refs...)
+		require.Equal(t, 1, first)
+		require.Equal(t, outbox.Report{Skipped: 2, Left: 1}, report)
+		require.Equal(t, time.Minute-outbox.DefaultMargin, time.Since(begun))
+		time.Sleep(time.Hour)
+		report, first = deliver(t, r, refs...)
+		require.Equal(t, 3, first)
+		require.Equal(t, outbox.Report{Skipped: 1, Sent: 2}, report)
+	})
+}
