@@ -74,6 +74,9 @@
 //	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
 //	                                  Get if it clears steps
 //	failed condition without item     + 1 Get                  GetItem
+//	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
+//	                                  1 Update each
+//	sweep                             16 Query, and the above  Query on the index
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
