@@ -24,7 +24,7 @@ type box struct {
 
 func openBox(t *testing.T) *box {
 	f := open(t, nil)
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: f.wire})
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asRelay, f.wire}})
 	require.NoError(t, err)
 	b, err := NewOutbox(client, f.table, nil)
 	require.NoError(t, err)

@@ -122,7 +122,7 @@ func open(tb testing.TB, o *Options) *fixture {
 	tb.Helper()
 	endpoint := dynamotest.Endpoint(tb)
 	w := &wire{next: newTransport(&ClientOptions{})}
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: w})
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: as{asHandler, w}})
 	require.NoError(tb, err)
 	admin, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint})
 	require.NoError(tb, err)

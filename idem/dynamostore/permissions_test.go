@@ -1,0 +1,181 @@
+package dynamostore
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// used are the permissions that this package's calls need, as seen at the wire in
+// all of its tests: by who calls, what is called, and the actions. A transaction
+// needs those of what is in it. The infrastructure is held to them: whoever may
+// handle records must be allowed all of it.
+var used struct {
+	sync.Mutex
+	actions map[string]map[string]map[string]bool
+}
+
+const permissionsFile = "permissions.json"
+
+// Who calls.
+const (
+	asHandler = "handler"
+	asRelay   = "relay"
+	asCheck   = "check"
+)
+
+func need(caller, resource, action string) {
+	used.Lock()
+	defer used.Unlock()
+	if used.actions == nil {
+		used.actions = map[string]map[string]map[string]bool{}
+	}
+	if used.actions[caller] == nil {
+		used.actions[caller] = map[string]map[string]bool{}
+	}
+	if used.actions[caller][resource] == nil {
+		used.actions[caller][resource] = map[string]bool{}
+	}
+	used.actions[caller][resource]["dynamodb:"+action] = true
+}
+
+// recordCall notes what a request needs.
+func recordCall(caller, op string, req *http.Request) {
+	if op == "" || req.Body == nil {
+		return
+	}
+	body, err := io.ReadAll(req.Body)
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	type attributes = map[string]map[string]any
+	var in struct {
+		IndexName     string
+		TransactItems []map[string]struct{ Item, Key attributes }
+	}
+	if json.Unmarshal(body, &in) != nil {
+		return
+	}
+	if op != "TransactWriteItems" {
+		resource := "records"
+		if in.IndexName != "" {
+			resource += "/index/" + in.IndexName
+		}
+		need(caller, resource, op)
+		return
+	}
+	for i, entry := range in.TransactItems {
+		for kind, a := range entry {
+			sk, _ := a.Item[schema.SK]["S"].(string)
+			resource := "business"
+			if i == 0 || strings.HasPrefix(sk, schema.OutboxSK) { // the record comes first
+				resource = "records"
+			}
+			action := kind + "Item"
+			if kind == "ConditionCheck" {
+				action = "ConditionCheckItem"
+			}
+			need(caller, resource, action)
+		}
+	}
+}
+
+// as names the caller of what goes through a wire.
+type as struct {
+	caller string
+	next   http.RoundTripper
+}
+
+func (a as) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
+	recordCall(a.caller, op, req)
+	return a.next.RoundTrip(req)
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := comparePermissions(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// comparePermissions compares what was needed with the golden file: nothing may be
+// missing in it, and after a run of all tests nothing may be too much.
+func comparePermissions() error {
+	used.Lock()
+	defer used.Unlock()
+	if len(used.actions) == 0 {
+		return nil // no test came so far
+	}
+	got := map[string]map[string][]string{}
+	for caller, resources := range used.actions {
+		got[caller] = map[string][]string{}
+		for resource, actions := range resources {
+			got[caller][resource] = slices.Sorted(maps.Keys(actions))
+		}
+	}
+	file := filepath.Join("testdata", permissionsFile)
+	if *updateGolden {
+		text, err := json.MarshalIndent(got, "", "  ")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, append(text, '\n'), 0o644)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var want map[string]map[string][]string
+	if err := json.Unmarshal(text, &want); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	const hint = "run all tests of the package with -update, read the difference, and see that infra grants it"
+	for caller, resources := range got {
+		for resource, actions := range resources {
+			for _, action := range actions {
+				if !slices.Contains(want[caller][resource], action) {
+					return fmt.Errorf("%s does not have %s on %s, which the %s needs: %s", file, action, resource, caller, hint)
+				}
+			}
+		}
+	}
+	all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short()
+	for caller, resources := range want {
+		for resource, actions := range resources {
+			for _, action := range actions {
+				if all && !slices.Contains(got[caller][resource], action) {
+					return fmt.Errorf("%s has %s on %s, which the %s no longer needs: %s", file, action, resource, caller, hint)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func TestPermissionsOfCheck(t *testing.T) {
+	f := open(t, nil)
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asCheck, newTransport(&ClientOptions{})}})
+	require.NoError(t, err)
+	require.NoError(t, Check(t.Context(), client, f.table))
+}
