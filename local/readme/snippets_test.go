@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -13,6 +14,8 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/lambda/sqsvisibility"
 )
 
 // The README's snippets, with what stands around them. Those that need AWS are
@@ -61,6 +64,19 @@ func serve(engine *idem.Engine, handle idemlambda.HTTPAPIHandler) {
 	lambda.Start(idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.Claim("sub")}, handle))
 }
 
+// Fulfil may run again: the shop takes the order's id as its idempotency key.
+var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+
+type Order struct{ ID string }
+
+func work(engine *idem.Engine, queues *sqs.Client, parkingQueue string, fulfil func(context.Context, Order) error) {
+	byKey := idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)
+	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
+		Returned: sqsvisibility.New(queues, nil),       // a twin in flight costs one receive
+		Parking:  sqsparking.New(queues, parkingQueue), // what has failed for good, with the reason
+	}, fulfil))
+}
+
 func open(ctx context.Context, client *dynamodb.Client, table string, store idem.Store) (*idem.Engine, error) {
 	if err := dynamostore.Check(ctx, client, table); err != nil {
 		return nil, err // names the missing table, key, index, TTL or region
@@ -74,4 +90,4 @@ func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt [
 	return err
 }
 
-var _, _, _ = serve, open, settle
+var _, _, _, _ = serve, work, open, settle

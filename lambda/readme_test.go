@@ -1,0 +1,89 @@
+package idemlambda
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/stretchr/testify/require"
+)
+
+// tableRow finds the row of a table that has the cell, and returns its cells.
+func tableRow(t *testing.T, section, cell string) []string {
+	t.Helper()
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		for _, c := range cells {
+			if c == cell {
+				return cells
+			}
+		}
+	}
+	require.Fail(t, "no row", "the README has no row with %s", cell)
+	return nil
+}
+
+// The README's tables are the constants.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, readme, found := strings.Cut(string(text), "## Which constructor")
+	require.True(t, found)
+	sources, rest, _ := strings.Cut(readme, "## What acknowledges")
+	acknowledged, back, _ := strings.Cut(rest, "| comes back |")
+
+	for constructor, retention := range map[string]time.Duration{
+		"SQS": SQSRetention, "SNS": SNSRetention, "EventBridge": EventBridgeRetention, "S3": S3Retention, "Kinesis": KinesisRetention,
+		"DynamoDBStream": DynamoDBStreamRetention, "Kafka": KafkaRetention, "Async": AsyncRetention, "StepFunctions": StepFunctionsRetention,
+		"Wrap": idem.DefaultRetention,
+	} {
+		want := fmt.Sprintf("%d hours", retention/time.Hour)
+		if retention > 48*time.Hour {
+			want = fmt.Sprintf("%d days", retention/(24*time.Hour))
+		}
+		require.Contains(t, tableRow(t, sources, "`"+constructor+"`"), want, constructor)
+	}
+
+	reasons := reasonsInSource(t)
+	require.NotEmpty(t, reasons)
+	for _, r := range reasons {
+		name := "`" + string(r) + "`"
+		require.Equal(t, r.Acknowledges(), strings.Contains(acknowledged, "| "+name+" |"), "%s acknowledges", r)
+		require.Equal(t, !r.Acknowledges(), strings.Contains(back, name), "%s comes back", r)
+	}
+
+	for _, name := range []string{
+		schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize, schema.EnvQueueBatchWindow,
+		schema.EnvQueueMaxReceives, schema.EnvQueueRepeat,
+	} {
+		require.Contains(t, readme, "`"+name+"`")
+	}
+	require.Contains(t, readme, fmt.Sprintf("`maxReceiveCount` of %d or more", sqsLeastReceives))
+	require.Equal(t, 6, sqsVisibilityFactor, "the README says six times")
+}
+
+// reasonsInSource are all constants of type Reason.
+func reasonsInSource(t *testing.T) (all []Reason) {
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && fmt.Sprint(spec.Type) == "Reason" {
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			all = append(all, Reason(text))
+		}
+		return true
+	})
+	return all
+}
