@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/idem-go/idempotency/idem"
@@ -35,12 +37,16 @@ type world struct {
 	mu sync.Mutex
 	// runs counts the effects.
 	runs map[string]int
+	// log, if there is one, outlives the process.
+	log io.Writer
 	// recorded are the steps whose result has been written.
 	recorded map[string]bool
 	// wrong is what must not happen.
 	wrong []error
 	// dead says that the process is gone: it has no more effects.
 	dead func() bool
+	// pad makes the steps' results large: what follows its NUL does not count.
+	pad string
 	// put collects the row that commits with the outcome.
 	put func(ctx context.Context, row string) error
 }
@@ -55,6 +61,11 @@ func (w *world) effect(name string) (string, error) {
 		w.wrong = append(w.wrong, fmt.Errorf("%s runs although it is recorded", name))
 	}
 	w.runs[name]++
+	if w.log != nil {
+		if _, err := fmt.Fprintln(w.log, name); err != nil {
+			return "", err
+		}
+	}
 	return name, nil
 }
 
@@ -71,7 +82,16 @@ func (w *world) counts() map[string]int {
 }
 
 func (w *world) step(ctx context.Context, name string, opts ...idem.StepOption) (string, error) {
-	return idem.Step(ctx, name, func(context.Context) (string, error) { return w.effect(name) }, opts...)
+	v, err := idem.Step(ctx, name, func(context.Context) (string, error) {
+		v, err := w.effect(name)
+		return v + w.pad, err
+	}, opts...)
+	return cut(v), err
+}
+
+func cut(result string) string {
+	result, _, _ = strings.Cut(result, "\x00")
+	return result
 }
 
 // order reserves (at least once), charges (at most once), ships (at least once) and
@@ -105,7 +125,7 @@ func (w *world) asked(context.Context) (string, error) {
 func (w *world) declined(ctx context.Context) (string, error) {
 	undo := func() idem.StepOption {
 		return idem.WithCompensation(func(_ context.Context, result string) error {
-			_, err := w.effect("undo " + result)
+			_, err := w.effect("undo " + cut(result))
 			return err
 		})
 	}

@@ -44,6 +44,8 @@ func (deadError) Unwrap() []error { return []error{errDead, &idem.ConflictError{
 type process struct {
 	idem.Store
 	w *world
+	// wired says that the points are on the wire, and not here.
+	wired bool
 
 	mu    sync.Mutex
 	dead  bool
@@ -87,7 +89,10 @@ func (p *process) call(label string, do func() error) error {
 		return deadError{}
 	}
 	var err error
-	k := p.point(label)
+	k := pass
+	if !p.wired {
+		k = p.point(label)
+	}
 	if k != killBefore && k != loseRequest {
 		err = do()
 	}
