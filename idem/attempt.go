@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ type attempt struct {
 	rec    Record // as claimed
 	open   bool   // runs without a claim, because the store was down
 	begun  time.Time
-	kill   time.Time // zero outside Lambda
+	kill   time.Time // zero where nobody kills the process
 	writes atomic.Int32
 	// notExecuted is set by the handler beside its response.
 	notExecuted atomic.Bool
@@ -137,8 +138,22 @@ type killTimeKey struct{}
 // Lambda's deadline says: the lease ends then and needs no renewal. The wrappers
 // of package idemlambda call it; without it, inside Lambda, the context's own
 // deadline counts, and elsewhere a lease that is renewed while the handler runs.
+//
+// On Lambda Managed Instances nothing is killed or frozen: Lambda answers the caller
+// with a time-out, and the handler runs on
+// (https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html).
+// There the time ends the handler's context, as everywhere, but not the lease, which
+// is renewed until the handler returns: its twins find it in flight for so long, and
+// its late outcome is recorded.
 func WithKillTime(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, killTimeKey{}, t)
+}
+
+// runsOn reports whether the process is a Lambda Managed Instance. Such a one may
+// be limited to one invocation at a time; several tell it for certain.
+func runsOn() bool {
+	n, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
+	return os.Getenv("AWS_LAMBDA_INITIALIZATION_TYPE") == "lambda-managed-instances" || err == nil && n > 1
 }
 
 func (e *Engine) killTime(ctx context.Context) (time.Time, bool) {

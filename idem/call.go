@@ -118,8 +118,9 @@ type plan struct {
 	engine *Engine
 	call   *Call
 	begun  time.Time
-	kill   time.Time     // zero outside Lambda
-	guard  time.Duration // before kill
+	end    time.Time     // of the invocation; zero outside Lambda
+	kill   time.Time     // the same; zero where that kills nothing
+	guard  time.Duration // before end
 	budget time.Duration // for the store, before the claim
 	// withdrawBy is until when a claim whose reply never came can be taken back.
 	withdrawBy time.Time
@@ -149,9 +150,12 @@ func (p *plan) schedule(ctx context.Context) error {
 	left := time.Until(end)
 	p.budget = min(p.budget, left/4)
 	if known {
-		p.kill = kill
+		p.end = kill
 		if e.opts.Now != nil {
-			p.kill = kill.Add(time.Until(e.opts.Now()))
+			p.end = kill.Add(time.Until(e.opts.Now()))
+		}
+		if !e.runsOn {
+			p.kill = p.end
 		}
 		whole := time.Until(kill)
 		p.guard = min(e.opts.Guard, whole/4)

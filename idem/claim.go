@@ -355,8 +355,8 @@ func (p *plan) waiting(ctx context.Context) *waiter {
 		if end, ok := ctx.Deadline(); ok {
 			w.until = earlier(w.until, end.Add(reserve))
 		}
-		if !p.kill.IsZero() {
-			w.until = earlier(w.until, time.Now().Add(p.kill.Sub(p.engine.now())+reserve))
+		if !p.end.IsZero() {
+			w.until = earlier(w.until, time.Now().Add(p.end.Sub(p.engine.now())+reserve))
 		}
 		if end := p.call.WaitUntil; !end.IsZero() {
 			w.until = earlier(w.until, end)

@@ -26,8 +26,8 @@ const (
 
 // Options of an engine. Nil and zero fields mean the defaults.
 type Options struct {
-	// Lease is how long a claim is respected where no kill time is known; it is
-	// renewed at a third of it while the handler runs. Zero means [DefaultLease].
+	// Lease is how long a claim is respected where no kill time is known, and on
+	// Lambda Managed Instances, where a time-out kills nothing; it is renewed at a third of it while the handler runs. Zero means [DefaultLease].
 	// Too short, and a paused process loses its claim; too long, and a crash blocks
 	// its key. A handler that hangs keeps its key for as long: bound it by its
 	// context.
@@ -79,6 +79,7 @@ type Engine struct {
 	obs      Observer
 	now      func() time.Time
 	inLambda bool
+	runsOn   bool // a handler does, when its invocation's time is over
 	queue    *queue
 	types    sync.Map // reflect.Type → error, results that cannot be encoded
 }
@@ -89,7 +90,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ConfigError{"engine", "the store is nil: make one with dynamostore.New or memstore.New"}
 	}
-	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != ""}
+	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", runsOn: runsOn()}
 	if o != nil {
 		e.opts = *o
 	}

@@ -22,8 +22,8 @@ func sizeAllowance(size int) time.Duration {
 	return time.Duration(size) * time.Second >> 20
 }
 
-// lease is a claim's time while the handler runs: the handler's context, and
-// either the guard before the kill time or the heartbeat.
+// lease is a claim's time while the handler runs: the handler's context, which a
+// guard may end, and either the kill time or the heartbeat.
 type lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -46,16 +46,19 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 	now := p.engine.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.kill.IsZero() {
+	if !p.end.IsZero() {
 		// The deadline is one that the handler can read; its cause says why.
 		var cancel context.CancelFunc
 		parent := l.cancel
-		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.kill.Sub(now)-p.guard), ErrOutOfTime)
+		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.end.Sub(now)-p.guard), ErrOutOfTime)
 		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
+	}
+	switch {
+	case !p.kill.IsZero():
 		if p.parks(a) {
 			l.arm()
 		}
-	} else if a.claimed() {
+	case a.claimed():
 		// A claim that took its time is renewed at once.
 		whole := p.engine.opts.Lease
 		l.timer = time.AfterFunc(min(whole/beats, p.leaseLeft(l.until)-whole/(2*beats)), l.beat)

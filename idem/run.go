@@ -132,7 +132,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}
-	if !p.kill.IsZero() && p.kill.Sub(p.engine.now()) <= p.guard {
+	if !p.end.IsZero() && p.end.Sub(p.engine.now()) <= p.guard {
 		return ErrOutOfTime
 	}
 	// A pause since the claim was sent, or a slow store, has used up the lease.
