@@ -2,6 +2,7 @@ package readme
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -88,6 +89,52 @@ func open(ctx context.Context, client *dynamodb.Client, table string, store idem
 func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt []byte) error {
 	err := engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: receipt})
 	return err
+}
+
+type (
+	Trip    struct{ log *[]string }
+	Booking struct{ Seat, Payment string }
+)
+
+func (t Trip) bookFlight(context.Context) (string, error) {
+	*t.log = append(*t.log, "booked")
+	return "12A", nil
+}
+
+func (t Trip) cancelFlight(_ context.Context, seat string) error {
+	*t.log = append(*t.log, "cancelled "+seat)
+	return nil
+}
+
+func (t Trip) pay(context.Context) (string, error) {
+	*t.log = append(*t.log, "declined")
+	return "", idem.Permanent(errors.New("card declined"))
+}
+
+func (t Trip) findPayment(context.Context) (string, error) {
+	return "", errors.New("not asked in this test")
+}
+
+func book(ctx context.Context, trip Trip) (Booking, error) {
+	seat, err := idem.Step(ctx, "flight", trip.bookFlight, idem.WithCompensation(trip.cancelFlight))
+	if err != nil {
+		return Booking{}, err
+	}
+	paid, err := idem.Step(ctx, "payment", trip.pay,
+		idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(trip.findPayment))
+	return Booking{Seat: seat, Payment: paid}, err
+}
+
+func TestBook(t *testing.T) {
+	engine := idemtest.New(t, nil).Engine
+	var log []string
+	for range 2 {
+		_, err := idem.Do(t.Context(), engine, Charge.Key("acme", "trip-1"), "trip-1", func(ctx context.Context, _ string) (Booking, error) {
+			return book(ctx, Trip{&log})
+		})
+		require.EqualError(t, err, "card declined")
+	}
+	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
 }
 
 var _, _, _, _ = serve, work, open, settle
