@@ -74,9 +74,20 @@ func newStep(ctx context.Context, name string, result reflect.Type, opts []StepO
 	return s, CheckResultType(result)
 }
 
+// insideStep marks the context of a step's function.
+type insideStep struct {
+	a    *attempt
+	name string
+}
+
+// stepOf returns the step that the context is inside of. An operation that is run
+// from within another one's step is not inside that step.
 func stepOf(ctx context.Context) string {
-	name, _ := ctx.Value(stepKey{}).(string)
-	return name
+	in, _ := ctx.Value(stepKey{}).(insideStep)
+	if in.a != attemptOf(ctx) {
+		return ""
+	}
+	return in.name
 }
 
 func (s *step) bad(format string, args ...any) error {
@@ -208,7 +219,7 @@ func (s *step) try(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 
 // inside is the context of the step's function, which gives it a token of its own.
 func (s *step) inside(name string) context.Context {
-	return context.WithValue(s.ctx, stepKey{}, name)
+	return context.WithValue(s.ctx, stepKey{}, insideStep{s.a, name})
 }
 
 func (s *step) notify(f func(context.Context, Notice), err error) {

@@ -2,7 +2,10 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -286,5 +289,74 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, 21, e.ran("ship"))
+	})
+}
+
+// An operation that runs from within a step is one of its own: its token does not
+// depend on where it is called from, and it may have steps.
+func TestOperationInsideAStep(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	inner := safe.Key("t", "inner")
+	var inside, outside, step string
+	nested := func(ctx context.Context, token *string) (string, error) {
+		return idem.Do(ctx, r.twin(t).engine, inner, 1, func(ctx context.Context, _ int) (string, error) {
+			*token = idem.Token(ctx)
+			info, _ := idem.InfoOf(ctx)
+			require.Empty(t, info.Step)
+			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			return "", errors.Join(err, errPlain)
+		})
+	}
+	_, err := doSteps(t, r, safe.Key("t", "outer"), func(ctx context.Context) (string, error) {
+		return idem.Step(ctx, "call", func(ctx context.Context) (string, error) {
+			step = idem.Token(ctx)
+			return nested(ctx, &inside)
+		})
+	})
+	require.ErrorIs(t, err, errPlain)
+	_, err = nested(t.Context(), &outside)
+	require.ErrorIs(t, err, errPlain)
+	require.Equal(t, outside, inside)
+	require.NotEqual(t, step, inside)
+	require.Equal(t, 1, e.ran("ship"))
+}
+
+// Steps side by side, over several renewals of the lease, some of them retried, some
+// failing; the next attempt runs only what has no result.
+func TestParallelStepsUnderARenewedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		key := safe.Key("t", "k")
+		const n = 30
+		for round := range 2 {
+			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				var wg sync.WaitGroup
+				errs := make([]error, n)
+				for i := range n {
+					wg.Go(func() {
+						name := "step-" + strconv.Itoa(i)
+						var once []error
+						if i%3 == 0 {
+							once = []error{idem.NotExecuted(errPlain)}
+						}
+						_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
+							time.Sleep(time.Duration(i) * time.Second)
+							return e.step(name, once...)(ctx)
+						}, idem.WithSemantics(idem.StepSemantics(i%2)), e.undo(name))
+					})
+				}
+				wg.Wait()
+				return "done", errors.Join(errs...)
+			})
+			require.Equal(t, round == 1, err == nil, "%v", err)
+		}
+		for i := range n {
+			want := 1
+			if i%3 == 0 {
+				want = 2
+			}
+			require.Equal(t, want, e.ran("step-"+strconv.Itoa(i)))
+		}
+		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
 	})
 }
