@@ -27,10 +27,10 @@ const (
 // Options of an engine. Nil and zero fields mean the defaults.
 type Options struct {
 	// Lease is how long a claim is respected where no kill time is known, and on
-	// Lambda Managed Instances, where a time-out kills nothing; it is renewed at a third of it while the handler runs. Zero means [DefaultLease].
-	// Too short, and a paused process loses its claim; too long, and a crash blocks
-	// its key. A handler that hangs keeps its key for as long: bound it by its
-	// context.
+	// Lambda Managed Instances, where a time-out kills nothing; it is renewed at a
+	// third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
+	// paused process loses its claim; too long, and a crash blocks its key. A handler
+	// that hangs keeps its key for as long: bound it by its context.
 	Lease time.Duration
 
 	// Margin is the clock skew that observers allow for before they take a lease as

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -62,6 +64,7 @@ type Relay struct {
 	store   Store
 	senders map[string]Sender
 	opts    Options
+	swept   atomic.Uint32 // the shard that was looked at last
 }
 
 // NewRelay returns a relay that sends what is for a destination with the sender of
@@ -70,6 +73,8 @@ type Relay struct {
 // do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
 	r := &Relay{store: store, senders: maps.Clone(senders)}
+	// Where each sweep has a process of its own, not all begin with the same one.
+	r.swept.Store(rand.Uint32N(Shards))
 	if o != nil {
 		r.opts = *o
 	}

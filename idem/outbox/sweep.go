@@ -9,17 +9,20 @@ import (
 // Sweep sends what the stream has missed and what is due for another try: all
 // waiting messages older than [Options.Grace], shard by shard, the oldest first.
 // Of messages with one destination and ordering key none is sent before an older
-// one. It returns when it has seen them all, or when time is up; the next sweep
-// goes on. The error joins those of shards that could not be read.
+// one. It returns when it has seen them all, or when time is up; the relay's next
+// sweep begins with the shards that this one has not come to. The error joins those
+// of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 	x := r.begin(ctx, false)
 	before := time.Now().Add(-r.opts.Grace)
 	var failed []error
-	for n := range Shards {
+	for range Shards {
 		if x.over(time.Now()) {
 			break
 		}
-		if err := x.shard(n, before); err != nil {
+		// One that takes the sweep's whole time, or the process, is not the first again.
+		n := r.swept.Add(1) % Shards
+		if err := x.shard(int(n), before); err != nil {
 			failed = append(failed, err)
 			x.report.problem("%v", err)
 		}
