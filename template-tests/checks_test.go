@@ -1,0 +1,304 @@
+package templatetests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/template-tests/spec"
+)
+
+// checks are what holds for the templates of both stacks. They return errors
+// instead of failing, so that TestMutations can show that each of them can fail.
+var checks = map[string]func(stacks) error{
+	"names":                 namesAreTheSchemas,
+	"expiry":                recordsExpire,
+	"table":                 tablesAreSafe,
+	"functions":             functionsRun,
+	"time-outs":             timeoutsFit,
+	"partial batches":       batchesAreReported,
+	"queues":                queuesAreSafe,
+	"permissions, exactly":  permissionsAreExact,
+	"permissions suffice":   permissionsSuffice,
+	"permissions, no stars": permissionsNameResources,
+	"specification":         specified,
+	"tables stay":           tablesStay,
+}
+
+func TestTemplates(t *testing.T) {
+	for name, check := range checks {
+		t.Run(name, func(t *testing.T) { require.NoError(t, check(withDefaults(t))) })
+	}
+}
+
+// TestTemplatesOfRESTAPI holds the other flavour to what does not depend on it.
+func TestTemplatesOfRESTAPI(t *testing.T) {
+	got := asRESTAPI(t)
+	for name, check := range checks {
+		t.Run(name, func(t *testing.T) { require.NoError(t, check(got)) })
+	}
+}
+
+// want is an error if two values are not equal.
+func want(what string, wanted, got any) error {
+	if reflect.DeepEqual(wanted, got) {
+		return nil
+	}
+	return fmt.Errorf("%s is %v instead of %v", what, text(got), text(wanted))
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// at follows members and places into a value; nil if there is nothing.
+func at(v any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[step]
+		case int:
+			all, _ := v.([]any)
+			if step >= len(all) {
+				return nil
+			}
+			v = all[step]
+		}
+	}
+	return v
+}
+
+// property of the only resource with this name, without its hash, and type.
+func (tt template) property(kind, named string, path ...any) any {
+	for id, r := range tt.resources(kind) {
+		if name(id) == named {
+			return at(r, append([]any{"Properties"}, path...)...)
+		}
+	}
+	return nil
+}
+
+func namesAreTheSchemas(s stacks) error {
+	const kind = "AWS::DynamoDB::GlobalTable"
+	attribute := func(name, kind string) any { return map[string]any{"AttributeName": name, "AttributeType": kind} }
+	key := func(name, kind string) any { return map[string]any{"AttributeName": name, "KeyType": kind} }
+	errs := []error{
+		want("the table's attributes", []any{
+			attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.Stuck, "S"), attribute(schema.StuckAt, "N"),
+		}, s.payments.property(kind, "Records", "AttributeDefinitions")),
+		want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")}, s.payments.property(kind, "Records", "KeySchema")),
+		want("the index", []any{map[string]any{
+			"IndexName": schema.StuckIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
+			"KeySchema": []any{key(schema.Stuck, "HASH"), key(schema.StuckAt, "RANGE")},
+		}}, s.payments.property(kind, "Records", "GlobalSecondaryIndexes")),
+		want("the relay's filter", []any{map[string]any{"Pattern": schema.OutboxFilter}},
+			s.orders.property("AWS::Lambda::EventSourceMapping", "RelayStream", "FilterCriteria", "Filters")),
+	}
+	// What the functions read at start-up is there under the name that they read.
+	for _, f := range []struct {
+		template template
+		function string
+		names    []string
+	}{
+		{s.payments, "Payments", []string{schema.EnvTable, schema.EnvFunctionTimeout}},
+		{s.orders, "Worker", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
+			schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueMaxReceives}},
+		{s.orders, "RelayFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}},
+	} {
+		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
+		for name := range set {
+			if ours.MatchString(name) && !slices.Contains(f.names, name) {
+				errs = append(errs, fmt.Errorf("%s sets %s, which nobody reads", f.function, name))
+			}
+		}
+		for _, name := range f.names {
+			if set[name] == nil {
+				errs = append(errs, fmt.Errorf("%s does not set %s", f.function, name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var ours = regexp.MustCompile("^IDEM_")
+
+func recordsExpire(s stacks) error {
+	return want("the table's TTL", map[string]any{"AttributeName": schema.ExpiresAt, "Enabled": true},
+		s.payments.property("AWS::DynamoDB::GlobalTable", "Records", "TimeToLiveSpecification"))
+}
+
+func tablesAreSafe(s stacks) error {
+	var errs []error
+	for _, tt := range []template{s.payments, s.orders} {
+		tables := tt.resources("AWS::DynamoDB::GlobalTable")
+		errs = append(errs, want("the number of tables", 1, len(tables)))
+		for id, r := range tables {
+			errs = append(errs,
+				want(id+"'s DeletionPolicy", "Retain", r["DeletionPolicy"]),
+				want(id+"'s UpdateReplacePolicy", "Retain", r["UpdateReplacePolicy"]),
+				want(id+"'s billing", "PAY_PER_REQUEST", at(r, "Properties", "BillingMode")),
+				want(id+"'s name", nil, at(r, "Properties", "TableName")), // a name of its own could not be replaced
+				want(id+"'s recovery", true, at(r, "Properties", "Replicas", 0, "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled")),
+				want(id+"'s protection", true, at(r, "Properties", "Replicas", 0, "DeletionProtectionEnabled")),
+				want(id+"'s second region", nil, at(r, "Properties", "Replicas", 1)),
+			)
+		}
+	}
+	errs = append(errs, want("the stream", "NEW_AND_OLD_IMAGES",
+		s.payments.property("AWS::DynamoDB::GlobalTable", "Records", "StreamSpecification", "StreamViewType")))
+	return errors.Join(errs...)
+}
+
+func functionsRun(s stacks) error {
+	errs := []error{
+		want("the functions of payments-api", []string{"Payments"}, namesOf(s.payments, "AWS::Lambda::Function")),
+		want("the functions of orders-worker", []string{"RelayFunction", "Worker"}, namesOf(s.orders, "AWS::Lambda::Function")),
+	}
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, r := range tt.resources("AWS::Lambda::Function") {
+			p := r["Properties"]
+			logs := fmt.Sprint(at(p, "LoggingConfig", "LogGroup", "Ref"))
+			errs = append(errs,
+				want(id+"'s runtime", "provided.al2023", at(p, "Runtime")),
+				want(id+"'s architecture", []any{"arm64"}, at(p, "Architectures")),
+				want(id+"'s handler", "bootstrap", at(p, "Handler")),
+				want(id+"'s logs", "JSON", at(p, "LoggingConfig", "LogFormat")),
+				want(id+"'s log retention", 30.0, at(tt.resources("AWS::Logs::LogGroup")[logs], "Properties", "RetentionInDays")),
+			)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func namesOf(tt template, kind string) []string {
+	var all []string
+	for id := range tt.resources(kind) {
+		all = append(all, name(id))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func timeoutsFit(s stacks) error {
+	const function = "AWS::Lambda::Function"
+	var errs []error
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, r := range tt.resources(function) {
+			got, _ := at(r, "Properties", "Timeout").(float64)
+			errs = append(errs, want(id+"'s "+schema.EnvFunctionTimeout, strconv.Itoa(int(got)),
+				at(r, "Properties", "Environment", "Variables", schema.EnvFunctionTimeout)))
+		}
+	}
+	seconds := func(tt template, kind, named, member string) float64 {
+		v, _ := tt.property(kind, named, member).(float64)
+		return v
+	}
+	if got := seconds(s.payments, function, "Payments", "Timeout"); got < 1 || got > 28 {
+		errs = append(errs, fmt.Errorf("the time-out of Payments is %v s: an API answers without it after 29 s", got))
+	}
+	visibility := seconds(s.orders, "AWS::SQS::Queue", "OrdersQueue", "VisibilityTimeout")
+	if got := seconds(s.orders, function, "Worker", "Timeout"); got < 1 || visibility < 6*got {
+		errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of Worker, %v s", visibility, got))
+	}
+	errs = append(errs, want("Worker's "+schema.EnvQueueVisibility, strconv.Itoa(int(visibility)),
+		s.orders.property(function, "Worker", "Environment", "Variables", schema.EnvQueueVisibility)))
+	if got := seconds(s.orders, function, "RelayFunction", "Timeout"); got < 1 || got > 120 {
+		errs = append(errs, fmt.Errorf("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got))
+	}
+	return errors.Join(errs...)
+}
+
+func batchesAreReported(s stacks) error {
+	mappings := s.orders.resources("AWS::Lambda::EventSourceMapping")
+	errs := []error{want("the number of mappings", 2, len(mappings))}
+	for id, r := range mappings {
+		errs = append(errs, want(id+"'s responses", []any{"ReportBatchItemFailures"}, at(r, "Properties", "FunctionResponseTypes")))
+	}
+	errs = append(errs, want("Worker's batch size", fmt.Sprint(s.orders.property("AWS::Lambda::EventSourceMapping", "WorkerQueueSource", "BatchSize")),
+		s.orders.property("AWS::Lambda::Function", "Worker", "Environment", "Variables", schema.EnvQueueBatchSize)))
+	return errors.Join(errs...)
+}
+
+func queuesAreSafe(s stacks) error {
+	queues := s.orders.resources("AWS::SQS::Queue")
+	var errs []error
+	guarded := map[string]bool{}
+	for _, p := range s.orders.resources("AWS::SQS::QueuePolicy") {
+		if at(p, "Properties", "PolicyDocument", "Statement", 0, "Condition", "Bool", "aws:SecureTransport") == "false" &&
+			at(p, "Properties", "PolicyDocument", "Statement", 0, "Effect") == "Deny" {
+			guarded[fmt.Sprint(at(p, "Properties", "Queues", 0, "Ref"))] = true
+		}
+	}
+	for id, q := range queues {
+		errs = append(errs, want(id+"'s encryption", true, at(q, "Properties", "SqsManagedSseEnabled")), want(id+" is for TLS alone", true, guarded[id]),
+			want(id+"'s retention", 1209600.0, at(q, "Properties", "MessageRetentionPeriod")))
+	}
+	dead, _ := s.orders.property("AWS::SQS::Queue", "OrdersQueue", "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
+	errs = append(errs, want("the dead-letter queue", "OrdersQueueDeadLetters", name(dead)),
+		want("the relay's failures", []string{"RelayFailures.Arn"}, texts(s.orders.property("AWS::Lambda::EventSourceMapping", "RelayStream", "DestinationConfig", "OnFailure", "Destination"))))
+	return errors.Join(errs...)
+}
+
+func specified(s stacks) error {
+	known, err := spec.Load()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, tt := range []template{s.payments, s.orders} {
+		for _, problem := range known.Check(tt) {
+			errs = append(errs, errors.New(problem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tablesStay compares with the snapshots: a change that would make a new table does
+// not go in, however the snapshots are renewed.
+func tablesStay(s stacks) error {
+	known, err := spec.Load()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name, tt := range map[string]template{"payments-api": s.payments, "orders-worker": s.orders} {
+		text, err := os.ReadFile(snapshotFile(name))
+		if err != nil {
+			return err
+		}
+		var before map[string]any
+		if err := json.Unmarshal(text, &before); err != nil {
+			return err
+		}
+		errs = append(errs, want("the tables of the snapshot of "+name, 1, len(template(before).resources("AWS::DynamoDB::GlobalTable"))))
+		for _, problem := range known.Replaced(before, tt, "AWS::DynamoDB::GlobalTable") {
+			errs = append(errs, errors.New(problem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// clone is a copy to change.
+func (s stacks) clone(t *testing.T) stacks {
+	one := func(tt template) (c template) {
+		b, err := json.Marshal(tt)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(b, &c))
+		return c
+	}
+	return stacks{s.folder, one(s.payments), one(s.orders), s.problems}
+}

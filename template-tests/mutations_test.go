@@ -1,0 +1,100 @@
+package templatetests
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// TestMutations breaks the templates, one thing at a time, and requires that the
+// check of that name says so: none of them passes whatever there is.
+func TestMutations(t *testing.T) {
+	const function, mapping, table, queue, policy = "AWS::Lambda::Function", "AWS::Lambda::EventSourceMapping", "AWS::DynamoDB::GlobalTable",
+		"AWS::SQS::Queue", "AWS::IAM::Policy"
+	// in is a resource's properties.
+	in := func(tt template, kind, named string, path ...any) map[string]any {
+		m, _ := tt.property(kind, named, path...).(map[string]any)
+		return m
+	}
+	// statement with an action among the first ones of a policy.
+	allows := func(tt template, named, action string) map[string]any {
+		all, _ := in(tt, policy, named, "PolicyDocument")["Statement"].([]any)
+		for _, one := range all {
+			if slices.Contains(texts(at(one, "Action")), action) {
+				return one.(map[string]any)
+			}
+		}
+		return nil
+	}
+	for name, tc := range map[string]struct {
+		check  string
+		mutate func(s stacks)
+		says   string
+	}{
+		"an attribute's name": {"names", func(s stacks) {
+			at(s.payments.property(table, "Records", "KeySchema"), 0).(map[string]any)["AttributeName"] = "id"
+		}, "the table's key"},
+		"the index's name": {"names", func(s stacks) {
+			at(s.payments.property(table, "Records", "GlobalSecondaryIndexes"), 0).(map[string]any)["IndexName"] = "open"
+		}, "the index"},
+		"a variable's name": {"names", func(s stacks) {
+			env := in(s.payments, function, "Payments", "Environment", "Variables")
+			env["IDEM_TABEL"] = env[schema.EnvTable]
+			delete(env, schema.EnvTable)
+		}, "Payments does not set IDEM_TABLE"},
+		"the TTL attribute": {"expiry", func(s stacks) {
+			in(s.payments, table, "Records", "TimeToLiveSpecification")["AttributeName"] = "ttl"
+		}, `"ttl"`},
+		"TTL off": {"expiry", func(s stacks) { delete(in(s.payments, table, "Records"), "TimeToLiveSpecification") }, "the table's TTL"},
+		"no recovery": {"table", func(s stacks) {
+			delete(at(s.orders.property(table, "Orders", "Replicas"), 0).(map[string]any), "PointInTimeRecoverySpecification")
+		}, "recovery"},
+		"no stream":    {"table", func(s stacks) { delete(in(s.payments, table, "Records"), "StreamSpecification") }, "the stream"},
+		"architecture": {"functions", func(s stacks) { in(s.orders, function, "Worker")["Architectures"] = []any{"x86_64"} }, "architecture"},
+		"a time-out": {"time-outs", func(s stacks) { in(s.orders, function, "Worker")["Timeout"] = 31.0 },
+			"less than 6 times the time-out of Worker"},
+		"a time-out that the code is not told": {"time-outs", func(s stacks) { in(s.payments, function, "Payments")["Timeout"] = 19.0 }, "IDEM_FUNCTION_TIMEOUT"},
+		"visibility":                           {"time-outs", func(s stacks) { in(s.orders, queue, "OrdersQueue")["VisibilityTimeout"] = 179.0 }, "hidden for 179 s"},
+		"partial batch response": {"partial batches", func(s stacks) {
+			delete(in(s.orders, mapping, "WorkerQueueSource"), "FunctionResponseTypes")
+		}, "WorkerQueueSource"},
+		"partial batch response of the relay": {"partial batches", func(s stacks) {
+			in(s.orders, mapping, "RelayStream")["FunctionResponseTypes"] = []any{}
+		}, "RelayStream"},
+		"no dead-letter queue": {"queues", func(s stacks) { delete(in(s.orders, queue, "OrdersQueue"), "RedrivePolicy") }, "dead-letter"},
+		"a permission less": {"permissions, exactly", func(s stacks) {
+			allows(s.payments, "PaymentsRoleDefaultPolicy", "dynamodb:GetItem")["Action"] = []any{"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+		}, "PaymentsRole's permissions on Records.Arn"},
+		"a permission less than the code needs": {"permissions suffice", func(s stacks) {
+			allows(s.orders, "RelayFunctionRoleDefaultPolicy", "dynamodb:Query")["Action"] = "dynamodb:Scan"
+		}, "RelayFunctionRole may not do dynamodb:Query on Records.Arn/index/stuck"},
+		"a permission more": {"permissions, exactly", func(s stacks) {
+			allows(s.orders, "WorkerRoleDefaultPolicy", "dynamodb:GetItem")["Action"] = []any{
+				"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+		}, "dynamodb:DeleteItem"},
+		"a permission for everything": {"permissions, no stars", func(s stacks) {
+			allows(s.payments, "PaymentsRoleDefaultPolicy", "dynamodb:GetItem")["Resource"] = "*"
+		}, "on *"},
+		"a property that does not exist": {"specification", func(s stacks) { in(s.orders, queue, "OrdersQueue")["VisibilityTimeOut"] = 180.0 }, "not known"},
+		"a table of another key": {"tables stay", func(s stacks) {
+			at(s.orders.property(table, "Orders", "KeySchema"), 0).(map[string]any)["AttributeName"] = "id"
+		}, "KeySchema changes"},
+		"a table of another logical id": {"tables stay", func(s stacks) {
+			all := s.payments["Resources"].(map[string]any)
+			for id := range s.payments.resources(table) {
+				all["Table00000000"] = all[id]
+				delete(all, id)
+			}
+		}, "is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withDefaults(t).clone(t)
+			require.NoError(t, checks[tc.check](s), "before the change")
+			tc.mutate(s)
+			require.ErrorContains(t, checks[tc.check](s), tc.says)
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package templatetests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// rights are the actions by role and resource. A resource of another stack has the
+// name that it has there.
+type rights map[string]map[string][]string
+
+// pushLogs is for the role with which API Gateway writes the access logs of an
+// account's REST APIs. It takes no other policy.
+// https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html
+const pushLogs = "arn:AWS::Partition:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
+
+func (s stacks) rights() (rights, error) {
+	all := rights{}
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, r := range tt.resources("AWS::IAM::Role") {
+			if managed := texts(at(r, "Properties", "ManagedPolicyArns")); name(id) == "APIRESTCloudWatchRole" && len(managed) == 1 && managed[0] == pushLogs {
+				continue
+			}
+			all[name(id)] = map[string][]string{}
+			if at(r, "Properties", "ManagedPolicyArns") != nil || at(r, "Properties", "Policies") != nil {
+				return nil, fmt.Errorf("%s has policies beside the one that is looked at", id)
+			}
+		}
+		for id, policy := range tt.resources("AWS::IAM::Policy") {
+			statements, _ := at(policy, "Properties", "PolicyDocument", "Statement").([]any)
+			for _, raw := range statements {
+				m, _ := raw.(map[string]any)
+				if m["Effect"] != "Allow" || m["NotAction"] != nil || m["NotResource"] != nil {
+					return nil, fmt.Errorf("%s has a statement that allows nothing by name: %v", id, text(m))
+				}
+				for _, role := range texts(at(policy, "Properties", "Roles")) {
+					if all[role] == nil {
+						return nil, fmt.Errorf("%s is for %s, which is no role of ours", id, role)
+					}
+					for _, resource := range s.named(m["Resource"]) {
+						all[role][resource] = append(all[role][resource], texts(m["Action"])...)
+						slices.Sort(all[role][resource])
+					}
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// named are the texts of a value, with imports as what is exported.
+func (s stacks) named(v any) []string {
+	b, _ := json.Marshal(v)
+	whole := string(b)
+	outputs, _ := s.payments["Outputs"].(map[string]any)
+	for _, o := range outputs {
+		if export, ok := at(o, "Export", "Name").(string); ok {
+			value, _ := json.Marshal(at(o, "Value"))
+			whole = strings.ReplaceAll(whole, `{"Fn::ImportValue":"`+export+`"}`, string(value))
+		}
+	}
+	var resolved any
+	if json.Unmarshal([]byte(whole), &resolved) != nil {
+		return []string{whole}
+	}
+	return texts(resolved)
+}
+
+var wantedRights = rights{
+	"PaymentsRole": {
+		"PaymentsLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":      {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+	},
+	"WorkerRole": {
+		"WorkerLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":     {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+		"Orders.Arn":      {"dynamodb:PutItem"},
+		"OrdersQueue.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
+	},
+	"RelayFunctionRole": {
+		"RelayFunctionLogs.Arn":   {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
+		"Records.Arn/index/stuck": {"dynamodb:Query"},
+		"Records.StreamArn":       {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
+		"OrdersQueue.Arn":         {"sqs:SendMessage"},
+		"RelayFailures.Arn":       {"sqs:SendMessage"},
+	},
+}
+
+func permissionsAreExact(s stacks) error {
+	got, err := s.rights()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, role := range slices.Sorted(maps.Keys(got)) {
+		for _, resource := range slices.Sorted(maps.Keys(got[role])) {
+			errs = append(errs, want(role+"'s permissions on "+resource, wantedRights[role][resource], got[role][resource]))
+		}
+	}
+	for role, resources := range wantedRights {
+		for resource := range resources {
+			if got[role][resource] == nil {
+				errs = append(errs, fmt.Errorf("%s has no permissions on %s", role, resource))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// permissionsSuffice: what the tests of the library were seen to call is granted.
+func permissionsSuffice(s stacks) error {
+	got, err := s.rights()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile("../idem/dynamostore/testdata/permissions.json")
+	if err != nil {
+		return err
+	}
+	var needed map[string]map[string][]string // by who calls and what
+	if err := json.Unmarshal(text, &needed); err != nil {
+		return err
+	}
+	resources := map[string]string{"records": "Records.Arn", "records/index/stuck": "Records.Arn/index/stuck"}
+	var errs []error
+	compare := func(role, caller string) {
+		if len(needed[caller]) == 0 {
+			errs = append(errs, fmt.Errorf("no calls of a %s are recorded", caller))
+		}
+		for resource, actions := range needed[caller] {
+			if resource == "business" {
+				continue // the tables of the tests: each service names its own actions
+			}
+			arn, ok := resources[resource]
+			if !ok {
+				errs = append(errs, fmt.Errorf("a %s calls something on %s, which nobody grants", caller, resource))
+			}
+			for _, action := range actions {
+				if !slices.Contains(got[role][arn], action) {
+					errs = append(errs, fmt.Errorf("%s may not do %s on %s, which the library does as a %s", role, action, arn, caller))
+				}
+			}
+		}
+	}
+	compare("PaymentsRole", "handler")
+	compare("WorkerRole", "handler")
+	compare("RelayFunctionRole", "relay")
+	return errors.Join(errs...)
+}
+
+func permissionsNameResources(s stacks) error {
+	got, err := s.rights()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for role, resources := range got {
+		for resource, actions := range resources {
+			for _, pattern := range append(slices.Clone(actions), resource) {
+				if strings.ContainsAny(pattern, "*?") {
+					errs = append(errs, fmt.Errorf("%s is allowed %v on %s", role, actions, resource))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

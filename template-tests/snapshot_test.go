@@ -1,0 +1,79 @@
+package templatetests
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/infra"
+)
+
+var updateSnapshots = flag.Bool("update", false, "write the snapshots anew, unless a table would be replaced")
+
+func snapshotFile(name string) string {
+	return filepath.Join("testdata", "snapshots", name+".template.json")
+}
+
+// asset is the digest of a function's code: it changes with every line of Go.
+var asset = regexp.MustCompile("[0-9a-f]{64}")
+
+// snapshot of a template: indented, in order, without the digests of code.
+func snapshot(t *testing.T, tt template) string {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	require.NoError(t, e.Encode(tt))
+	return asset.ReplaceAllString(b.String(), "<asset>")
+}
+
+var restStacks struct {
+	once   sync.Once
+	stacks stacks
+}
+
+// asRESTAPI are the example's stacks in their other flavour, once for all tests.
+func asRESTAPI(t *testing.T) stacks {
+	t.Helper()
+	restStacks.once.Do(func() {
+		restStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "rest"), map[string]string{"api": "rest", "provider": "https://provider.example"}, false)
+	})
+	return restStacks.stacks
+}
+
+// TestSnapshots shows what a change does to the templates. After one that is meant,
+// run it with -update and read the difference.
+func TestSnapshots(t *testing.T) {
+	s := withDefaults(t)
+	app := infra.NewApp(ptr(t.TempDir()), nil)
+	infra.NewRecords(app)
+	if *updateSnapshots {
+		if _, err := os.Stat(snapshotFile("payments-api")); err == nil {
+			require.NoError(t, tablesStay(s), "these snapshots are not written: the change would replace a table")
+		}
+	}
+	for name, tt := range map[string]template{
+		"payments-api": s.payments, "orders-worker": s.orders, "payments-api.rest": asRESTAPI(t).payments,
+		"records": app.Synth(nil).GetStackByName(ptr("records")).Template().(map[string]any),
+	} {
+		got := snapshot(t, tt)
+		if *updateSnapshots {
+			require.NoError(t, os.MkdirAll(filepath.Dir(snapshotFile(name)), 0o755))
+			require.NoError(t, os.WriteFile(snapshotFile(name), []byte(got), 0o644))
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			wanted, err := os.ReadFile(snapshotFile(name))
+			require.NoError(t, err)
+			require.Equal(t, string(wanted), got, "run TestSnapshots with -update and read the difference")
+		})
+	}
+}
