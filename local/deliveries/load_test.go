@@ -41,6 +41,8 @@ type load struct {
 	receives int
 	sent     []sending
 
+	unrecorded int // acknowledged, and their completion never written
+
 	mu           sync.Mutex
 	acknowledged map[sending]bool
 	delivered    int
@@ -164,8 +166,8 @@ func (l *load) run(odds int) {
 	waitFor(t, 20*time.Minute, func() bool { return waiting(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
 	l.wire.SetOdds(0)
-	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, %d troubles of the poller", l.count, len(l.sent),
-		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.wire.Kills(), l.troubles)
+	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, reasons %v, %d troubles of the poller", l.count, len(l.sent),
+		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.wire.Kills(), &l.reasons, l.troubles)
 	kills := 0
 	for _, n := range l.wire.Kills() {
 		kills += n

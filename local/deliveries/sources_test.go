@@ -3,6 +3,7 @@ package deliveries
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,7 +58,13 @@ func TestAsynchronousRetries(t *testing.T) {
 				if c.once {
 					env[1] = "SHOP_REPEATABLE=0"
 				}
-				s := newStage(t, runtime.Function{MaxInstances: 1}, func(_, run int) string { return c.fates[min(run, len(c.fates))-1] }, env...)
+				s := newStage(t, runtime.Function{MaxInstances: 1}, func(n, run int) string {
+					if n == 0 {
+						return "ok"
+					}
+					return c.fates[min(run, len(c.fates))-1]
+				}, env...)
+				s.warmUp(event(0))
 				payload, err := json.Marshal(event(1))
 				require.NoError(t, err)
 				// By then the lease of an attempt that was killed is over.
@@ -89,8 +96,24 @@ func TestAsynchronousRetries(t *testing.T) {
 				require.Equal(t, end.Error == nil, again[0].Error == nil)
 				require.Equal(t, string(end.Payload), string(again[0].Payload))
 				require.Len(t, s.recorder.of(1), c.runs)
-				require.Len(t, s.done(), c.effects)
+				effects := slices.DeleteFunc(s.done(), func(e effect) bool { return e.n == 0 })
+				require.Len(t, effects, c.effects)
 			})
 		}
 	}
+}
+
+// warmUp invokes until the function has its connections and DynamoDB answers in time.
+func (s *stage) warmUp(event any) {
+	payload, err := json.Marshal(event)
+	require.NoError(s.t, err)
+	for range 20 {
+		result, err := s.pool.Invoke(s.t.Context(), payload, nil)
+		require.NoError(s.t, err)
+		if result.Error == nil {
+			return
+		}
+		s.t.Log(result.Error)
+	}
+	require.FailNow(s.t, "the function does not get warm")
 }

@@ -3,11 +3,14 @@ package deliveries
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,11 +32,11 @@ import (
 
 const (
 	// timeout of the function: short, since the lease of whoever was killed runs
-	// until then.
-	timeout = 2 * time.Second
+	// until then; and long, since a quarter of it is all that a claim may take.
+	timeout = 3 * time.Second
 	// visibility of the queues: the lease of a killed attempt is over when its
 	// messages come back.
-	visibility = 3 * time.Second
+	visibility = 4 * time.Second
 	// margin as the function has it.
 	margin = 250 * time.Millisecond
 )
@@ -42,6 +45,14 @@ const (
 var function string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !long() {
+		// They wait for time-outs most of the time.
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	os.Exit(func() int {
 		folder, err := os.MkdirTemp("", "deliveries-test-")
 		if err != nil {
@@ -72,6 +83,34 @@ type stage struct {
 	records, effects string
 	wire             *kills.Wire
 	recorder         *recorder
+	reasons          reasons
+}
+
+// reasons counts in the function's log why messages came back, or were acknowledged
+// as failed.
+type reasons struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+var reasonIn = regexp.MustCompile(`reason=(\w+)`)
+
+func (r *reasons) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range reasonIn.FindAllSubmatch(line, -1) {
+		if r.count == nil {
+			r.count = map[string]int{}
+		}
+		r.count[string(m[1])]++
+	}
+	return len(line), nil
+}
+
+func (r *reasons) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(r.count)
 }
 
 func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *stage {
@@ -103,7 +142,7 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
 		"SHOP_TABLE=" + s.effects, "SHOP_RECORDER=" + s.recorder.url, "SHOP_SOURCE=sqs",
 	}, env...)
-	s.pool, err = runtime.Start(context.Background(), fn, nil)
+	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)
 	s.wire.Kill(s.pool)

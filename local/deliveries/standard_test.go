@@ -13,10 +13,11 @@ import (
 // size of a load: how many messages, how many calls of DynamoDB come on one that
 // kills, and how many receives a message has. With so many only poison gets into the
 // dead-letter queue: a delivery is spent on one of the first runs, which may fail, or
-// on a kill or a twin in flight, which take well under a third of the deliveries.
+// on a kill, a twin in flight or a busy DynamoDB, which take well under a third of the
+// deliveries where two cores are free.
 func size() (count, odds, receives int) {
 	if long() {
-		return 5000, 300, 20
+		return 5000, 300, 40
 	}
 	return 200, 250, 12
 }
@@ -63,7 +64,9 @@ func (l *load) requireOnce() {
 		default:
 			want++
 			require.Equal(t, 1, effects[e], "message %d", n)
-			require.Equal(t, idem.Completed, last.state, "message %d", n)
+			if last.state != idem.Completed {
+				l.requireLostCompletion(n, last)
+			}
 		}
 		attempts := map[int]bool{}
 		for _, r := range l.recorder.of(n) {
@@ -72,6 +75,22 @@ func (l *load) requireOnce() {
 		}
 	}
 	require.Len(t, effects, want, "no effects but these")
+}
+
+// requireLostCompletion: the handler succeeded and its message was acknowledged, the
+// completion could not be written yet, and its process went before it could be: a busy
+// DynamoDB does that, seldom.
+func (l *load) requireLostCompletion(n int, last image) {
+	t := l.t
+	l.unrecorded++
+	require.LessOrEqual(t, l.unrecorded, 1+l.count/500, "completions are lost")
+	require.Contains(t, []idem.State{idem.InProgress, idem.Unknown}, last.state, "message %d", n)
+	runs := l.recorder.of(n)
+	require.NotEmpty(t, runs)
+	end := runs[len(runs)-1]
+	require.Equal(t, "ok", end.end, "message %d", n)
+	require.Equal(t, last.attempt, end.attempt, "message %d", n)
+	require.True(t, l.gone(end.pid), "message %d", n)
 }
 
 // Not repeatable: no message runs again after an attempt whose outcome nobody knows,
@@ -106,10 +125,9 @@ func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 			require.Zero(t, effects[n], "message %d", n)
 		}
 		sent := slices.DeleteFunc(slices.Clone(l.sent), func(s sending) bool { return s.n != n })
-		for _, s := range sent {
-			if l.acknowledged[s] {
-				require.Contains(t, []idem.State{idem.Completed, idem.Failed}, state, "%+v is acknowledged: %v", s, history)
-			}
+		acknowledged := slices.ContainsFunc(sent, func(s sending) bool { return l.acknowledged[s] })
+		if acknowledged && state != idem.Completed && state != idem.Failed {
+			l.requireLostCompletion(n, history[len(history)-1])
 		}
 	}
 	t.Logf("states %v, %d sendings in the dead-letter queue", states, len(dead))
