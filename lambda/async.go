@@ -13,7 +13,10 @@ import (
 // AsyncRetention is the least retention behind asynchronous invocations, and that of
 // an operation that names none. Lambda retries them for up to 6 hours, with the same
 // request id (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async.html).
-const AsyncRetention = 24 * time.Hour
+// EventBridge Scheduler tries for up to 24 hours before that to hand a payload over
+// (https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html);
+// the rest is for the retries at the end.
+const AsyncRetention = 36 * time.Hour
 
 // Async makes an idempotent handler of events that Lambda takes asynchronously
 // (InvocationType Event, and EventBridge Scheduler). It is [Wrap] with a default key,
@@ -22,8 +25,9 @@ const AsyncRetention = 24 * time.Hour
 // Lambda delivers at least once: its queue may hand an event over twice, and after an
 // error it invokes the function twice more by default. The result goes to the
 // on-success destination, an error that is left to the on-failure destination. A caller
-// that invokes again after a time-out makes another event: where it matters, take the
-// key from the event with [Pointer].
+// that invokes again after a time-out makes another event, under another request id:
+// where it matters, take the key from the event with [Pointer]. EventBridge Scheduler is
+// such a caller: see [EventBridge] for its execution id.
 func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
 	if key == nil {
 		key = RequestID

@@ -11,8 +11,11 @@ import (
 // EventBridgeRetention is the retention of an operation behind a bus that names none.
 // EventBridge tries to hand an event to its target for 24 hours
 // (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html),
-// and Lambda keeps it up to 6 hours more; the rest is for the retries at the end. A
-// replay from an archive comes later than this: it is meant to run again.
+// and Lambda keeps it up to 6 hours more; the rest is for the retries at the end.
+//
+// An event that is replayed from an archive is a repeat while its record is kept, if
+// it comes under its old id, and runs again after that. To have events run again
+// sooner, replay them to a rule whose function has another operation.
 const EventBridgeRetention = 36 * time.Hour
 
 // EventBridgeHandler is a Lambda handler of a bus's events, for lambda.Start.

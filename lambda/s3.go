@@ -48,17 +48,18 @@ func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3Event
 }
 
 // S3ObjectVersion takes the key from the event's name, the bucket, the object's key
-// and version, and the sequencer: together they are one change of one object. Some
-// kinds of events, such as those of restores and lifecycle rules, have no sequencer;
-// without a version either they are refused with [idem.ErrKeyInvalid], since nothing
-// would tell two of them apart.
+// and version, and the sequencer: together they are one change of one object. Only
+// events of objects that were created or removed have a sequencer. Other kinds, such
+// as those of tags, access lists, restores and lifecycle rules, are refused with
+// [idem.ErrKeyInvalid]: a version's tags may change twice, and nothing would tell the
+// second change from a repeat of the first. Give them a key function of their own.
 func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value string, err error) {
 	o := &r.S3.Object
 	if r.S3.Bucket.Name == "" || o.Key == "" {
 		return "", "", fmt.Errorf("%w: the notification has no bucket or no object", idem.ErrKeyInvalid)
 	}
-	if o.Sequencer == "" && o.VersionID == "" {
-		return "", "", fmt.Errorf("%w: the notification has neither sequencer nor version: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid)
+	if o.Sequencer == "" {
+		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid, r.EventName)
 	}
 	value = idem.JoinValues(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer)
 	if len(value) > s3LongKey {

@@ -22,7 +22,7 @@ const StepFunctionsRetention = 15 * 24 * time.Hour
 //	  "executionId.$": "$$.Execution.Id",
 //	  "stateName.$": "$$.State.Name",
 //	  "stateEnteredTime.$": "$$.State.EnteredTime",
-//	  "itemIndex.$": "$$.Map.Item.Index",   (inside a Map state only)
+//	  "itemIndex.$": "$$.Map.Item.Index",   (inside a Map state only, see TaskState)
 //	  "taskToken.$": "$$.Task.Token",       (for .waitForTaskToken only)
 //	  "input.$": "$"
 //	}
@@ -45,9 +45,13 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 
 // StepFunctions makes an idempotent handler of a state machine's Lambda tasks.
 //
-// Step Functions invokes a task at least once in an Express workflow, and again in any
-// workflow where a Retry says so, after an error or a time-out, with the same execution,
-// state and entered time (https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html).
+// Step Functions invokes a task again where a Retry says so, after an error or a
+// time-out, with the same execution, state and entered time
+// (https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html).
+// An asynchronous Express workflow may as a whole run more than once
+// (https://docs.aws.amazon.com/step-functions/latest/dg/express-at-least-once-execution.html),
+// and so does a state machine that is started twice: nothing says that a state is then
+// entered at the same time, so take the key from the input there.
 //
 // A nil key is [TaskState]. In is decoded from the task's input, of which the
 // fingerprint is taken; [TaskOf] gives the rest. Result and errors are as with [Wrap],
@@ -83,6 +87,13 @@ func TaskOf(ctx context.Context) (Task, bool) { return recordOf[Task](ctx) }
 // TaskState takes the key from the execution, the state and when it was entered, and
 // inside a Map state from the item's index: the same in all retries of a task, another
 // one each time that a loop comes by it.
+//
+// It does not suit everything. Inside a Map state inside a Map state the index is the
+// inner one's alone: items of two outer ones may be entered in the same millisecond,
+// so have the key say which is meant. A task that waits for a callback and has a Retry
+// needs [TaskToken]: a replay would hand the new token to nobody. Whether a redrive
+// enters a state anew is not documented: where a second run would do harm, take the
+// key from the input; where it is wanted after a permanent failure, start anew.
 func TaskState(_ context.Context, t *Task) (tenant, value string, err error) {
 	named := [][2]string{
 		{"executionId", t.ExecutionID}, {"stateName", t.StateName}, {"stateEnteredTime", t.StateEnteredTime},
