@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -48,13 +47,14 @@ type Payments struct {
 }
 
 // Orders is the stack orders-worker: the business's table of orders, the orders
-// function and its queue, and the relay of the outbox, which sends messages for
-// the destination orders to that queue. It shares the table of records.
+// function and its queue, and the relay of the outbox, which sends what the function
+// publishes for order-events to a topic. It shares the table of records.
 type Orders struct {
 	awscdk.Stack
 	Table    awsdynamodb.TableV2
 	Function *Function
 	Queue    *Queue
+	Events   awssns.Topic
 	Relay    *Relay
 }
 
@@ -94,7 +94,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 
 func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Orders {
 	o := &Orders{Stack: awscdk.NewStack(app, jsii.String("orders-worker"),
-		s.stack("orders-worker", "Orders from a queue, each written once."))}
+		s.stack("orders-worker", "Orders from a queue, each written once, and told of."))}
 	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
 		Billing: awsdynamodb.Billing_OnDemand(nil), Encryption: awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
@@ -106,17 +106,20 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	})
 	o.Function.UseTable(payments.Records, nil)
 	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
+	// An order's row, its message and its outcome commit in one transaction.
 	GrantBusiness(o.Table, o.Function, "PutItem")
 	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
+	o.Events = awssns.NewTopic(o.Stack, jsii.String("OrderEvents"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
 	o.Relay = NewRelay(o.Stack, "Relay", payments.Records, &RelayProps{
 		Function: FunctionProps{Description: "Sends the messages of the outbox.", Tracing: s.Tracing},
-		Queues:   map[string]awssqs.IQueue{"orders": o.Queue},
+		Topics:   map[string]awssns.ITopic{"order-events": o.Events},
 	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
 		Topic: payments.Alarms, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
+	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())
 	return o
 }
 

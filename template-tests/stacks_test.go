@@ -66,7 +66,7 @@ func TestStacks(t *testing.T) {
 	require.Equal(t, "180", got.orders.environment(t, "Worker")[schema.EnvQueueVisibility])
 	require.Equal(t, []string{"Orders"}, texts(got.orders.environment(t, "Worker")["ORDERS_TABLE"]))
 
-	require.Equal(t, `{"orders":"OrdersQueue"}`, strings.Join(texts(got.orders.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]), ""))
+	require.Equal(t, `{"order-events":"OrderEvents"}`, strings.Join(texts(got.orders.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]), ""))
 
 	// A topic with a policy takes nothing that the policy does not name.
 	_, topic := got.payments.only(t, "AWS::SNS::TopicPolicy")

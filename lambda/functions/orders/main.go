@@ -1,6 +1,8 @@
 // Command orders is the example behind a queue: every message is an order, which
 // is written to the business's own table once, however often it is delivered or
-// sent.
+// sent. The order's row, the message order.accepted for others and the operation's
+// outcome commit in one transaction; the function lambda/functions/relay sends the
+// message, whose destination is order-events.
 //
 // A message bears its key in the attributes idempotency-tenant and
 // idempotency-key, as idemlambda.SQSSendingOf names them; the tenant is the
@@ -30,7 +32,7 @@ import (
 )
 
 var (
-	// The order is written under the operation's token: writing it again is safe.
+	// All that it does commits with its outcome, or not at all: running again is safe.
 	fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 	byAttribute = idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
@@ -58,7 +60,7 @@ func open(ctx context.Context) (*idem.Engine, *shop, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	orders := &shop{client, os.Getenv("ORDERS_TABLE")}
+	orders := &shop{os.Getenv("ORDERS_TABLE")}
 	if orders.table == "" {
 		return nil, nil, errors.New("ORDERS_TABLE names no table")
 	}

@@ -6,22 +6,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// shop is the business: it knows nothing of idempotency but the token that it
-// writes beside the order.
-type shop struct {
-	client putter
-	table  string
-}
-
-type putter interface {
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-}
+// shop is the business. It writes nothing by itself: what it puts into its
+// transaction is written together with the operation's outcome, or not at all.
+type shop struct{ table string }
 
 // order is the body of a message.
 type order struct {
@@ -34,32 +29,44 @@ type item struct {
 	Quantity int    `json:"quantity"`
 }
 
-// fulfil writes the order, unless it is there.
+// accepted is the message that others wait for.
+type accepted struct {
+	Customer string `json:"customer"`
+	OrderID  string `json:"orderId"`
+}
+
+// fulfil writes the order, unless it is there, and tells of it.
 func (s *shop) fulfil(ctx context.Context, o order) error {
 	if err := o.check(); err != nil {
 		// No delivery can correct it: recorded, and the message is deleted.
 		return idem.Permanent(err)
 	}
+	by, _ := idem.InfoOf(ctx)
 	items, err := json.Marshal(o.Items)
 	if err != nil {
 		return err
 	}
-	by, _ := idem.InfoOf(ctx)
-	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
+	news, err := json.Marshal(accepted{by.Tenant, o.ID})
+	if err != nil {
+		return err
+	}
+	tx := dynamostore.TxOf(ctx) // a mistake in it fails the commit
+	_ = tx.Put(types.Put{
 		TableName: &s.table,
 		Item: map[string]types.AttributeValue{
 			"customer": text(by.Tenant), "order_id": text(o.ID), "items": text(string(items)), "token": text(by.Token),
 		},
-		// An attempt that nobody heard of again may have written it: under the same token.
-		ConditionExpression:       new("attribute_not_exists(order_id) OR #token = :token"),
+		// A repeat that comes when the record has expired bears the same token.
+		ConditionExpression:       aws.String("attribute_not_exists(order_id) OR #token = :token"),
 		ExpressionAttributeNames:  map[string]string{"#token": "token"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":token": text(by.Token)},
-	})
-	var taken *types.ConditionalCheckFailedException
-	if errors.As(err, &taken) {
+	}, func(map[string]types.AttributeValue) error {
 		return idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))
-	}
-	return err // repeatable: the next delivery tries again
+	})
+	_ = tx.Publish(outbox.Message{
+		Destination: "order-events", Type: "order.accepted", ContentType: "application/json", Body: news,
+	})
+	return nil
 }
 
 func (o order) check() error {

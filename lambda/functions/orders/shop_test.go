@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -14,40 +15,44 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
 )
 
 const good = `{"orderId": "o-1", "items": [{"sku": "book", "quantity": 2}]}`
 
-// counted writes to DynamoDB, counts it, and loses the reply of the first
-// writes if it is told to.
+// counted commits to DynamoDB, counts that, and loses the reply of the first
+// commits if it is told to.
 type counted struct {
 	*dynamodb.Client
-	writes, lost int
+	commits, lost int
 }
 
-var errLost = errors.New("the reply was lost")
-
-func (c *counted) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	c.writes++
-	out, err := c.Client.PutItem(ctx, in, o...)
-	if c.writes <= c.lost {
-		return nil, errLost
+func (c *counted) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	c.commits++
+	out, err := c.Client.TransactWriteItems(ctx, in, o...)
+	if c.commits <= c.lost {
+		return nil, errors.New("the reply was lost")
 	}
 	return out, err
 }
 
-// function is the deployed handler over an in-memory store of records and a
-// fresh table of orders. What it returns delivers one message and reports why it
-// was acknowledged or goes back.
-func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db *counted, table string) {
+// shelf is a deployed function's two tables.
+type shelf struct {
+	*counted
+	records, orders string
+}
+
+// function is the deployed handler over fresh tables. What it returns delivers one
+// message and reports why it was acknowledged or goes back.
+func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db shelf) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
-	table = "orders-" + rand.Text()
+	db = shelf{&counted{Client: client}, "idem-" + rand.Text(), "orders-" + rand.Text()}
+	require.NoError(t, dynamostore.CreateTable(t.Context(), client, db.records))
 	_, err = client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: &table, BillingMode: types.BillingModePayPerRequest,
+		TableName: &db.orders, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: new("customer"), AttributeType: types.ScalarAttributeTypeS},
 			{AttributeName: new("order_id"), AttributeType: types.ScalarAttributeTypeS},
@@ -57,12 +62,13 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 		},
 	})
 	require.NoError(t, err)
-	engine, err := idem.New(memstore.New(), nil)
+	store, err := dynamostore.New(db, db.records, nil)
 	require.NoError(t, err)
-	db = &counted{Client: client}
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
 	var last idemlambda.SQSOutcome
 	o := &idemlambda.SQSOptions{Outcome: func(_ context.Context, o idemlambda.SQSOutcome) { last = o }}
-	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&shop{db, table}).fulfil)
+	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&shop{db.orders}).fulfil)
 	return func(tenant, key, body string) (idemlambda.Reason, error) {
 		sending, err := idemlambda.SQSSendingOf(fulfil, tenant, key)
 		require.NoError(t, err)
@@ -74,53 +80,84 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 		require.NoError(t, err)
 		require.Equal(t, last.Reason.Acknowledges(), len(res.BatchItemFailures) == 0)
 		return last.Reason, last.Err
-	}, db, table
+	}, db
 }
 
-func rows(t *testing.T, db *counted, table string) []map[string]types.AttributeValue {
-	out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: new(true)})
+func (s shelf) rows(t *testing.T, table string) []map[string]types.AttributeValue {
+	out, err := s.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: new(true)})
 	require.NoError(t, err)
 	return out.Items
 }
 
+// messages are the bodies of what is to be sent to order-events.
+func (s shelf) messages(t *testing.T) (bodies []string) {
+	for _, it := range s.rows(t, s.records) {
+		if sk := it[schema.SK].(*types.AttributeValueMemberS).Value; strings.HasPrefix(sk, schema.OutboxSK) {
+			require.Equal(t, text("order-events"), it[schema.Destination])
+			require.Equal(t, text("order.accepted"), it[schema.MessageType])
+			bodies = append(bodies, string(it[schema.Body].(*types.AttributeValueMemberB).Value))
+		}
+	}
+	return bodies
+}
+
 func TestOrderIsWrittenOnce(t *testing.T) {
-	deliver, db, table := function(t)
+	deliver, db := function(t)
 	for i, want := range []idemlambda.Reason{idemlambda.ReasonExecuted, idemlambda.ReasonReplayed} {
 		got, err := deliver("acme", "order-0001", good)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "delivery %d", i+1)
 	}
-	require.Equal(t, 1, db.writes)
-	all := rows(t, db, table)
+	require.Equal(t, 1, db.commits)
+	all := db.rows(t, db.orders)
 	require.Len(t, all, 1)
 	require.Equal(t, text("acme"), all[0]["customer"])
 	require.Equal(t, text("o-1"), all[0]["order_id"])
 	require.Equal(t, text(`[{"sku":"book","quantity":2}]`), all[0]["items"])
+	require.Equal(t, []string{`{"customer":"acme","orderId":"o-1"}`}, db.messages(t))
 }
 
 func TestTenantsShareNoOrder(t *testing.T) {
-	deliver, db, table := function(t)
+	deliver, db := function(t)
 	for _, tenant := range []string{"acme", "globex"} {
 		got, err := deliver(tenant, "order-0001", good)
 		require.NoError(t, err)
 		require.Equal(t, idemlambda.ReasonExecuted, got)
 	}
-	require.Len(t, rows(t, db, table), 2)
+	require.Len(t, db.rows(t, db.orders), 2)
+	require.Len(t, db.messages(t), 2)
 }
 
-// The order was written, and nobody heard of it: the next delivery writes it
-// again, under the same token, and succeeds.
-func TestWriteWhoseReplyIsLost(t *testing.T) {
-	deliver, db, table := function(t)
+// The order was written, and nobody heard of it: sent again, it is the same commit.
+func TestCommitWhoseReplyIsLost(t *testing.T) {
+	deliver, db := function(t)
 	db.lost = 1
-	got, err := deliver("acme", "order-0001", good)
-	require.ErrorIs(t, err, errLost)
-	require.Equal(t, idemlambda.ReasonReleased, got)
-	got, err = deliver("acme", "order-0001", good)
-	require.NoError(t, err)
-	require.Equal(t, idemlambda.ReasonExecuted, got)
-	require.Equal(t, 2, db.writes)
-	require.Len(t, rows(t, db, table), 1)
+	for _, want := range []idemlambda.Reason{idemlambda.ReasonExecuted, idemlambda.ReasonReplayed} {
+		got, err := deliver("acme", "order-0001", good)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	require.Equal(t, 2, db.commits)
+	require.Len(t, db.rows(t, db.orders), 1)
+	require.Len(t, db.messages(t), 1)
+}
+
+// A repeat that comes when the record has expired writes the order anew, under the
+// same token, and tells of it under the same id.
+func TestRepeatAfterExpiry(t *testing.T) {
+	deliver, db := function(t)
+	for range 2 {
+		got, err := deliver("acme", "order-0001", good)
+		require.NoError(t, err)
+		require.Equal(t, idemlambda.ReasonExecuted, got)
+		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &db.records, Key: map[string]types.AttributeValue{
+			schema.PK: text(fulfil.Key("acme", "order-0001").ID()), schema.SK: text(schema.RecordSK),
+		}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, db.commits)
+	require.Len(t, db.rows(t, db.orders), 1)
+	require.Len(t, db.messages(t), 1)
 }
 
 func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
@@ -130,22 +167,26 @@ func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
 		"no quantity": `{"orderId": "o-1", "items": [{"sku": "book"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			deliver, db, _ := function(t)
+			deliver, db := function(t)
 			for range 2 {
 				got, err := deliver("acme", "order-0001", body)
 				require.Error(t, err)
 				require.Equal(t, idemlambda.ReasonFailed, got)
 			}
-			require.Zero(t, db.writes)
+			require.Zero(t, db.commits)
+			require.Empty(t, db.messages(t))
 		})
 	}
 	t.Run("the order came before", func(t *testing.T) {
-		deliver, db, table := function(t)
+		deliver, db := function(t)
 		_, err := deliver("acme", "order-0001", good)
 		require.NoError(t, err)
-		got, err := deliver("acme", "order-0002", good)
-		require.ErrorContains(t, err, "order o-1 came before")
-		require.Equal(t, idemlambda.ReasonFailed, got)
-		require.Len(t, rows(t, db, table), 1)
+		for range 2 {
+			got, err := deliver("acme", "order-0002", good)
+			require.ErrorContains(t, err, "order o-1 came before")
+			require.Equal(t, idemlambda.ReasonFailed, got)
+		}
+		require.Len(t, db.rows(t, db.orders), 1)
+		require.Len(t, db.messages(t), 1, "what is refused is not told")
 	})
 }
