@@ -44,6 +44,8 @@ var allowed = map[string][]string{
 
 	"template-tests/cloud": {},
 	"template-tests/npm":   {},
+	"template-tests/spec":  {},
+	"infra/cost":           {},
 }
 
 const (

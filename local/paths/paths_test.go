@@ -48,6 +48,7 @@ func TestCallsPerPath(t *testing.T) {
 	meter := &paths.Meter{Client: client}
 	store, err := dynamostore.New(meter, table, nil)
 	require.NoError(t, err)
+	got := measured{Paths: map[string]units{}}
 	for i, p := range paths.All() {
 		t.Run(p.Name, func(t *testing.T) {
 			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))
@@ -62,6 +63,11 @@ func TestCallsPerPath(t *testing.T) {
 			u := meter.Take()
 			require.Equal(t, p.Calls, u.Calls, "as metered")
 			require.Positive(t, u.Write+u.Read, "the units are known")
+			got.Paths[p.Name] = units{u.Calls, u.Write, u.Read, u.Computed}
+			if i == 0 {
+				got.Record = bytesOf(t, client, table, stage)
+			}
 		})
 	}
+	compare(t, got)
 }

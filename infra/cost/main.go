@@ -1,0 +1,187 @@
+// Command cost prints what the table of records costs a month, from the calls and
+// capacity units that every path of the protocol was measured to take (measured.json,
+// which the tests write and compare), beside the calls of Powertools for AWS Lambda.
+//
+//	go run ./infra/cost [-replays 0.2] [-retention 168h] [-write 0.7125] …
+//
+// The defaults are the prices of us-east-1 for on-demand tables, as they are since
+// 1 November 2024. Look whether they still hold: https://aws.amazon.com/dynamodb/pricing/on-demand/.
+// Nothing else is in it: no free tier, no functions, no API, no queues.
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+)
+
+//go:embed measured.json
+var measuredText []byte
+
+// measured are the units of each path, and the size of a record in bytes.
+type measured struct {
+	Record int
+	Paths  map[string]units
+}
+
+type units struct {
+	Calls       map[string]int
+	Write, Read float64
+}
+
+func (u units) calls() (sum int) {
+	for _, n := range u.Calls {
+		sum += n
+	}
+	return sum
+}
+
+// settings that the flags change.
+type settings struct {
+	// write and read are dollars for a million units, storage and recovery dollars
+	// for a GB and month.
+	write, read, storage, recovery float64
+	replays                        float64
+	retention                      time.Duration
+}
+
+func (s *settings) flags(set *flag.FlagSet) {
+	set.Float64Var(&s.write, "write", 0.625, "dollars for a million write request units")
+	set.Float64Var(&s.read, "read", 0.125, "dollars for a million read request units")
+	set.Float64Var(&s.storage, "storage", 0.25, "dollars for a GB of records a month")
+	set.Float64Var(&s.recovery, "recovery", 0.20, "dollars for a GB of point-in-time recovery a month; 0 without")
+	set.Float64Var(&s.replays, "replays", 0.05, "share of the operations that are replays, 0 to 1")
+	set.DurationVar(&s.retention, "retention", 24*time.Hour, "how long a record is kept")
+}
+
+func (s *settings) check() error {
+	for name, v := range map[string]float64{"write": s.write, "read": s.read, "storage": s.storage, "recovery": s.recovery} {
+		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("-%s is %v: use a price in dollars", name, v)
+		}
+	}
+	if !(s.replays >= 0 && s.replays <= 1) {
+		return fmt.Errorf("-replays is %v: use a share from 0 to 1", s.replays)
+	}
+	if s.retention <= 0 {
+		return fmt.Errorf("-retention is %v: use a time such as 24h", s.retention)
+	}
+	return nil
+}
+
+// way to run an operation.
+type way struct {
+	name          string
+	first, replay units
+	record        int // bytes
+}
+
+// Powertools' calls and item: a conditional PutItem and an UpdateItem for a first
+// execution, a failed PutItem for a replay, which is billed by the item that is
+// there. Its item: id, status, two times, the digest of the payload and the result.
+// https://docs.aws.amazon.com/powertools/typescript/latest/features/idempotency/
+var (
+	theirClaim  = len("id") + 62 + len("status") + len("INPROGRESS") + len("expiration") + 6 + len("in_progress_expiration") + 8
+	theirRecord = theirClaim - len("INPROGRESS") + len("COMPLETED") + len("validation") + 32 + len("data") + result
+)
+
+// result is what the measured paths return: 1 KB that does not compress.
+const result = 1 << 10
+
+func kilobytes(n int) float64 { return math.Ceil(float64(n) / 1024) }
+
+func ways() ([]way, error) {
+	var m measured
+	if err := json.Unmarshal(measuredText, &m); err != nil {
+		return nil, fmt.Errorf("measured.json: %w", err)
+	}
+	theirs := way{"Powertools",
+		units{map[string]int{"PutItem": 1, "UpdateItem": 1}, kilobytes(theirClaim) + kilobytes(theirRecord), 0},
+		units{map[string]int{"PutItem": 1}, kilobytes(theirRecord), 0}, theirRecord}
+	apart := theirs
+	apart.name = "Powertools, and a business write apart from it"
+	apart.first = units{map[string]int{"PutItem": 2, "UpdateItem": 1}, theirs.first.Write + 1, 0}
+	all := []way{
+		{name: "two calls"}, theirs,
+		{name: "two calls, business write in the transaction"}, {name: "atomic, business write in the transaction"}, apart,
+	}
+	for i, paths := range map[int][2]string{
+		0: {"first execution", "replay"}, 2: {"business write, two calls", "replay"}, 3: {"business write, atomic", "atomic, replay"},
+	} {
+		for _, name := range paths {
+			if _, ok := m.Paths[name]; !ok {
+				return nil, fmt.Errorf("measured.json has no path %q", name)
+			}
+		}
+		all[i].first, all[i].replay, all[i].record = m.Paths[paths[0]], m.Paths[paths[1]], m.Record
+	}
+	return all, nil
+}
+
+const (
+	month = 730 * time.Hour
+	// perItem is what DynamoDB adds to an item's size in storage.
+	// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+	perItem = 100
+)
+
+// monthly dollars for so many operations.
+func (w way) monthly(s *settings, operations float64) float64 {
+	first, replays := operations*(1-s.replays), operations*s.replays
+	requests := (first*w.first.Write+replays*w.replay.Write)*s.write/1e6 + (first*w.first.Read+replays*w.replay.Read)*s.read/1e6
+	kept := first * s.retention.Hours() / month.Hours() // once the first ones expire
+	return requests + kept*float64(w.record+perItem)/1e9*(s.storage+s.recovery)
+}
+
+// table in Markdown.
+func table(s *settings) (string, error) {
+	all, err := ways()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("| an operation with 1 KB of result | calls: first, replay | write/read units: first, replay | 1 M a month | 100 M | 10 B |\n|---|---|---|---|---|---|\n")
+	for _, w := range all {
+		fmt.Fprintf(&b, "| %s | %d, %d | %g/%g, %g/%g |", w.name, w.first.calls(), w.replay.calls(), w.first.Write, w.first.Read, w.replay.Write, w.replay.Read)
+		for _, n := range []float64{1e6, 100e6, 10e9} {
+			fmt.Fprintf(&b, " $%s |", dollars(w.monthly(s, n)))
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}
+
+// dollars with two decimals, from a thousand on without and with commas.
+func dollars(v float64) string {
+	if v < 1000 {
+		return fmt.Sprintf("%.2f", v)
+	}
+	text := fmt.Sprintf("%.0f", v)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+func main() {
+	s := &settings{}
+	s.flags(flag.CommandLine)
+	flag.Parse()
+	err := s.check()
+	var text string
+	if err == nil {
+		text, err = table(s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cost:", err)
+		os.Exit(1)
+	}
+	fmt.Print(text)
+	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g for a GB of storage and of recovery a month\n",
+		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery)
+}
