@@ -125,6 +125,29 @@ func (s *source[R]) log(d *delivery[R]) {
 	log.LogAttrs(d.ctx, level, "idem: "+s.noun+" "+what, attrs...)
 }
 
+// parksLast reports whether a delivery waits for [source.parkLast].
+func (s *source[R]) parksLast(d *delivery[R]) bool {
+	return s.backFrom != nil && s.opts.Parking != nil && d.out.Reason == ReasonFailed
+}
+
+// parkLast parks what has failed once it is known what is acknowledged: what comes
+// back for another record's sake would be parked with every delivery. One that
+// cannot be parked comes back, and with it what depends on it.
+func (s *source[R]) parkLast(ds []delivery[R]) {
+	for i := range ds {
+		d := &ds[i]
+		if !s.parksLast(d) {
+			continue
+		}
+		alone(func() {
+			defer s.tell(d)
+			if i < s.backFrom(ds) {
+				s.park(d)
+			}
+		})
+	}
+}
+
 // park hands a failed delivery over. Until that is done it comes back.
 func (s *source[R]) park(d *delivery[R]) {
 	failed := d.out

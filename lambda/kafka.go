@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -64,7 +65,9 @@ type KafkaItemIdentifier struct {
 // key from a header or from the value with [KafkaHeader] or [KafkaPointer]. Each
 // partition runs in order, and none of its records runs after one that comes back.
 //
-// A nil key is the cluster, the topic, the partition and the offset. In is decoded from
+// A nil key is the cluster, the topic, the partition and the offset. A cluster of your
+// own is told by the brokers that the mapping names: with others it is another cluster,
+// and what is delivered again then runs again. In is decoded from
 // the value as [SQS] does it from a body, a tombstone as JSON null, and its fingerprint
 // taken; [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the
 // operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
@@ -84,6 +87,9 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		name: func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
 		lane: func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
 	}, &opts, nil, fn)
+	if !o.ReportBatchItemFailures {
+		s.backFrom = wholeBack
+	}
 	s.open = func(r *events.KafkaRecord) (job, error) {
 		body, err := kafkaBody(r, isText[In]())
 		if err != nil {
@@ -132,12 +138,18 @@ func kafkaBody(r *events.KafkaRecord, text bool) ([]byte, error) {
 
 type kafkaClusterKey struct{}
 
-// kafkaCluster names the cluster: records do not.
+// kafkaCluster names the cluster, which records do not: by its ARN, or by its brokers,
+// in whatever order they come.
 func kafkaCluster(e *events.KafkaEvent) string {
 	if e.EventSourceARN != "" {
 		return e.EventSourceARN
 	}
-	return e.BootstrapServers
+	var brokers []string
+	for broker := range strings.SplitSeq(e.BootstrapServers, ",") {
+		brokers = append(brokers, strings.TrimSpace(broker))
+	}
+	slices.Sort(brokers)
+	return strings.Join(brokers, ",")
 }
 
 func kafkaOffset(ctx context.Context, r *events.KafkaRecord) (tenant, value string, err error) {

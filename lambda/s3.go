@@ -40,7 +40,7 @@ func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3Event
 	s := newRawSource(source[events.S3EventRecord]{
 		what: "idemlambda.S3", noun: "notification", engine: engine, key: key, op: withRetention(op, S3Retention),
 		name: func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
-		lane: unordered[events.S3EventRecord],
+		lane: unordered[events.S3EventRecord], backFrom: wholeBack[events.S3EventRecord],
 	}, o, fn)
 	return func(ctx context.Context, event events.S3Event) error {
 		return wholeEvent(s.deliver(ctx, event.Records))

@@ -40,6 +40,7 @@ func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[event
 		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
 		op:   withRetention(op, SNSRetention),
 		name: func(r *events.SNSEventRecord) string { return r.SNS.MessageID }, lane: unordered[events.SNSEventRecord],
+		backFrom: wholeBack[events.SNSEventRecord],
 	}, o, snsBody, fn)
 	return func(ctx context.Context, event events.SNSEvent) error {
 		return wholeEvent(s.deliver(ctx, event.Records))

@@ -33,7 +33,8 @@ type Options[R any] struct {
 
 	// Parking takes a record whose permanent failure is recorded before it is
 	// acknowledged. With an error the record comes back, and is offered again with
-	// its next delivery, so it may be parked twice. Nil acknowledges without it.
+	// its next delivery, so it may be parked twice. What comes back for another
+	// record's sake is not parked before it is acknowledged. Nil acknowledges without.
 	Parking func(context.Context, Delivery[R]) error
 
 	// Outcome is told what became of every record, once for each, for metrics. Nil
@@ -64,6 +65,9 @@ type source[R any] struct {
 	// lane names the records that run one after the other and stop at the first that
 	// comes back; false means that the record stands alone.
 	lane func(*R) (string, bool)
+	// backFrom is the place from which on all records come back, those that are done
+	// too; nil where each comes back for its own sake alone, or its lane's.
+	backFrom func([]delivery[R]) int
 }
 
 // job is a record's body, ready to be worked on.
@@ -154,6 +158,7 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 		})
 	}
 	wg.Wait()
+	b.parkLast(ds)
 	return ds
 }
 
@@ -201,7 +206,11 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 	var stop *delivery[R]
 	for _, d := range lane {
 		alone(func() {
-			defer b.tell(d)
+			defer func() {
+				if !b.parksLast(d) {
+					b.tell(d)
+				}
+			}()
 			if stop == nil {
 				b.settle(d)
 				return
@@ -226,7 +235,7 @@ func alone(f func()) {
 
 func (b *batch[R]) settle(d *delivery[R]) {
 	b.run(d)
-	if d.out.Reason == ReasonFailed && b.opts.Parking != nil {
+	if d.out.Reason == ReasonFailed && b.opts.Parking != nil && b.backFrom == nil {
 		b.park(d)
 	}
 }

@@ -64,6 +64,7 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 			}
 			return "", true
 		},
+		backFrom: fromFirstBack[events.KinesisEventRecord](side),
 	}, o, kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
 		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
@@ -122,6 +123,7 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 			}
 			return "", true
 		},
+		backFrom: fromFirstBack[events.DynamoDBEventRecord](side),
 	}, o, fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
@@ -147,6 +149,20 @@ func itemKey(r *events.DynamoDBEventRecord) string {
 		return ""
 	}
 	return string(text)
+}
+
+// fromFirstBack is backFrom of a stream whose records run side by side. One after the
+// other, none is settled behind one that comes back.
+func fromFirstBack[R any](side bool) func([]delivery[R]) int {
+	if !side {
+		return nil
+	}
+	return func(ds []delivery[R]) int {
+		if at, back := firstBack(ds); back {
+			return at
+		}
+		return len(ds)
+	}
 }
 
 // firstBack returns the place of the first record that comes back.
