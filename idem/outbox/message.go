@@ -3,6 +3,7 @@ package outbox
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,8 +14,9 @@ import (
 // go to, so that what was committed can be sent, wherever its route leads.
 const (
 	// MaxSize is the most bytes that body, type, content type and attributes may
-	// have together, a body that is not text counting as Base64: a message of SNS or EventBridge takes 256 KB, of which the
-	// rest is for what a sender adds.
+	// have together. A body that is not JSON counts as Base64, which EventBridge gets
+	// it as, and strings count as JSON has them. A message of SNS or EventBridge
+	// takes 256 KB, of which the rest is for what a sender adds.
 	MaxSize = 240 << 10
 	// MaxDestination is the longest name of a destination, in bytes.
 	MaxDestination = 128
@@ -66,12 +68,26 @@ type Message struct {
 	Attributes map[string]string
 }
 
-// bodySize is the length of the body as [Message.Text] gives it.
+// bodySize is the length of the body in its longest form.
 func (m *Message) bodySize() int {
-	if isText(string(m.Body)) {
+	if json.Valid(m.Body) && isText(string(m.Body)) {
 		return len(m.Body)
 	}
 	return base64.StdEncoding.EncodedLen(len(m.Body))
+}
+
+// stringSize is the length of a text in JSON, without the quotes around it.
+func stringSize(s string) int {
+	n := len(s)
+	for _, r := range s {
+		switch r {
+		case '"', '\\', '\n', '\r', '\t':
+			n++
+		case '\u2028', '\u2029':
+			n += len(`\u2028`) - len("\u2028")
+		}
+	}
+	return n
 }
 
 // Check reports what is wrong with a message that is to be published, so that it
@@ -98,7 +114,7 @@ func (m *Message) Check() error {
 	case len(m.Attributes) > MaxAttributes:
 		return bad("it has %d attributes and may have %d", len(m.Attributes), MaxAttributes)
 	}
-	size := m.bodySize() + len(m.Type) + len(m.ContentType)
+	size := m.bodySize() + len(m.Type) + stringSize(m.ContentType)
 	for name, value := range m.Attributes {
 		switch {
 		case name == "" || len(name) > maxName || !isName(name) || strings.Trim(name, ".") != name || strings.Contains(name, ".."):
@@ -108,10 +124,10 @@ func (m *Message) Check() error {
 		case value == "" || !isText(value):
 			return bad("attribute %q has a value that is empty or not text: encode it", name)
 		}
-		size += len(name) + len(value)
+		size += len(name) + stringSize(value)
 	}
 	if size > MaxSize {
-		return bad("it has %d bytes and may have %d: store the body and send where it is", size, MaxSize)
+		return bad("it has %d bytes as it is sent and may have %d: store the body and send where it is", size, MaxSize)
 	}
 	return nil
 }
