@@ -19,7 +19,7 @@ func size() (count, odds, receives int) {
 	if long() {
 		return 5000, 300, 40
 	}
-	return 200, 250, 12
+	return 150, 150, 12
 }
 
 // fewReceives is for messages that come back for nothing.

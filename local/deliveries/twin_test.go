@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -94,7 +95,13 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 				env = append(env, "SHOP_SQS="+queuetest.Endpoint(t))
 			}
 			s := newStage(t, runtime.Function{MaxInstances: instances, Timeout: 8 * time.Second},
-				func(int, int) string { return "long" }, env...)
+				func(n, _ int) string {
+					if n == 0 {
+						return "ok"
+					}
+					return "long"
+				}, env...)
+			s.warmUp(events.SQSEvent{Records: []events.SQSMessage{built(0)}})
 			w := s.poll(q)
 			original := send(t, q, 1)
 			waitFor(t, time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
@@ -115,7 +122,7 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 			require.NotEqual(t, runs[0].pid, got[0].pid, "another instance")
 			require.False(t, got[1].back)
 			require.LessOrEqual(t, len(w.of(original)), receives)
-			require.Len(t, s.done(), 1)
+			require.Equal(t, []effect{{"g0", 0}, {"g", 1}}, s.done())
 		})
 	}
 }
@@ -130,12 +137,12 @@ func TestFailedMessageIsParked(t *testing.T) {
 	w := s.poll(q)
 	id := send(t, q, 1)
 	waitFor(t, time.Minute, func() bool { return len(w.of(id)) > 0 && waiting(t, q.Client, q.URL) == 0 }, "the original is gone")
-	got, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+	there, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
 		QueueUrl: &parking.URL, WaitTimeSeconds: 20, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
 	})
 	require.NoError(t, err)
-	require.Len(t, got.Messages, 1)
-	parked := got.Messages[0]
+	require.Len(t, there.Messages, 1)
+	parked := there.Messages[0]
 	require.Equal(t, body(1, "g"), *parked.Body)
 	attribute := func(name string) string { return aws.ToString(parked.MessageAttributes[name].StringValue) }
 	require.Equal(t, "no such article", attribute(sqsparking.FailureAttribute))
@@ -145,6 +152,7 @@ func TestFailedMessageIsParked(t *testing.T) {
 	require.Equal(t, value(1), attribute(idemlambda.SQSKeyAttribute))
 	require.True(t, strings.HasPrefix(attribute(sqsparking.FailureTypeAttribute), "errorString"))
 	require.Zero(t, waiting(t, q.Client, q.DeadURL))
-	require.Equal(t, []receipt{{1, w.of(id)[0].pid, false}}, w.of(id))
+	got := w.of(id)
+	require.False(t, got[len(got)-1].back, "%+v", got)
 	require.Empty(t, s.done())
 }

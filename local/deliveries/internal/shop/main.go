@@ -76,9 +76,12 @@ func open() (any, error) {
 }
 
 func queueOptions() *idemlambda.SQSOptions {
+	// DynamoDB Local serves some callers at once well; with ten for every instance of
+	// several functions most claims would come too late.
+	o := &idemlambda.SQSOptions{Concurrency: 4}
 	server := os.Getenv("SHOP_SQS")
 	if server == "" {
-		return nil
+		return o
 	}
 	client := sqs.New(sqs.Options{
 		BaseEndpoint: &server, Region: "us-east-1",
@@ -86,7 +89,7 @@ func queueOptions() *idemlambda.SQSOptions {
 			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
 		}),
 	})
-	o := &idemlambda.SQSOptions{Returned: sqsvisibility.New(client, nil)}
+	o.Returned = sqsvisibility.New(client, nil)
 	if url := os.Getenv("SHOP_PARKING"); url != "" {
 		o.Parking = sqsparking.New(client, url)
 	}
