@@ -170,7 +170,9 @@ func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next tim
 	u := newUpdate("SET tries = :tries, next_try = :next, #state = :retrying", 2, 3)
 	u.num(":tries", int64(tries))
 	u.num(":next", millis(next))
-	return b.change(ctx, "Begin", e, u, ifWaiting+ifUntried)
+	return b.change(ctx, "Begin", e, u, ifWaiting+ifUntried, func(now *outbox.Entry) bool {
+		return now.State == outbox.Retrying && now.Tries == tries && millis(now.NextTry) == millis(next)
+	})
 }
 
 // Retry implements [outbox.Store]: one UpdateItem.
@@ -180,7 +182,7 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 	u.num(":next", millis(next))
 	u.str(":reason", reason)
 	u.str(":state", schema.OutboxRetrying)
-	return b.change(ctx, "Retry", e, u, ifWaiting+ifNotTried)
+	return b.change(ctx, "Retry", e, u, ifWaiting+ifNotTried, nil)
 }
 
 // Park implements [outbox.Store]: one UpdateItem.
@@ -192,7 +194,9 @@ func (b *Outbox) Park(ctx context.Context, now time.Time, e *outbox.Entry, tries
 	u.str(":reason", reason)
 	u.num(":now", millis(now))
 	u.str(":stuck", outboxShard(schema.ParkedShard, e.ID, &e.Message))
-	return b.change(ctx, "Park", e, u, ifWaiting)
+	return b.change(ctx, "Park", e, u, ifWaiting, func(now *outbox.Entry) bool {
+		return now.State == outbox.Parked && now.Tries == tries && now.Reason == reason
+	})
 }
 
 // Dispatch implements [outbox.Store]: one UpdateItem.
@@ -202,7 +206,7 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
-	return b.change(ctx, "Dispatch", e, u, ifUnsent)
+	return b.change(ctx, "Dispatch", e, u, ifUnsent, func(now *outbox.Entry) bool { return now.State == outbox.Dispatched })
 }
 
 // Requeue has a parked message sent again, from its first try on. It returns an
@@ -213,15 +217,18 @@ func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
 	u.str(":stuck", outboxShard(schema.OutboxShard, e.ID, &e.Message))
 	u.item[":at"] = stuckAt(e.Created, e.Number)
 	u.str(":parked", schema.OutboxParked)
-	ok, err := b.change(ctx, "Requeue", e, u, ifParked)
+	ok, err := b.change(ctx, "Requeue", e, u, ifParked, func(now *outbox.Entry) bool { return now.State == outbox.New })
 	if err == nil && !ok {
 		return fmt.Errorf("%w: message %s of record %q is not parked", idem.ErrNotFound, e.ID, e.Record)
 	}
 	return err
 }
 
-// change updates a message on the condition that it is the one that was read.
-func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *update, cond string) (bool, error) {
+// change updates a message on the condition that it is the one that was read. Where
+// an earlier try of the same update may have been applied, and has made its own
+// condition false, done tells by the message as it is now whether it was. That it may
+// take another's update of the same content for its own does no harm: a repeat at most.
+func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *update, cond string, done func(*outbox.Entry) bool) (bool, error) {
 	k := b.retry.begin(ctx, op)
 	defer k.end()
 	u.num(":created", millis(e.Created))
@@ -235,6 +242,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	in := &dynamodb.UpdateItemInput{
 		TableName: b.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
 		ExpressionAttributeValues: u.item, ExpressionAttributeNames: b.names.of(nState),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	err := k.do(true, k.attempt, func(ctx context.Context) error {
 		_, err := b.client.UpdateItem(ctx, in, b.optFns...)
@@ -242,7 +250,11 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	})
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
-		return false, nil
+		if !k.maybe || done == nil || failed.Item == nil {
+			return false, nil
+		}
+		now := decodeMessage(failed.Item)
+		return now.Unreadable == nil && now.Created.Equal(e.Created) && done(now), nil
 	}
 	return err == nil, err
 }

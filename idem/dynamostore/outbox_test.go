@@ -261,3 +261,35 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 	_, err = NewOutbox(none, "t", nil)
 	require.ErrorContains(t, err, "client")
 }
+
+// A note whose answer was lost is known again: else a try would be used up without
+// having been made, and an operator told that nothing was done.
+func TestOutboxRepliesLost(t *testing.T) {
+	b := openBox(t)
+	ctx := t.Context()
+	lose := func() {
+		b.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+			if n > 0 {
+				return nil, nil
+			}
+			return b.wire.loseReply(req)
+		})
+	}
+	ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
+	e := b.entry(t, ref)
+	lose()
+	ok, err := b.Begin(ctx, e, 1, base.Add(time.Minute))
+	require.NoError(t, err)
+	require.True(t, ok, "begun by this call")
+	lose()
+	ok, err = b.Begin(ctx, e, 1, base.Add(2*time.Minute))
+	require.NoError(t, err)
+	require.False(t, ok, "begun by another one")
+	lose()
+	ok, err = b.Park(ctx, base.Add(time.Hour), e, 1, "down")
+	require.NoError(t, err)
+	require.True(t, ok)
+	lose()
+	require.NoError(t, b.Requeue(ctx, e))
+	require.Equal(t, outbox.New, b.entry(t, ref).State)
+}
