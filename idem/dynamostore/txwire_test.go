@@ -336,3 +336,37 @@ func TestPlainWritesMeetATransaction(t *testing.T) {
 		})
 	}
 }
+
+// Every try is the same request, byte for byte and under one token, whatever the
+// order in which maps are walked: DynamoDB then knows it again.
+func TestEveryTryOfATransactionIsTheSame(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := openBank(t, 100, 0)
+			var bodies []string
+			b.wire.set(func(_ int, call string, req *http.Request) (*http.Response, error) {
+				if call != "TransactWriteItems" {
+					return nil, nil
+				}
+				bodies = append(bodies, bodyOf(t, req))
+				switch len(bodies) {
+				case 1:
+					return b.wire.loseRequest(req)
+				case 2:
+					return reasons("TransactionConflict", none, none, none), nil
+				case 3, 4:
+					return b.wire.loseReply(req)
+				}
+				return nil, nil
+			})
+			_, err := b.transfer(t.Context(), op, 30)
+			require.NoError(t, err)
+			require.Len(t, bodies, 5)
+			for _, body := range bodies[1:] {
+				require.Equal(t, bodies[0], body)
+			}
+			require.Contains(t, bodies[0], `"ClientRequestToken"`)
+		})
+	}
+}

@@ -142,7 +142,7 @@ func (s *stage) startRelay(seed uint64) {
 	t := s.t
 	s.queue = queuetest.New(t, queuetest.Spec{})
 	faults := func(string) (int, []string) {
-		return 6, []string{killBefore, killAfter, lostCall, lostReply, lateCut}
+		return 12, []string{killBefore, killAfter, lostCall, lostReply, lateCut}
 	}
 	unseen := newTally()
 	db := newWire(t, dynamotest.Endpoint(t), seed+1, unseen, faults)
@@ -170,7 +170,7 @@ func (s *stage) startRelay(seed uint64) {
 	})
 	s.poller, err = streampoller.Start(context.Background(), client, stream, s.relay.Call, &streampoller.Options{
 		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
-		BatchSize: 20, PollInterval: 10 * time.Millisecond, Backoff: 10 * time.Millisecond,
+		BatchSize: 10, PollInterval: 10 * time.Millisecond, Backoff: 10 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.poller.Close)
