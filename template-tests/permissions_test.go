@@ -87,7 +87,7 @@ var wantedRights = rights{
 		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
 		"Records.Arn/index/stuck": {"dynamodb:Query"},
 		"Records.StreamArn":       {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
-		"OrdersQueue.Arn":         {"sqs:SendMessage"},
+		"OrderEvents":             {"sns:Publish"},
 		"RelayFailures.Arn":       {"sqs:SendMessage"},
 	},
 }

@@ -1,0 +1,126 @@
+package templatetests
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// programs are the functions of the default stacks with their binaries and what
+// their environment says, references by name.
+func programs(t *testing.T) map[string]struct {
+	file string
+	env  []string
+} {
+	t.Helper()
+	s := withDefaults(t)
+	all := map[string]struct {
+		file string
+		env  []string
+	}{}
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, r := range tt.resources("AWS::Lambda::Function") {
+			key, _ := at(r, "Properties", "Code", "S3Key").(string)
+			p := all[name(id)]
+			p.file = filepath.Join(s.folder, "asset."+strings.TrimSuffix(key, ".zip"), fmt.Sprint(at(r, "Properties", "Handler")))
+			variables, _ := at(r, "Properties", "Environment", "Variables").(map[string]any)
+			for name, value := range variables {
+				text := strings.Join(s.named(value), "")
+				for _, queue := range namesOf(tt, "AWS::SQS::Queue") {
+					text = strings.ReplaceAll(text, `"`+queue+`"`, `"https://sqs.eu-west-1.amazonaws.com/111111111111/`+queue+`"`)
+				}
+				for _, topic := range namesOf(tt, "AWS::SNS::Topic") {
+					text = strings.ReplaceAll(text, `"`+topic+`"`, `"arn:aws:sns:eu-west-1:111111111111:`+topic+`"`)
+				}
+				p.env = append(p.env, name+"="+text)
+			}
+			all[name(id)] = p
+		}
+	}
+	require.Len(t, all, 3)
+	return all
+}
+
+func TestAssetsAreArmBinaries(t *testing.T) {
+	for name, p := range programs(t) {
+		t.Run(name, func(t *testing.T) {
+			info, err := os.Stat(p.file)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+			file, err := elf.Open(p.file)
+			require.NoError(t, err)
+			defer file.Close()
+			require.Equal(t, elf.EM_AARCH64, file.Machine)
+			require.Equal(t, elf.ELFCLASS64, file.Class)
+			require.Equal(t, elf.ET_EXEC, file.Type)
+			for _, part := range file.Progs {
+				require.NotEqual(t, elf.PT_INTERP, part.Type, "it needs a loader that provided.al2023 may not have")
+			}
+		})
+	}
+}
+
+// TestAssetsRun starts the binaries, under qemu where the machine is another one,
+// with the environment that their stack sets: each asks Lambda for an invocation.
+func TestAssetsRun(t *testing.T) {
+	command := []string{}
+	if runtime.GOOS != "linux" {
+		t.Skip("the binaries are for Linux")
+	}
+	if runtime.GOARCH != "arm64" {
+		qemu, err := exec.LookPath("qemu-aarch64-static")
+		if err != nil {
+			t.Skip("qemu-aarch64-static is not on PATH: Debian has it in qemu-user-static")
+		}
+		command = append(command, qemu)
+	}
+	for name, p := range programs(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			asked := make(chan struct{}, 16)
+			api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/2018-06-01/runtime/invocation/next" {
+					asked <- struct{}{}
+				}
+				<-ctx.Done()
+			}))
+			args := append(command[:len(command):len(command)], p.file)
+			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+			cmd.Env = append([]string{
+				"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(api.URL, "http://"), "AWS_REGION=eu-west-1",
+				"AWS_ACCESS_KEY_ID=AKIALOCAL", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
+			}, p.env...)
+			var said strings.Builder
+			cmd.Stdout, cmd.Stderr = &said, &said
+			require.NoError(t, cmd.Start())
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			var err error
+			started := false
+			select {
+			case <-asked:
+				started = true
+			case err = <-ended:
+			case <-ctx.Done():
+			}
+			cancel()
+			if started {
+				<-ended
+			}
+			api.Close()
+			require.True(t, started, "%v: %s", err, said.String())
+		})
+	}
+}
