@@ -22,7 +22,16 @@ func (p *plan) begins(c Claim, seen *Record) *attempt {
 // It returns an attempt if the commit may be tried again over it.
 func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part, cancel := c.claiming(ctx)
-	return c.follow(ctx, part, cancel, seen)
+	next, out, err := c.follow(ctx, part, cancel, seen)
+	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
+		// Something was executed: the caller must not read that nothing was.
+		s := Absent
+		if seen != nil {
+			s = seen.State
+		}
+		err = c.failed(ctx, s, false, err)
+	}
+	return next, out, err
 }
 
 // refusedAtomic ends an attempt in atomic mode whose unit of work was refused. A

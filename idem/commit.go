@@ -60,7 +60,7 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 			return c.landed(ctx)
 		case errors.As(err, &refused):
 			return c.refused(ctx, refused)
-		case errors.Is(err, errors.ErrUnsupported):
+		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
 			return c.refused(ctx, &RefusedError{Err: err})
 		case !isAnswer(err):
 			return c.doubt(ctx, err)
@@ -109,7 +109,21 @@ func (c *commit) try(ctx context.Context) error {
 		err = e.record(part, c.recorded, c.a, c.f)
 	}
 	if blind(err) && !c.a.atomic() {
-		err = c.reread(part, c.f)
+		err = inDoubt(c.reread(part, c.f))
+	}
+	return err
+}
+
+// inDoubt marks what a write was told that had been sent before and was told next to
+// nothing: an earlier try may still be under way.
+func inDoubt(err error) error {
+	var refused *RefusedError
+	var failed *StoreError
+	switch {
+	case errors.As(err, &refused):
+		return &RefusedError{Err: refused.Err, Maybe: true}
+	case errors.As(err, &failed):
+		return &StoreError{Op: failed.Op, Maybe: true, Err: failed.Err}
 	}
 	return err
 }
@@ -218,7 +232,7 @@ func (c *commit) judge(r *RefusedError) Ending {
 	if class == ClassCompleted && c.ans.Err != nil {
 		class = ClassFailed // the result was one of writes that are not there
 	}
-	if (class == ClassFailed || class == ClassCompleted) && a.steps.any() {
+	if (class == ClassFailed || class == ClassCompleted) && (a.steps.any() || a.open) {
 		class = c.undo(r, class)
 	}
 	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
@@ -277,10 +291,14 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 }
 
 // bar writes an end without the unit, under a new owner, so that a commit in doubt
-// cannot land later whatever becomes of the record, and settles what became of it: it has landed, it is barred, another
-// attempt has the claim, or nobody knows.
+// cannot land later whatever becomes of the record, and settles what became of it:
+// it has landed, it is barred, another attempt has the claim, or nobody knows.
 func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
 	e := c.engine
+	if least := ceil(e.now().Add(barredFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
+		// Where the bar is gone, a commit that took no claim could land.
+		end.ExpiresAt = least
+	}
 	w := Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
 	part, cancel := share(ctx, commitShare)
 	err := e.store.Finish(part, c.recorded, w)

@@ -24,15 +24,16 @@ func Compensate(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{"compensation", problem} }
 	switch {
-	case a == nil || a.running == nil:
+	case a == nil:
 		return bad("the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
 		return bad("it is inside a step: call it from the handler")
 	case cause == nil:
 		return bad("the cause is nil: say why the operation fails")
-	case a.steps.ended():
+	case !a.steps.beginUndo():
 		return bad("the handler has returned: call it from the handler")
 	}
+	defer a.steps.endUndo()
 	return a.compensate(ctx, cause)
 }
 
@@ -152,11 +153,21 @@ func (st *steps) compensations() ([]compensation, error) {
 	return todo, errors.Join(errs...)
 }
 
-// ended reports whether the handler has returned.
-func (st *steps) ended() bool {
+// beginUndo counts a call of Compensate in. It returns false once the handler has
+// returned.
+func (st *steps) beginUndo() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.over
+	if !st.over {
+		st.undoers++
+	}
+	return !st.over
+}
+
+func (st *steps) endUndo() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.undoers--
 }
 
 func (st *steps) park() {

@@ -20,6 +20,7 @@ type steps struct {
 	parks   bool                    // somebody must look
 	over    bool                    // the handler has returned
 	undoing sync.Mutex              // one goroutine undoes at a time
+	undoers int                     // calls of Compensate on their way
 }
 
 // enter registers a step and returns what is known of it.
@@ -190,6 +191,9 @@ func (st *steps) close() error {
 		if inside {
 			return &ConfigError{fmt.Sprintf("step %q", name), "it still runs although the handler has returned: wait for steps before"}
 		}
+	}
+	if st.undoers > 0 {
+		return &ConfigError{"compensation", "it still goes on although the handler has returned: wait for Compensate before"}
 	}
 	return nil
 }

@@ -61,8 +61,10 @@ func (s *unitSlot) seal() Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	if s.unit == nil || !s.unit.Seal() {
+	u := s.unit
+	s.unit = nil // an attempt may wait in the queue, its unit must not
+	if u == nil || !u.Seal() {
 		return nil
 	}
-	return s.unit
+	return u
 }

@@ -1,0 +1,205 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// An operation that failed open knows its steps by itself: if its unit is refused
+// for good, nobody after it could undo them.
+func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
+	op := safe
+	op.OnStoreFailure = idem.FailOpen
+	r, key := newBankRig(t), op.Key("t", "k")
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	var undone []string
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
+			idem.WithCompensation(func(_ context.Context, seat string) error {
+				undone = append(undone, seat)
+				return nil
+			}))
+		if err != nil {
+			return "", err
+		}
+		return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
+	})
+	require.Same(t, errPlain, err)
+	require.Equal(t, []string{"seat 1"}, undone)
+	require.Equal(t, idem.Failed, r.state(t, key))
+	require.Zero(t, r.ledger.sum())
+}
+
+// A caller whose handler ran is never told that nothing was executed, also where
+// what it met cannot be read.
+func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
+	r, key := newBankRig(t), unseen.Key("t", "k")
+	finished(t, r.rig, key)
+	r.faults.Always(idemtest.Refuse, idemtest.Result)
+	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+	require.ErrorIs(t, err, idem.ErrNotCommitted)
+	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+	var failed *idem.CommitError
+	require.ErrorAs(t, err, &failed)
+	require.False(t, failed.Maybe, "a twin's outcome stands")
+	require.Equal(t, idem.Completed, failed.State)
+	require.Zero(t, r.ledger.sum())
+}
+
+// A conflict that shows no record may hide that an earlier try is still under way:
+// what the second look's write is told settles nothing about the first.
+func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
+	for name, refuse := range map[string]error{"refused": errPlain, "permanently": idem.Permanent(errPlain)} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newBankRig(t), unsafe.Key("t", "k")
+			var held *idemtest.Call
+			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+				_ = idemtest.Hold(&held)(ctx, c)
+				return &idem.ConflictError{}
+			})
+			e := &effect{n: 1}
+			r.faults.Next(idemtest.Get, func(ctx context.Context, c *idemtest.Call) error {
+				e.refuse = refuse // from now on
+				return c.Do(ctx)
+			})
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+				_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
+				return "paid", err
+			})
+			require.Same(t, errPlain, err)
+			before := r.state(t, key)
+			e.refuse = nil
+			require.NotNil(t, held)
+			require.Error(t, held.Do(t.Context()))
+			require.Equal(t, before, r.state(t, key), "delivered late, it changes nothing")
+			require.Zero(t, r.ledger.sum())
+		})
+	}
+}
+
+// A network that does not support something is not a store that does not: the
+// commit may have landed.
+func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
+	for _, op := range []idem.Operation{safe, unsafe, atomically} {
+		r, key := newBankRig(t), op.Key("t", "k")
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+			_ = idemtest.Hold(&held)(ctx, c)
+			return &idem.StoreError{Op: "Finish", Maybe: true, Err: syscall.EOPNOTSUPP}
+		})
+		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+		require.ErrorIs(t, err, idem.ErrNotCommitted)
+		require.Error(t, held.Do(t.Context()), "it is barred")
+		require.Zero(t, r.ledger.sum())
+	}
+}
+
+// An end that waits in the queue keeps no unit of work alive: it is not counted
+// there, and is never written later.
+func TestQueueHoldsNoUnit(t *testing.T) {
+	r := newBankRig(t)
+	var unit weak.Pointer[effect]
+	r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+	_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+		e := &effect{n: 1}
+		unit = weak.Make(e)
+		_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
+		require.NoError(t, err)
+		return "", errPlain
+	})
+	require.ErrorIs(t, err, errPlain)
+	require.Equal(t, idem.InProgress, r.state(t, safe.Key("t", "k")), "it waits")
+	runtime.GC()
+	require.Nil(t, unit.Value())
+}
+
+// What undoes steps in a goroutine that the handler did not wait for keeps the
+// operation from having an outcome, as a step does that still runs.
+func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newBankRig(t), safe.Key("t", "k")
+		var wg sync.WaitGroup
+		undoing, goOn := make(chan struct{}), make(chan struct{})
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+			_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+				idem.WithCompensation(func(context.Context, int) error {
+					select {
+					case <-undoing:
+					default:
+						close(undoing)
+						<-goOn
+					}
+					return nil
+				}))
+			require.NoError(t, err)
+			wg.Go(func() { _ = idem.Compensate(ctx, errPlain) })
+			<-undoing
+			return pay(effect{n: 1}, nil)(ctx, n)
+		})
+		close(goOn)
+		wg.Wait()
+		var config *idem.ConfigError
+		require.ErrorAs(t, err, &config)
+		require.Zero(t, r.ledger.sum(), "the result does not stand: its steps are being undone")
+		require.Equal(t, idem.Retryable, r.state(t, key))
+	})
+}
+
+// A goroutine that is left behind may speak up at any time.
+func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
+	r, key := newBankRig(t), safe.Key("t", "k")
+	var wg sync.WaitGroup
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+			idem.WithCompensation(func(context.Context, int) error { return nil }))
+		require.NoError(t, err)
+		wg.Go(func() {
+			<-ctx.Done()
+			var config *idem.ConfigError
+			for range 100 {
+				if err := idem.Compensate(ctx, errPlain); !errors.As(err, &config) {
+					t.Errorf("late: %v", err)
+				}
+			}
+		})
+		return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
+	})
+	wg.Wait()
+	require.Same(t, errPlain, err)
+	require.Equal(t, idem.Failed, r.state(t, key))
+}
+
+// What bars a commit that took no claim stays as long as a delayed request can
+// arrive, however short the outcomes are kept.
+func TestBarWithoutAClaimOutlivesDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := idem.Operation{Name: "safe", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen, Retention: time.Second}
+		r, key := newBankRig(t), op.Key("t", "k")
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Maybe)
+		// The store deletes what has expired, and the request arrives.
+		r.clock.Advance(15 * time.Minute)
+		if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
+			r.mem.Delete(key.ID())
+		}
+		require.Error(t, held.Do(t.Context()))
+		require.Zero(t, r.ledger.sum())
+	})
+}
