@@ -59,17 +59,18 @@ type KafkaItemIdentifier struct {
 // of Amazon MSK or a cluster of your own.
 //
 // Lambda delivers each record at least once, and a batch with an error again until it
-// succeeds, unless retries or age are limited
-// (https://docs.aws.amazon.com/lambda/latest/dg/with-kafka.html). A producer without
-// idempotence of its own that retries writes two records: where it matters, take the
-// key from a header or from the value with [KafkaHeader] or [KafkaPointer]. Each
-// partition runs in order, and none of its records runs after one that comes back.
+// succeeds, unless retries or age are limited; a mapping with an on-failure destination
+// and no limit retries 10 times
+// (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html). A
+// producer without idempotence of its own that retries writes two records: where it
+// matters, take the key from a header or from the value with [KafkaHeader] or
+// [KafkaPointer]. Each partition runs in order, and none of its records runs after one
+// that comes back.
 //
 // A nil key is the cluster, the topic, the partition and the offset. A cluster of your
 // own is told by the brokers that the mapping names: with others it is another cluster,
-// and what is delivered again then runs again. In is decoded from
-// the value as [SQS] does it from a body, a tombstone as JSON null, and its fingerprint
-// taken; [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the
+// and what is delivered again then runs again. In is decoded from the value as [SQS]
+// does it from a body, a tombstone as JSON null, and its fingerprint taken; [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the
 // operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions, fn func(context.Context, In) error) KafkaHandler {
 	if o == nil {

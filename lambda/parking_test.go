@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -65,8 +66,9 @@ func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			parked, told := map[string]int{}, map[Reason]int{}
+			var mu sync.Mutex
 			down := true
-			deliver := door(newEngine(t, memory()), func(body string) { parked[body]++ }, func(r Reason) { told[r]++ },
+			deliver := door(newEngine(t, memory()), func(body string) { parked[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
 				func(ctx context.Context, body string) error {
 					switch {
 					case body != "later":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,20 +18,25 @@ import (
 
 // deed is what a source's handler does in these tests, and how often.
 type deed struct {
+	mu   sync.Mutex // some sources' records run side by side
 	runs int
 	err  error
 }
 
-func (d *deed) json(_ context.Context, _ json.RawMessage) error { d.runs++; return d.err }
-
-func (d *deed) s3(context.Context, events.S3EventRecord) error { d.runs++; return d.err }
-
-func (d *deed) change(context.Context, events.DynamoDBEventRecord) error { d.runs++; return d.err }
-
-func (d *deed) answer(context.Context, json.RawMessage) (string, error) {
+func (d *deed) done() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.runs++
-	return "done", d.err
+	return d.err
 }
+
+func (d *deed) json(context.Context, json.RawMessage) error { return d.done() }
+
+func (d *deed) s3(context.Context, events.S3EventRecord) error { return d.done() }
+
+func (d *deed) change(context.Context, events.DynamoDBEventRecord) error { return d.done() }
+
+func (d *deed) answer(context.Context, json.RawMessage) (string, error) { return "done", d.done() }
 
 // sourceDoor gives an event of a source to its handler, as aws-lambda-go does.
 type sourceDoor func(ctx context.Context, payload []byte) (any, error)
