@@ -6,7 +6,7 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
 FUZZ    ?= 60s
-RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$')
+RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$' -e '/template-tests/')
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 

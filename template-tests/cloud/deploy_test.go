@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,7 @@ func TestDeploy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the app is synthesized twice")
 	}
+	sources(t)
 	c := bootstrapped(t)
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--output", c.assemblies)
 	require.Subset(t, c.account.Calls(), []string{
@@ -100,6 +102,20 @@ func TestDeploy(t *testing.T) {
 
 	t.Run("a difference is seen", func(t *testing.T) { c.difference(t) })
 	t.Run("the order counts", func(t *testing.T) { outOfOrder(t, c) })
+}
+
+// sources looks at what other processes build here: a kept result of this test is
+// for the files that it has looked at.
+func sources(t *testing.T) {
+	t.Helper()
+	for _, folder := range []string{"idem", "lambda", "infra"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("../..", folder), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(path) == ".go" {
+				_, err = os.Stat(path)
+			}
+			return err
+		}))
+	}
 }
 
 // difference changes one time-out: diff tells, and deploy changes that stack alone.
