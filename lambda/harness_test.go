@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,10 +83,13 @@ func golden(t *testing.T, name string, v any) {
 // watcher notes the callers' values that are claimed.
 type watcher struct {
 	idem.Store
+	mu     sync.Mutex
 	values []string
 }
 
 func (w *watcher) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+	w.mu.Lock()
 	w.values = append(w.values, c.Record.Value)
+	w.mu.Unlock()
 	return w.Store.Acquire(ctx, now, c)
 }

@@ -70,8 +70,9 @@ type KafkaItemIdentifier struct {
 // A nil key is the cluster, the topic, the partition and the offset. A cluster of your
 // own is told by the brokers that the mapping names: with others it is another cluster,
 // and what is delivered again then runs again. In is decoded from the value as [SQS]
-// does it from a body, a tombstone as JSON null, and its fingerprint taken; [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the
-// operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
+// does it from a body, a tombstone as JSON null, and its fingerprint taken;
+// [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the operation
+// has none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions, fn func(context.Context, In) error) KafkaHandler {
 	if o == nil {
 		o = &KafkaOptions{}
