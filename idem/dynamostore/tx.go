@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ const MaxActions = 99
 //
 // A mistake is returned at once, and also fails the commit, so that it may be left
 // unchecked. No two actions may be on one item, none on the operation's own record;
-// the limits of DynamoDB are checked before it is called. A Tx is safe for
-// concurrent use.
+// the limits of DynamoDB are checked before it is called. Messages and the maps of
+// actions are copied; the attribute values in them must stay as they are until the
+// operation has ended. A Tx is safe for concurrent use.
 //
 // # Conditions
 //
@@ -129,7 +131,7 @@ func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
 // so their ids, in the order of the calls: publish them in the same order in every
 // attempt.
 func (t *Tx) Publish(m outbox.Message) error {
-	m.Attributes = maps.Clone(m.Attributes)
+	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
 	err := m.Check()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -256,6 +256,22 @@ func TestReset(t *testing.T) {
 	b.moved(t, 0)
 }
 
+// A handler may encode all its messages in one buffer, and use its maps again.
+func TestTxKeepsWhatItWasGiven(t *testing.T) {
+	tx, buf := new(Tx), []byte("one")
+	m := outbox.Message{Destination: "d", Body: buf, Attributes: map[string]string{"n": "1"}}
+	require.NoError(t, tx.Publish(m))
+	it := account(1)
+	require.NoError(t, tx.Put(types.Put{TableName: ptr("accounts"), Item: it}, nil))
+	copy(buf, "two")
+	m.Attributes["n"], it["n"] = "2", num("2")
+	require.NoError(t, tx.Publish(m))
+	require.Equal(t, "one", string(tx.messages[0].Body))
+	require.Equal(t, "1", tx.messages[0].Attributes["n"])
+	require.Equal(t, "two", string(tx.messages[1].Body))
+	require.Equal(t, account(1), tx.actions[0].item)
+}
+
 // What comes when the handler has returned is told that it is too late.
 func TestLateActionsAreRefused(t *testing.T) {
 	b := openBank(t, 100, 0)
