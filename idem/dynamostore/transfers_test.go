@@ -21,8 +21,9 @@ import (
 )
 
 // Transfers asked for several times at once, on a network that loses requests and
-// replies, conflicts and throttles, under a clock that jumps past leases: each takes
-// effect once, all its callers get one answer, and no money appears or goes.
+// replies, delivers late, conflicts and throttles, under a clock that jumps past
+// leases: each takes effect once, all its callers get one answer, and no money
+// appears or goes.
 func TestTransfersUnderFaults(t *testing.T) {
 	const accounts, transfers, callers, start = 4, 12, 3, 1000
 	for name, op := range modes {
@@ -39,6 +40,7 @@ func TestTransfersUnderFaults(t *testing.T) {
 				return rng.IntN(n)
 			}
 			var ahead, conflicts, lost atomic.Int64
+			var delayed sync.WaitGroup
 			engine := func() *idem.Engine {
 				e, err := idem.New(b.Store, &idem.Options{
 					Now:         func() time.Time { return base.Add(time.Duration(ahead.Load())) },
@@ -60,6 +62,18 @@ func TestTransfersUnderFaults(t *testing.T) {
 					}
 				}
 				switch n := roll(100); {
+				case n < 4:
+					// Delivered when nobody waits any more.
+					lost.Add(1)
+					late := req.Clone(context.WithoutCancel(req.Context()))
+					late.Body = newBody(bodyOf(t, req))
+					after := time.Duration(roll(1500)) * time.Millisecond
+					delayed.Add(1)
+					time.AfterFunc(after, func() {
+						defer delayed.Done()
+						_, _ = b.wire.loseReply(late)
+					})
+					return b.wire.loseRequest(req)
 				case n < 12:
 					lost.Add(1)
 					return b.wire.loseReply(req)
@@ -118,6 +132,7 @@ func TestTransfersUnderFaults(t *testing.T) {
 				}
 			}
 			wg.Wait()
+			delayed.Wait()
 			b.wire.set(nil)
 			total := 0
 			for n := range accounts {
