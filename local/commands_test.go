@@ -96,7 +96,7 @@ func TestCommands(t *testing.T) {
 	require.Regexp(t, `globex +charge +completed`, s.must("records"))
 
 	out = s.must("reset")
-	require.Contains(t, out, "table idem: 3 items deleted")
+	require.Contains(t, out, "table idem: 4 items deleted")
 	require.Contains(t, out, "table orders: 1 items deleted")
 	require.Contains(t, s.must("records"), "0 of 0 records")
 	require.Contains(t, s.must("invoke", "-event", orderEvent), "1 × executed")

@@ -63,7 +63,7 @@ func inFlightWaiting(t *testing.T, s *service) {
 func frontGivesUp(t *testing.T, s *service) {
 	p, r, first := s.hold(t, via(s.impatient))
 	s.broke(t, <-first, s.late)
-	s.refused(t, s.send(t, r), idemhttp.CodeInProgress)
+	s.refused(t, s.send(t, r.with(via(s.calm))), idemhttp.CodeInProgress)
 	close(p.gate)
 	s.settles(t, p, r.with(via(s.calm)))
 }
