@@ -86,6 +86,11 @@ func open(ctx context.Context, client *dynamodb.Client, table string, store idem
 	return engine, err
 }
 
+func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
+	lambda.Start(idemlambda.SNS(engine, Fulfil, nil, nil, fulfil)) // default key, default options
+	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.NoTenant, "/orderId"), nil, fulfil))
+}
+
 func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt []byte) error {
 	err := engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: receipt})
 	return err
@@ -137,4 +142,4 @@ func TestBook(t *testing.T) {
 	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
 }
 
-var _, _, _, _ = serve, work, open, settle
+var _, _, _, _, _ = serve, work, open, listen, settle
