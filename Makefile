@@ -6,7 +6,8 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
 FUZZ    ?= 60s
-RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$' -e '/template-tests/')
+RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$' -e '/template-tests/' -e '/local$$' -e '/local/')
+LOCAL    = $$($(GO) list ./local/...)
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
@@ -18,7 +19,12 @@ help: ## Explain the targets
 
 .PHONY: test
 test: ## Run every test under the race detector, against DynamoDB Local
-	$(WITH_DB) $(GO) test -race -timeout 10m $(RACED)
+	@# Fetched once. Every package then starts a DynamoDB Local of its own: one that has
+	@# served hundreds of tables answers late.
+	$(WITH_DB) true
+	$(GO) test -race -timeout 10m $(RACED)
+	@# One after the other: these start processes and servers and put load on them.
+	$(GO) test -race -timeout 10m -p 1 $(LOCAL)
 	@# CDK's packages are large and have no concurrency of ours: no race detector.
 	$(CDK_ENV) $(GO) test ./infra/... ./template-tests/...
 	@# The race detector allocates on its own: what counts allocations runs without it.
@@ -32,7 +38,9 @@ lint: ## Check format, go vet and staticcheck
 
 .PHONY: verify
 verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
-	IDEM_LONG=1 $(WITH_DB) $(GO) test -race -count=1 -timeout 30m $(RACED)
+	$(WITH_DB) true
+	IDEM_LONG=1 $(GO) test -race -count=1 -timeout 30m $(RACED)
+	IDEM_LONG=1 $(GO) test -race -count=1 -timeout 45m -p 1 $(LOCAL)
 	IDEM_LONG=1 $(CDK_ENV) $(GO) test -count=1 ./infra/... ./template-tests/...
 	@set -e; for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
