@@ -21,15 +21,15 @@ type TableDescriber interface {
 	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
 }
 
-// Check finds out at start-up whether the table is what a [Store] needs: that it
-// can be reached, its keys, the index of open questions, and TTL. Its error names
-// everything that is wrong and what to do, as [*idem.ConfigError] values joined.
+// Check finds out, at deployment or when a long-lived process starts, whether the
+// table is what a [Store] needs: that it can be reached, its keys, the index of open
+// questions, and TTL. Its error names everything that is wrong and what to do, as
+// [*idem.ConfigError] values joined.
 // It needs dynamodb:DescribeTable and dynamodb:DescribeTimeToLive, makes two
 // calls, and does not show that the store's own actions are allowed.
 //
-// It is for deployments and for processes that live long. A function that
-// scales out should not call it in every new process: both calls are limited to a
-// few hundred a second for the whole account.
+// A function that scales out should not call it in every new process: both calls
+// are limited to a few hundred a second for the whole account.
 func Check(ctx context.Context, client TableDescriber, table string) error {
 	if err := checkArguments(client, table); err != nil {
 		return err
@@ -125,10 +125,11 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 	return nil
 }
 
-// advise adds to a refusal, which no retry helps against, what to do.
+// advise adds to a refusal, which no retry helps against, what to do. Without a
+// table it leaves that to the caller, as [Check] explains by itself.
 func advise(table string, err error) error {
 	var api smithy.APIError
-	if !errors.As(err, &api) || isItemTooLarge(err) || api.ErrorCode() == "ValidationException" {
+	if table == "" || !errors.As(err, &api) || isItemTooLarge(err) || api.ErrorCode() == "ValidationException" {
 		return err
 	}
 	return explain(table, "the actions in this package's documentation", err)

@@ -17,7 +17,8 @@
 // Keys pk (S) and sk (S), on-demand, TTL on expires_at, a stream with both images
 // and one sparse index, stuck, of the open questions. Package schema has the
 // names. The infrastructure code creates it; [CreateTable] is for DynamoDB Local,
-// and [Check] finds out at start-up what is wrong with a table.
+// and [Check] finds out, at deployment or when a long-lived process starts, what is
+// wrong with a table.
 //
 // The store relies on conditions that see the latest write, and on consistent
 // reads. A table in one region gives both, and so does a global table with strong

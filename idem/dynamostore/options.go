@@ -77,7 +77,7 @@ type Store struct {
 // The interface is the package's reason to exist.
 var _ idem.Store = (*Store)(nil)
 
-// New returns a store on the table. It makes no call: run [Check] at start-up to
+// New returns a store on the table. It makes no call: run [Check] at deployment, or when a long-lived process starts, to
 // find a missing table. Mistakes are an [*idem.ConfigError].
 func New(client Client, table string, o *Options) (*Store, error) {
 	if o == nil {
