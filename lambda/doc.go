@@ -1,7 +1,9 @@
-// Package idemlambda makes AWS Lambda handlers idempotent: [Wrap] for handlers of
-// plain JSON, and for handlers of HTTP requests [HTTPAPI] and [RESTAPI] behind API
-// Gateway, [FunctionURL] and [ALB]; and [SQS] for handlers of a queue's messages.
-// Handlers of requests keep the types and signatures that aws-lambda-go gives them.
+// Package idemlambda makes AWS Lambda handlers idempotent: of plain JSON ([Wrap],
+// [Async], [StepFunctions]), of HTTP requests ([HTTPAPI], [RESTAPI], [FunctionURL],
+// [ALB]), and of events ([SQS], [SNS], [EventBridge], [S3], [Kinesis],
+// [DynamoDBStream], [Kafka]). Handlers of requests keep the types and signatures that
+// aws-lambda-go gives them; handlers of events take one message, notification or
+// record at a time.
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //

@@ -74,6 +74,6 @@ func EventBridgeID(_ context.Context, e *events.EventBridgeEvent) (tenant, value
 
 // EventBridgePointer takes tenant and key from the event's detail; all is as with
 // [Pointer].
-func EventBridgePointer(tenant string, values ...string) RecordKeyFunc[events.EventBridgeEvent] {
-	return inBody("EventBridgePointer", tenant, values, eventBridgeBody)
+func EventBridgePointer(tenantPointer string, values ...string) RecordKeyFunc[events.EventBridgeEvent] {
+	return inBody("EventBridgePointer", tenantPointer, values, eventBridgeBody)
 }

@@ -167,22 +167,22 @@ func KafkaRecordOf(ctx context.Context) (events.KafkaRecord, bool) {
 }
 
 // KafkaHeader takes the key from the record's header of the name, and the tenant from
-// another one, which may be [idem.NoTenant] instead. A header that is missing, empty or
+// the one that tenantHeader names, which may be [idem.NoTenant] instead. A header that is missing, empty or
 // there twice is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
-func KafkaHeader(tenant, name string) RecordKeyFunc[events.KafkaRecord] {
-	if name == "" || tenant == "" {
+func KafkaHeader(tenantHeader, name string) RecordKeyFunc[events.KafkaRecord] {
+	if name == "" || tenantHeader == "" {
 		panic(&idem.ConfigError{What: "idemlambda.KafkaHeader", Problem: "the name of a header is empty: " +
 			"name the headers of key and tenant, or say idem.NoTenant"})
 	}
 	return func(_ context.Context, r *events.KafkaRecord) (string, string, error) {
 		t := idem.NoTenant
-		if tenant != idem.NoTenant {
+		if tenantHeader != idem.NoTenant {
 			var err error
-			if t, err = kafkaHeader(r, tenant); err != nil {
-				return "", "", err
+			if t, err = kafkaHeader(r, tenantHeader); err != nil {
+				return "", "", tenantNotFound("idemlambda.KafkaHeader", "header", err)
 			}
 			if t == idem.NoTenant {
-				return "", "", fmt.Errorf("%w: the header %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+				return "", "", fmt.Errorf("%w: the header %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantHeader)
 			}
 		}
 		v, err := kafkaHeader(r, name)
@@ -204,8 +204,8 @@ func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
 }
 
 // KafkaPointer takes tenant and key from the value's JSON; all is as with [Pointer].
-func KafkaPointer(tenant string, values ...string) RecordKeyFunc[events.KafkaRecord] {
-	return inBody("KafkaPointer", tenant, values, func(r *events.KafkaRecord) []byte {
+func KafkaPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KafkaRecord] {
+	return inBody("KafkaPointer", tenantPointer, values, func(r *events.KafkaRecord) []byte {
 		body, err := kafkaBody(r, false)
 		if err != nil {
 			return nil // has been told as unreadable

@@ -18,16 +18,17 @@ import (
 type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value string, err error)
 
 // Pointer takes the key from the event's JSON: the tenant and one or more values
-// by JSON pointer (RFC 6901), such as "/payment/id". The tenant may be
-// [idem.NoTenant] instead. Several values are joined as by [idem.JoinValues].
+// by JSON pointer (RFC 6901), such as "/payment/id". tenantPointer leads to the
+// tenant, it is not the tenant itself; it may be [idem.NoTenant] instead. Several
+// values are joined as by [idem.JoinValues].
 //
 // A value must be a string that is not empty, or an integer, whose digits are
 // taken as they are. Null, a missing member, a bool, a fraction, an object and an
 // array are errors that match [idem.ErrKeyInvalid]: what is not there must not
 // become everybody's key. So is a member that another one equals but for its case:
 // a Go handler could see the other one. A pointer that is none panics.
-func Pointer(tenant string, values ...string) KeyFunc {
-	return pointersInto("event", "idemlambda.Pointer", tenant, values)
+func Pointer(tenantPointer string, values ...string) KeyFunc {
+	return pointersInto("event", "idemlambda.Pointer", tenantPointer, values)
 }
 
 // pointersInto is Pointer for a document that errors call doc, made by a function

@@ -62,22 +62,22 @@ func SNSMessageID(_ context.Context, r *events.SNSEventRecord) (tenant, value st
 }
 
 // SNSAttribute takes the key from the message attribute of the name, and the tenant
-// from another one, which may be [idem.NoTenant] instead. Both must be of type String
-// or Number and not empty. An empty name panics.
-func SNSAttribute(tenant, name string) RecordKeyFunc[events.SNSEventRecord] {
-	if name == "" || tenant == "" {
+// from the one that tenantAttribute names, which may be [idem.NoTenant] instead. Both
+// must be of type String or Number and not empty. An empty name panics.
+func SNSAttribute(tenantAttribute, name string) RecordKeyFunc[events.SNSEventRecord] {
+	if name == "" || tenantAttribute == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SNSAttribute", Problem: "the name of an attribute is empty: " +
 			"name the attributes of key and tenant, or say idem.NoTenant"})
 	}
 	return func(_ context.Context, r *events.SNSEventRecord) (string, string, error) {
 		t := idem.NoTenant
-		if tenant != idem.NoTenant {
+		if tenantAttribute != idem.NoTenant {
 			var err error
-			if t, err = snsAttribute(r, tenant); err != nil {
-				return "", "", err
+			if t, err = snsAttribute(r, tenantAttribute); err != nil {
+				return "", "", tenantNotFound("idemlambda.SNSAttribute", "attribute", err)
 			}
 			if t == idem.NoTenant {
-				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
 			}
 		}
 		v, err := snsAttribute(r, name)
@@ -86,8 +86,8 @@ func SNSAttribute(tenant, name string) RecordKeyFunc[events.SNSEventRecord] {
 }
 
 // SNSPointer takes tenant and key from the message's JSON; all is as with [Pointer].
-func SNSPointer(tenant string, values ...string) RecordKeyFunc[events.SNSEventRecord] {
-	return inBody("SNSPointer", tenant, values, snsBody)
+func SNSPointer(tenantPointer string, values ...string) RecordKeyFunc[events.SNSEventRecord] {
+	return inBody("SNSPointer", tenantPointer, values, snsBody)
 }
 
 // snsAttribute reads what aws-lambda-go leaves undecoded.

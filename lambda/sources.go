@@ -82,9 +82,15 @@ func wholeEvent[R any](ds []delivery[R]) error {
 }
 
 // inBody takes the key from a record's body by JSON pointer.
-func inBody[R any](what, tenant string, values []string, body func(*R) []byte) RecordKeyFunc[R] {
-	find := pointersInto("body", "idemlambda."+what, tenant, values)
+func inBody[R any](what, tenantPointer string, values []string, body func(*R) []byte) RecordKeyFunc[R] {
+	find := pointersInto("body", "idemlambda."+what, tenantPointer, values)
 	return func(ctx context.Context, r *R) (string, string, error) { return find(ctx, json.RawMessage(body(r))) }
+}
+
+// tenantNotFound says about a tenant that is not where a key function looks for it
+// what the function's first argument names.
+func tenantNotFound(maker, where string, err error) error {
+	return fmt.Errorf("%w (the first argument of %s names the tenant's %s)", err, maker, where)
 }
 
 // parts makes a key's value of all the parts that together are a record's identity.

@@ -16,16 +16,16 @@ import (
 type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
 // SQSAttribute takes the key from the message attribute of the name, as
-// [SQSSendingOf] sets it, and the tenant from another one, which may be
-// [idem.NoTenant] instead. Attributes must be of type String or Number and not
-// empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key
+// [SQSSendingOf] sets it, and the tenant from the attribute that tenantAttribute
+// names, which may be [idem.NoTenant] instead. Attributes must be of type String or
+// Number and not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key
 // survives a redrive from a dead-letter queue, and a producer that sends the
 // message twice. An empty name panics.
-func SQSAttribute(tenant, name string) SQSKeyFunc {
+func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	if name == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute", Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
 	}
-	return withSQSTenant("SQSAttribute", tenant, func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
+	return withSQSTenant("SQSAttribute", tenantAttribute, func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
 }
 
 // SQSPointer takes tenant and key from the body by JSON pointer; all is as with
@@ -42,21 +42,21 @@ func SQSAttribute(tenant, name string) SQSKeyFunc {
 // value of its own tells that they are one. SNS's Message is a string, which no
 // pointer reaches into: with raw message delivery the body is the message, and SNS's
 // message attributes are the message's, for [SQSAttribute].
-func SQSPointer(tenant string, values ...string) SQSKeyFunc {
-	inBody := pointersInto("body", "idemlambda.SQSPointer", tenant, values)
+func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
+	inBody := pointersInto("body", "idemlambda.SQSPointer", tenantPointer, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
 		return inBody(ctx, json.RawMessage(m.Body))
 	}
 }
 
 // SQSDeduplicationID takes the key from a FIFO queue's deduplication id, and the
-// tenant from the message attribute of the name, which may be [idem.NoTenant]
-// instead. The queue itself drops repeats for five minutes only; with this key the
+// tenant from the message attribute that tenantAttribute names, which may be
+// [idem.NoTenant] instead. The queue itself drops repeats for five minutes only; with this key the
 // id holds for the operation's retention. With content-based deduplication the id
 // is a digest of the body: two messages that are meant to be two, but look the
 // same, are one then.
-func SQSDeduplicationID(tenant string) SQSKeyFunc {
-	return withSQSTenant("SQSDeduplicationID", tenant, func(m *events.SQSMessage) (string, error) {
+func SQSDeduplicationID(tenantAttribute string) SQSKeyFunc {
+	return withSQSTenant("SQSDeduplicationID", tenantAttribute, func(m *events.SQSMessage) (string, error) {
 		if id := m.Attributes["MessageDeduplicationId"]; id != "" {
 			return id, nil
 		}
@@ -65,12 +65,12 @@ func SQSDeduplicationID(tenant string) SQSKeyFunc {
 }
 
 // SQSMessageID takes the key from the id that SQS gave the message, and the tenant
-// from the message attribute of the name, which may be [idem.NoTenant] instead.
-// It is the last resort: the id is the same in every delivery, but a redrive from
+// from the message attribute that tenantAttribute names, which may be
+// [idem.NoTenant] instead. It is the last resort: the id is the same in every delivery, but a redrive from
 // a dead-letter queue gives the message a new one, and so does a producer that
 // sends it again after a time-out. In both cases the handler runs again.
-func SQSMessageID(tenant string) SQSKeyFunc {
-	return withSQSTenant("SQSMessageID", tenant, func(m *events.SQSMessage) (string, error) {
+func SQSMessageID(tenantAttribute string) SQSKeyFunc {
+	return withSQSTenant("SQSMessageID", tenantAttribute, func(m *events.SQSMessage) (string, error) {
 		if m.MessageId == "" {
 			return "", fmt.Errorf("%w: the message has no id", idem.ErrKeyInvalid)
 		}
@@ -78,20 +78,20 @@ func SQSMessageID(tenant string) SQSKeyFunc {
 	})
 }
 
-func withSQSTenant(what, tenant string, value func(*events.SQSMessage) (string, error)) SQSKeyFunc {
-	if tenant == "" {
+func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) (string, error)) SQSKeyFunc {
+	if tenantAttribute == "" {
 		panic(&idem.ConfigError{What: "idemlambda." + what, Problem: "the tenant is empty: " +
 			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.NoTenant"})
 	}
 	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
 		t := idem.NoTenant
-		if tenant != idem.NoTenant {
+		if tenantAttribute != idem.NoTenant {
 			var err error
-			if t, err = sqsAttribute(m, tenant); err != nil {
-				return "", "", err
+			if t, err = sqsAttribute(m, tenantAttribute); err != nil {
+				return "", "", tenantNotFound("idemlambda."+what, "attribute", err)
 			}
 			if t == idem.NoTenant {
-				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenant)
+				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
 			}
 		}
 		v, err := value(m)

@@ -92,8 +92,8 @@ func KinesisSequence(_ context.Context, r *events.KinesisEventRecord) (tenant, v
 }
 
 // KinesisPointer takes tenant and key from the data's JSON; all is as with [Pointer].
-func KinesisPointer(tenant string, values ...string) RecordKeyFunc[events.KinesisEventRecord] {
-	return inBody("KinesisPointer", tenant, values, kinesisBody)
+func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KinesisEventRecord] {
+	return inBody("KinesisPointer", tenantPointer, values, kinesisBody)
 }
 
 // DynamoDBStream makes a handler of one change an idempotent handler of a table's
