@@ -2,9 +2,10 @@
 // project may be invoked with, as the services send it: names, nesting, nulls,
 // header case and number types are those of the service, the values are made up.
 //
-// Every sample carries the same payment, so that one operation can be fed by
-// all of them. The HTTP samples are POST /payments with an Idempotency-Key
-// header (lower-cased by all but payload 1.0).
+// Most samples carry the same payment as JSON, so that one operation can be fed by
+// them; queues and streams carry others beside it, a table's stream has items in its
+// place, and s3 and eventbridge-scheduled carry none. The HTTP samples are
+// POST /payments with an Idempotency-Key header (lower-cased by all but payload 1.0).
 //
 // # API Gateway HTTP API, payload 2.0
 //
@@ -44,7 +45,8 @@
 // # Queues, topics, buses, streams
 //
 //	sqs-standard               three messages: with attributes, received three times, bare
-//	sqs-fifo                   three messages in two groups
+//	sqs-fifo                   three messages in two groups, without attributes: take the
+//	                           key from the deduplication id or the body
 //	sns                        one notification with attributes
 //	eventbridge-custom         an application's own event
 //	eventbridge-scheduled      a scheduled rule

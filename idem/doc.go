@@ -52,6 +52,14 @@
 // An expired record counts as absent, whether or not the store has deleted it.
 // Open questions (unknown, pending, retryable with steps) never expire.
 //
+// # Words of time
+//
+// A twin is another call with the same key and input. The kill time is when Lambda
+// ends the process: the invocation's deadline. The guard is the moment before it at
+// which the handler's context ends, so that an outcome can still be written
+// ([Options.Guard]). The observers' margin is how long others wait beyond the end of
+// a lease before they take it for over, as clocks differ ([Options.Margin]).
+//
 // # What a call gets
 //
 // The handler's own result or error if it ran; the recorded one, the same bytes,
@@ -64,4 +72,8 @@
 //
 // A [Store] is a small set of conditional writes. Package dynamostore keeps
 // records in DynamoDB, memstore in memory; storetest holds both to the contract.
+//
+// [Call], [Claim], [Extension], [StepWrite], [Finish], [Ending], [Settlement],
+// [Withdrawal], [Event], [Decision] and [Next] are for stores and wrappers; handlers
+// need none of them.
 package idem

@@ -17,7 +17,11 @@ const (
 	// record. Its effect should carry the [Token], which is the step's own.
 	AtLeastOnce StepSemantics = iota
 	// AtMostOnce records that the step begins before the function runs. A step that
-	// began and left no outcome is never run again: see [StepInterruptedError].
+	// began and left no outcome is never run again: see [StepInterruptedError]. An
+	// error of the function that is neither [Permanent] nor [NotExecuted] parks the
+	// operation at once, a time-out too: [WithInterrupted] is asked only by an attempt
+	// that follows a crash. Ask the other system inside the function before you return
+	// such an error.
 	AtMostOnce
 )
 
@@ -137,6 +141,10 @@ func WithCompensation[T any](fn func(ctx context.Context, result T) error) StepO
 // its result, with a [Permanent] error as the step's outcome, or with a
 // [NotExecuted] error, which says that the step surely had no effect and lets its
 // function run. After any other error the step stays open.
+//
+// Only an attempt that follows a crash asks it. An error of the step's function that
+// is neither Permanent nor NotExecuted parks the operation at once, a time-out too:
+// ask the other system inside the function before you return such an error.
 func WithInterrupted[T any](fn func(context.Context) (T, error)) StepOption {
 	return stepOption(func(o *stepOptions) {
 		o.interrupted = &typedStep[func(context.Context) ([]byte, error)]{reflect.TypeFor[T](), nil}

@@ -10,6 +10,10 @@
 //	})
 //	res, err := contract.Serve(ctx, req, next)
 //
+// With net/http it is one line, see [MiddlewareOptions] for what nil stands for:
+//
+//	mux.Handle("POST /payments", contract.Middleware(handler, nil))
+//
 // # What a client gets
 //
 // The key comes in the Idempotency-Key header, bare or as a structured-field

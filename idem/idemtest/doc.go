@@ -14,5 +14,10 @@
 // between engine and store and loses, delays or refuses single calls; it wraps
 // any [idem.Store].
 //
+// Memory has no transactions: it refuses a [idem.Unit] of work, such as a
+// dynamostore.Tx, with [errors.ErrUnsupported]. Handlers that take one need DynamoDB:
+// dynamodblocal.Start, of local/dynamodblocal, starts one, and
+// dynamostore.CreateTable makes the table.
+//
 // The package imports testing: use it from tests only.
 package idemtest

@@ -64,7 +64,8 @@ type Message struct {
 	Body []byte
 
 	// Attributes go along for the consumer's or the topic's filters. Names have
-	// letters, digits and "._-"; the relay's own begin with "idem-". No value is empty.
+	// letters, digits and "._-"; the relay's own begin with "idem-". No value is
+	// empty.
 	Attributes map[string]string
 }
 
