@@ -73,6 +73,9 @@ func misuse(format string, args ...any) error { return usageError{fmt.Errorf(for
 // dash or two.
 func dispatch(ctx context.Context, args []string, out, errOut io.Writer) error {
 	c := commands[0]
+	if len(args) > 0 && args[0] == "help" {
+		args = append([]string{"-help"}, args[1:]...)
+	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		found := false
 		for _, known := range commands {

@@ -32,6 +32,8 @@ func TestMisuseIsExplained(t *testing.T) {
 		"unknown function":  {[]string{"invoke", "-event", "apigw-v2-jwt", "-function", "refunds"}, "there are: payments, orders"},
 		"nobody's event":    {[]string{"invoke", "-event", "kinesis"}, "name one with -function"},
 		"empty tenant":      {[]string{"token", "-tenant", ""}, "-tenant is empty"},
+		"unknown state":     {[]string{"records", "-state", "nonsense"}, `-state is "nonsense"; there are: pending in_progress`},
+		"negative limit":    {[]string{"records", "-limit", "-3"}, "use 0 for all"},
 		"flags not numbers": {[]string{"-port", "http"}, "invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {

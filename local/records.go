@@ -33,12 +33,27 @@ func recordsCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
 	fs.BoolVar(&o.ids, "ids", false, "with the records' ids, as resolving needs them")
 	declareCache(fs, &o.cacheDir)
 	return func(ctx context.Context, out io.Writer) error {
+		if err := o.check(); err != nil {
+			return err
+		}
 		n, err := running(ctx, o.cacheDir)
 		if err != nil {
 			return err
 		}
 		return o.show(ctx, out, n)
 	}
+}
+
+// check refuses what would look like an empty table.
+func (o recordOptions) check() error {
+	states := []idem.State{idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
+	switch {
+	case o.state != "" && !slices.Contains(states, idem.State(o.state)):
+		return misuse("-state is %q; there are: %s", o.state, strings.Trim(fmt.Sprint(states), "[]"))
+	case o.limit < 0:
+		return misuse("-limit is %d: use 0 for all", o.limit)
+	}
+	return nil
 }
 
 func (o recordOptions) show(ctx context.Context, out io.Writer, n note) error {
