@@ -52,7 +52,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := idem.New(store, &idem.Options{Margin: 250 * time.Millisecond, Observer: idem.LogTo(nil)})
+	// Where a process takes several invocations, a time-out kills nothing and the lease
+	// goes by itself: as short as the tests' time-out.
+	engine, err := idem.New(store, &idem.Options{
+		Lease: 2 * time.Second, Margin: 250 * time.Millisecond, Observer: idem.LogTo(nil),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
