@@ -385,28 +385,6 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestBadRelays(t *testing.T) {
-	s, p := newShelf(), &post{}
-	good := map[string]outbox.Sender{"orders": p}
-	for says, c := range map[string]struct {
-		store   outbox.Store
-		senders map[string]outbox.Sender
-		o       *outbox.Options
-	}{
-		"store is nil":             {nil, good, nil},
-		"no senders":               {s, nil, nil},
-		`sender for "x" is nil`:    {s, map[string]outbox.Sender{"x": nil}, nil},
-		"letters":                  {s, map[string]outbox.Sender{"a b": p}, nil},
-		"MaxTries is -1":           {s, good, &outbox.Options{MaxTries: -1}},
-		"Backoff is -1ns":          {s, good, &outbox.Options{Backoff: -1}},
-		"Keep is -1ns":             {s, good, &outbox.Options{Keep: -1}},
-		"MaxBackoff is 2m0s and l": {s, good, &outbox.Options{Backoff: time.Hour}},
-	} {
-		_, err := outbox.NewRelay(c.store, c.senders, c.o)
-		require.ErrorContains(t, err, says)
-	}
-}
-
 // The stream and the sweep meet over old messages: whoever comes second is done.
 func TestDeliveriesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
