@@ -28,6 +28,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/idem-go/idempotency/local/gorun"
 )
 
 // command is one word after `go run ./local`. flags declares its flags, and
@@ -48,7 +50,7 @@ var commands = []command{
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, end := endWithParent(ctx)
+	ctx, end := gorun.EndWithParent(ctx)
 	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	end()
 	stop()

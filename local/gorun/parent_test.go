@@ -1,0 +1,73 @@
+//go:build unix
+
+package gorun
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience is for what takes milliseconds on an idle machine.
+const patience = time.Minute
+
+// TestEndsWithGoRun: whatever ends `go run`, and wherever the build cache lies, the
+// command sees it.
+func TestEndsWithGoRun(t *testing.T) {
+	for _, cache := range []string{"", "cache"} {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			t.Run(fmt.Sprintf("%s with cache %q", signal, cache), func(t *testing.T) {
+				cmd := exec.Command("go", "run", "./testdata/lingers")
+				cmd.Env = os.Environ()
+				if cache != "" {
+					dir := filepath.Join(t.TempDir(), cache)
+					require.NotContains(t, dir, "go-build")
+					cmd.Env = append(cmd.Env, "GOCACHE="+dir)
+				}
+				r, w, err := os.Pipe()
+				require.NoError(t, err)
+				cmd.Stdout, cmd.Stderr = w, w
+				require.NoError(t, cmd.Start())
+				require.NoError(t, w.Close())
+				out := bufio.NewReader(r)
+				line, err := out.ReadString('\n')
+				require.NoError(t, err, line)
+				var pid int
+				var under bool
+				_, err = fmt.Sscan(line, &pid, &under)
+				require.NoError(t, err, line)
+				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+				require.True(t, under)
+
+				require.NoError(t, cmd.Process.Signal(signal))
+				_ = cmd.Wait() // go run reports the signal
+				// Both have written to the pipe: its end is the command's.
+				require.NoError(t, r.SetReadDeadline(time.Now().Add(patience)))
+				rest, err := io.ReadAll(out)
+				require.NoError(t, err, "it still runs")
+				require.Contains(t, string(rest), "ended")
+			})
+		}
+	}
+}
+
+// TestStartedByItselfItIsLeftAlone, also where its path looks like a build cache.
+func TestStartedByItselfItIsLeftAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "go-build")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	path := filepath.Join(dir, "lingers")
+	out, err := exec.Command("go", "build", "-o", path, "./testdata/lingers").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(path).Output()
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(out), " false\n"), "%s", out)
+}

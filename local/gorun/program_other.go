@@ -1,0 +1,5 @@
+//go:build !unix
+
+package gorun
+
+func programOf(int) string { return "" }
