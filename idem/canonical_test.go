@@ -215,9 +215,9 @@ func TestCanonicalRefusals(t *testing.T) {
 		{"bad hexadecimals", `"\ud8g0"`, "not valid JSON", 1},
 		{"text with a large number", `call 1e400`, "not valid JSON", 0},
 		{"form data", `amount=9007199254740993.0`, "not valid JSON", 0},
-		{"arrays too deep", nested("[", "]", 1001), "more than 1000 deep", 1000},
-		{"objects too deep", nested(`{"a":`, "}", 1001), "more than 1000 deep", 5000},
-		{"hostile depth", strings.Repeat("[", 1<<20), "more than 1000 deep", 1000},
+		{"arrays too deep", nested("[", "]", 201), "more than 200 deep", 200},
+		{"objects too deep", nested(`{"a":`, "}", 201), "more than 200 deep", 1000},
+		{"hostile depth", strings.Repeat("[", 1<<20), "more than 200 deep", 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kept := []byte("kept")
@@ -231,9 +231,9 @@ func TestCanonicalRefusals(t *testing.T) {
 			require.Equal(t, test.offset, refused.Offset)
 		})
 	}
-	require.Equal(t, nested("[", "]", 1000), canonicalOf(t, nested("[", "]", 1000)))
-	require.Equal(t, nested(`{"a":`, "}", 1000), canonicalOf(t, nested(`{"a":`, "}", 1000)))
-	require.Equal(t, nested(`[{"[":`, "}]", 500), canonicalOf(t, nested(`[{"[":`, "}]", 500)))
+	require.Equal(t, nested("[", "]", 200), canonicalOf(t, nested("[", "]", 200)))
+	require.Equal(t, nested(`{"a":`, "}", 200), canonicalOf(t, nested(`{"a":`, "}", 200)))
+	require.Equal(t, nested(`[{"[":`, "}]", 100), canonicalOf(t, nested(`[{"[":`, "}]", 100)))
 	wide := "[" + strings.TrimSuffix(strings.Repeat("[],", 2000), ",") + "]"
 	require.Equal(t, wide, canonicalOf(t, wide), "depth is not a count")
 

@@ -96,7 +96,7 @@ func isDigest(s string) bool {
 // The canonical form is that of RFC 8785, but plain integers are exact at any size,
 // and a number with a fraction or an exponent is refused if a double-precision
 // reader would see another number. Refused too are duplicate member names, invalid
-// UTF-8 (half surrogate pairs included), nesting beyond 1,000, a byte order mark,
+// UTF-8 (half surrogate pairs included), nesting beyond [MaxDepth], a byte order mark,
 // and anything but exactly one value: with a [*NotCanonicalError], which matches
 // [ErrNotCanonical]. These hold for the whole text, also for parts left out.
 //

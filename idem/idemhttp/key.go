@@ -1,16 +1,12 @@
 package idemhttp
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -52,8 +48,8 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refus
 			return "", &refusal{code: CodeKeyMissing}, nil
 		case err == nil:
 			err = checkKey(value, c.opts.MinKey)
-		case err != errNoString:
-			return "", &refusal{code: CodeNotCanonical}, nil
+		case err != errNoString && err != errTwoSpellings:
+			return "", &refusal{code: CodeNotCanonical, why: err.Error()}, nil
 		}
 	} else {
 		values := r.header(c.opts.KeyHeader)
@@ -67,47 +63,6 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refus
 	}
 	return value, nil, nil
 }
-
-// stringAt reads the string at a pointer of a JSON text. It reads the whole text,
-// and refuses duplicate names and invalid UTF-8, so that no other reader finds
-// another key in it.
-func stringAt(body []byte, pointer string) (value string, err error) {
-	found := false
-	d := jsontext.NewDecoder(bytes.NewReader(body))
-	for {
-		t, err := d.ReadToken()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		if depth := d.StackDepth(); depth == 0 {
-			break // the end of the only value
-		} else if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 || string(d.StackPointer()) != pointer {
-			continue // a name, or a value elsewhere
-		}
-		switch t.Kind() {
-		case '"':
-			value, found = t.String(), true
-		case 'n', '}', ']': // null is as good as absent; the ends have been seen as begins
-		default:
-			return "", errNoString
-		}
-	}
-	if _, err := d.ReadToken(); err != io.EOF {
-		return "", cmp.Or(err, errTwoValues)
-	}
-	if !found {
-		return "", ErrNoKey
-	}
-	return value, nil
-}
-
-var (
-	errNoString  = errors.New("its field is not a string")
-	errTwoValues = errors.New("more than one JSON value")
-)
 
 // parseKey reads the key from its header: bare, or as a structured-field string
 // without parameters. Both forms have one grammar, so that they name one key and

@@ -38,7 +38,18 @@ func TestKeyFromTheBody(t *testing.T) {
 		"escaped name":       {"/a~1b~0c", `{"a/b~c":"` + id + `"}`, id},
 		"escapes":            {"/id", `{"\u0069d":"\u0065vt_1234567890ABC"}`, id},
 		"no JSON type":       {"/id", `{"id":"` + id + `"}`, id},
-		"absent":             {"/id", `{"ID":"` + id + `"}`, string(CodeKeyMissing)},
+		"absent":             {"/id", `{"identity":"` + id + `"}`, string(CodeKeyMissing)},
+		"another case":       {"/id", `{"ID":"` + id + `"}`, string(CodeKeyInvalid)},
+		"both cases":         {"/id", `{"id":"` + id + `","ID":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
+		"both cases, later":  {"/id", `{"iD":null,"id":"` + id + `"}`, string(CodeKeyInvalid)},
+		"case on the way":    {"/data/id", `{"data":{"id":"` + id + `"},"Data":{}}`, string(CodeKeyInvalid)},
+		"folded by Unicode":  {"/key", `{"key":"` + id + `","\u212aey":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
+		"case elsewhere":     {"/id", `{"a":{"ID":"x"},"id":"` + id + `"}`, id},
+		"behind a deep one":  {"/b/1/id", `{"b":[{"id":[{"id":0}]},{"a":{"id":1},"id":"` + id + `"},{"id":2}]}`, id},
+		"a leading zero":     {"/01", `["a","` + id + `"]`, string(CodeKeyMissing)},
+		"deepest":            {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", idem.MaxDepth-1) + strings.Repeat("]", idem.MaxDepth-1) + `}`, id},
+		"too deep":           {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", idem.MaxDepth) + strings.Repeat("]", idem.MaxDepth) + `}`, string(CodeNotCanonical)},
+		"far too deep":       {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", 1<<16), string(CodeNotCanonical)},
 		"null":               {"/id", `{"id":null}`, string(CodeKeyMissing)},
 		"empty body":         {"/id", ``, string(CodeKeyMissing)},
 		"blank body":         {"/id", "  \n", string(CodeKeyMissing)},
@@ -83,6 +94,22 @@ func TestKeyFromTheBody(t *testing.T) {
 			require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[HeaderReplayed])
 		})
 	}
+}
+
+// Finding the key costs no more where the text is nested: building each token's
+// path, for instance, would show in the allocations.
+func TestKeyFromTheBodyCostsOneReading(t *testing.T) {
+	allocations := func(depth, elements int) float64 {
+		body := []byte(`{"id":"` + testKey + `","x":` + strings.Repeat(`{"a":`, depth) + "[0" + strings.Repeat(",0", elements) + "]" + strings.Repeat("}", depth) + "}")
+		return testing.AllocsPerRun(10, func() {
+			value, err := stringAt(body, "/id")
+			require.NoError(t, err)
+			require.Equal(t, testKey, value)
+		})
+	}
+	shallow := allocations(1, 1000)
+	require.LessOrEqual(t, allocations(1, 100_000), shallow+5)
+	require.LessOrEqual(t, allocations(idem.MaxDepth-3, 100_000), shallow+3*idem.MaxDepth, "the decoder's own, by level")
 }
 
 // A function of one's own is held to the limits of every key, and to nothing else.
