@@ -1,0 +1,45 @@
+package readme
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// inPackage is a package in a table's cell with the tests that follow it.
+	inPackage = regexp.MustCompile("`((?:idem|lambda|infra|local|template-tests)[a-z/-]*)`((?:,? ?`Test[A-Za-z0-9]+`)+)")
+	testName  = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+)
+
+// TestDesignNamesTestsThatExist finds every test that the design page names, in the
+// package that it names.
+func TestDesignNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "idem", "DESIGN.md"))
+	require.NoError(t, err)
+	named := 0
+	for _, m := range inPackage.FindAllStringSubmatch(string(text), -1) {
+		for _, test := range testName.FindAllStringSubmatch(m[2], -1) {
+			require.True(t, hasTest(t, m[1], test[1]), "%s has no %s", m[1], test[1])
+			named++
+		}
+	}
+	require.Equal(t, len(testName.FindAllString(string(text), -1)), named, "a test is named without its package")
+}
+
+func hasTest(t *testing.T, pkg, name string) bool {
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "\nfunc "+name+"(") {
+			return true
+		}
+	}
+	return false
+}
