@@ -1,8 +1,8 @@
 // Command local runs it all on this machine, on 127.0.0.1 only: DynamoDB Local, a
 // queue server, the example functions as they are deployed, an HTTP API with a
 // token issuer in front of one and a queue with its poller in front of the other.
-// It takes a tour of the promise with real requests and messages, prints what was
-// expected and what came, and keeps serving until Ctrl-C.
+// It takes a tour of the promise with real requests and messages, prints what came
+// and where that was not expected, and keeps serving until Ctrl-C.
 //
 //	go run ./local          everything, the tour, stay
 //	go run ./local -once    everything, the tour, end; exit code 1 if a line differs
@@ -16,143 +16,81 @@
 //	go run ./local reset
 //
 // Data lies in memory and is gone afterwards. README.md in this folder says more.
+//
+// This package only compiles the command, which is [twin], and becomes it: the go
+// command compiles in silence, a minute with empty caches.
+//
+// [twin]: https://pkg.go.dev/github.com/idem-go/idempotency/local/twin
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
+	"path/filepath"
+	"runtime"
 	"syscall"
 
+	"github.com/idem-go/idempotency/local/cache"
 	"github.com/idem-go/idempotency/local/gorun"
+	"github.com/idem-go/idempotency/local/progress"
 )
 
-// command is one word after `go run ./local`. flags declares its flags, and
-// returns what runs it once they are parsed.
-type command struct {
-	name, summary string
-	flags         func(*flag.FlagSet) func(context.Context, io.Writer) error
-}
-
-var commands = []command{
-	{"up", "start everything, take the tour, keep serving (the default)", upCommand},
-	{"invoke", "deliver an event to a function, in sequence and at once", invokeCommand},
-	{"records", "show what the table holds", recordsCommand},
-	{"logs", "show what the functions have written", logsCommand},
-	{"token", "print a tenant's token for the HTTP API", tokenCommand},
-	{"reset", "empty the tables and the queues", resetCommand},
-}
+// command is the package that is compiled and run.
+const command = "github.com/idem-go/idempotency/local/twin"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, end := gorun.EndWithParent(ctx)
-	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := run(ctx, func() { end(); stop() })
 	end()
 	stop()
-	var misuse usageError
-	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &misuse):
-		fmt.Fprintln(os.Stderr, "local:", err)
-		os.Exit(2)
-	default:
+	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "local:", err)
 		os.Exit(1)
 	}
 }
 
-// usageError is a mistake in the arguments.
-type usageError struct{ error }
-
-func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// dispatch runs the command that the arguments name. Flags are written with one
-// dash or two.
-func dispatch(ctx context.Context, args []string, out, errOut io.Writer) error {
-	c := commands[0]
-	if len(args) > 0 && args[0] == "help" {
-		args = append([]string{"-help"}, args[1:]...)
-	}
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		found := false
-		for _, known := range commands {
-			if known.name == args[0] {
-				c, found = known, true
-			}
-		}
-		if !found {
-			return misuse("unknown command %q; there are: %s", args[0], commandNames())
-		}
-		args = args[1:]
-	}
-	fs := flag.NewFlagSet("local "+c.name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // mistakes are reported once, by main
-	run := c.flags(fs)
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		usage(errOut, c, fs)
+// run compiles the command and becomes it; ready is called just before.
+func run(ctx context.Context, ready func()) error {
+	path, err := binary()
+	if err != nil {
 		return err
-	case err != nil:
-		return misuse("%w; see `go run ./local %s -help`", err, c.name)
-	case fs.NArg() > 0:
-		return misuse("unexpected argument %q; see `go run ./local %s -help`", fs.Arg(0), c.name)
 	}
-	return run(ctx, out)
-}
-
-func commandNames() string {
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.name
+	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	// Held until this process has become the command: nobody sees half a file.
+	unlock, err := cache.Lock(ctx, path+".lock", func() { say("waiting for another process that compiles the command") })
+	if err != nil {
+		return err
 	}
-	return strings.Join(names, ", ")
-}
-
-func usage(out io.Writer, c command, fs *flag.FlagSet) {
-	fmt.Fprintf(out, "go run ./local %s: %s\n\n", c.name, c.summary)
-	fs.SetOutput(out)
-	fs.PrintDefaults()
-	if c.name != commands[0].name {
-		return
+	defer unlock()
+	board := progress.Open(say)
+	step := board.Begin("fetching modules and compiling the command")
+	err = gorun.Build(ctx, "", nil, func(n int) { step.Note("%d packages so far", n) }, "-o", path, command)
+	board.Close()
+	if err != nil {
+		return fmt.Errorf("cannot compile the command: run this inside the repository: %w", err)
 	}
-	fmt.Fprintln(out, "\nCommands:")
-	for _, c := range commands {
-		fmt.Fprintf(out, "  %-8s %s\n", c.name, c.summary)
+	ready()
+	return become(path, append([]string{"local"}, os.Args[1:]...))
+}
+
+// binary is where the command is kept. Two checkouts take turns: linking it costs less
+// than a second.
+func binary() (string, error) {
+	folder, err := cache.Folder("")
+	if err != nil {
+		return "", err
 	}
-}
-
-// options of what starts a stack.
-type options struct {
-	once, noTour               bool
-	endpoint, jarDir, cacheDir string
-	port                       int
-}
-
-func (o *options) declare(fs *flag.FlagSet) {
-	fs.StringVar(&o.endpoint, "endpoint", "", "DynamoDB endpoint to use instead of starting one")
-	fs.StringVar(&o.jarDir, "jar", "", "folder with DynamoDBLocal.jar to start")
-	fs.IntVar(&o.port, "port", 0, "port of the HTTP API (default: a free one)")
-	declareCache(fs, &o.cacheDir)
-}
-
-func declareCache(fs *flag.FlagSet, dir *string) {
-	fs.StringVar(dir, "cache", "", "folder for what is fetched once and for notes about what runs (default: the user's cache folder)")
-}
-
-func upCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
-	var o options
-	o.declare(fs)
-	fs.BoolVar(&o.once, "once", false, "end after the tour, with exit code 1 if any line differs")
-	fs.BoolVar(&o.noTour, "no-tour", false, "only serve")
-	return func(ctx context.Context, out io.Writer) error {
-		if o.once && o.noTour {
-			return misuse("-once and -no-tour together leave nothing to do")
-		}
-		return up(ctx, o, out)
+	dir := filepath.Join(folder, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
 	}
+	name := "local"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(dir, name), nil
 }

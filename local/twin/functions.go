@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/gorun"
 	"github.com/idem-go/idempotency/local/runtime"
 )
 
@@ -27,11 +28,11 @@ const (
 func functionNames() string { return payments + ", " + orders }
 
 // buildFunctions compiles the examples as they are deployed, but for this
-// machine.
-func buildFunctions(ctx context.Context, dir string) error {
+// machine. note gets the number of packages compiled so far.
+func buildFunctions(ctx context.Context, dir string, note func(packages int)) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return errors.New("the go command is not on PATH; install Go 1.26 or newer from https://go.dev/dl")
+		return gorun.ErrNoGo
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -39,17 +40,13 @@ func buildFunctions(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot find the module: run this inside the repository: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
+	err = gorun.Build(ctx, strings.TrimSpace(string(root)), []string{"CGO_ENABLED=0"}, note,
+		"-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
 		"./lambda/functions/"+payments, "./lambda/functions/"+orders)
-	cmd.Dir = strings.TrimSpace(string(root))
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("cannot compile the functions: %w\n%s", err, msg)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("cannot compile the functions: %w", err)
 	}
-	return nil
+	return err
 }
 
 // startFunction runs a compiled example.

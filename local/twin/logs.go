@@ -39,7 +39,7 @@ func logsCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
 	var o logOptions
 	fs.StringVar(&o.function, "function", "", "of this one only: "+functionNames()+", or http for errors behind the HTTP API")
 	fs.IntVar(&o.instance, "instance", 0, "of the instance with this process id only")
-	fs.IntVar(&o.lines, "lines", 50, "how many last lines of each instance; 0 for all")
+	fs.IntVar(&o.lines, "lines", 50, "how many of the last lines; 0 for all")
 	fs.BoolVar(&o.follow, "follow", false, "keep printing what comes, until Ctrl-C")
 	declareCache(fs, &o.cacheDir)
 	return func(ctx context.Context, out io.Writer) error {
@@ -58,36 +58,37 @@ func logsCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
 	}
 }
 
-// instanceLog is what one process has written: lines that begin with the
-// function's name and the process id in brackets.
-type instanceLog struct {
-	name  string
-	lines []string
+// entry is one line of a log: it begins with the function's name and the process id in
+// brackets.
+type entry struct {
+	at             time.Time // of a line that does not say: that of the one before
+	instance, text string
 }
 
+// show prints the last lines of all instances in the order of their times.
 func (o logOptions) show(ctx context.Context, out io.Writer, n note, names []string) error {
 	ends := map[string]int64{}
+	var all []entry
 	for _, name := range names {
-		instances, end, err := readLog(n.Logs[name])
+		entries, end, err := readLog(n.Logs[name])
 		if err != nil {
 			return fmt.Errorf("cannot read the log of %s: %w", name, err)
 		}
 		ends[name] = end
-		for _, i := range instances {
-			if !o.wants(i.name) {
-				continue
+		for _, e := range entries {
+			if o.wants(e.instance) {
+				all = append(all, e)
 			}
-			fmt.Fprintf(out, "%s\n", i.name)
-			from := 0
-			if o.lines > 0 {
-				from = max(0, len(i.lines)-o.lines)
-			}
-			if from > 0 {
-				fmt.Fprintf(out, "  (%d lines before)\n", from)
-			}
-			for _, line := range i.lines[from:] {
-				fmt.Fprintln(out, "  "+plainLine(line))
-			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
+	if before := len(all) - o.lines; o.lines > 0 && before > 0 {
+		all = all[before:]
+		fmt.Fprintf(out, "(%d before; -lines 0 shows all)\n", before)
+	}
+	for _, e := range all {
+		if _, err := fmt.Fprintln(out, e.instance, plainLine(e.text)); err != nil {
+			return err
 		}
 	}
 	if !o.follow {
@@ -100,22 +101,22 @@ func (o logOptions) wants(instance string) bool {
 	return o.instance == 0 || strings.HasSuffix(instance, "["+strconv.Itoa(o.instance)+"]")
 }
 
-// readLog groups a log by instance, in the order of their first lines.
-func readLog(file string) (all []*instanceLog, end int64, err error) {
+// readLog reads the whole lines of a log, and how far they reach: the last one may
+// still grow.
+func readLog(file string) (all []entry, end int64, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, 0, err
 	}
-	raw = raw[:strings.LastIndexByte(string(raw), '\n')+1] // a last line may still grow
-	known := map[string]*instanceLog{}
+	raw = raw[:strings.LastIndexByte(string(raw), '\n')+1]
+	var at time.Time
 	for line := range strings.Lines(string(raw)) {
-		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		i := known[name]
-		if i == nil {
-			i = &instanceLog{name: name}
-			known[name], all = i, append(all, i)
+		instance, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		var stamp struct{ Timestamp time.Time }
+		if json.Unmarshal([]byte(text), &stamp) == nil && !stamp.Timestamp.IsZero() {
+			at = stamp.Timestamp
 		}
-		i.lines = append(i.lines, text)
+		all = append(all, entry{at, instance, text})
 	}
 	return all, int64(len(raw)), nil
 }
@@ -160,7 +161,9 @@ func (o logOptions) tailFile(f *os.File, out io.Writer, name string, ends map[st
 		}
 		ends[name] += int64(len(line))
 		if instance, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); o.wants(instance) {
-			fmt.Fprintln(out, instance, plainLine(text))
+			if _, err := fmt.Fprintln(out, instance, plainLine(text)); err != nil {
+				return err
+			}
 		}
 	}
 }

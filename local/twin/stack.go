@@ -14,6 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/dynamodblocal"
 	"github.com/idem-go/idempotency/local/front"
+	"github.com/idem-go/idempotency/local/progress"
 	"github.com/idem-go/idempotency/local/queue"
 	"github.com/idem-go/idempotency/local/queuepoller"
 	"github.com/idem-go/idempotency/local/runtime"
@@ -97,11 +98,15 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 // startServers compiles the functions and starts the servers, side by side. The
 // first that fails stops the others.
 func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
+	board := progress.Open(say)
+	defer board.Close()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		begun := time.Now()
 		say("compiling the functions %s ...", functionNames())
-		if err := buildFunctions(gctx, s.folder.path("bin")); err != nil {
+		step := board.Begin("fetching modules and compiling the functions")
+		defer step.End()
+		if err := buildFunctions(gctx, s.folder.path("bin"), func(n int) { step.Note("%d packages so far", n) }); err != nil {
 			return err
 		}
 		say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
@@ -109,6 +114,8 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	})
 	g.Go(func() (err error) {
 		say("starting DynamoDB Local ...")
+		step := board.Begin("fetching and starting DynamoDB Local")
+		defer step.End()
 		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{
 			Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir,
 			Log: func(format string, args ...any) { say("  "+format, args...) },
@@ -124,6 +131,8 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	})
 	g.Go(func() (err error) {
 		say("starting the queue server ...")
+		step := board.Begin("fetching and starting the queue server")
+		defer step.End()
 		s.sqs, err = queue.Start(gctx, &queue.Options{
 			CacheDir: o.cacheDir, Log: func(format string, args ...any) { say("  "+format, args...) },
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/progress"
 )
 
 // tourLines is how many lines the tour prints.
@@ -23,6 +24,9 @@ func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), told: map[string]int{}}
 	defer t.client.CloseIdleConnections()
 	say("taking the tour; two requests wait %v for the lease of a killed process", functionTimeout+idem.DefaultMargin)
+	board := progress.Open(say)
+	defer board.Close()
+	t.step = board.Begin("taking the tour")
 	t.basics(ctx)
 	t.tenants(ctx)
 	t.crowd(ctx)
@@ -38,6 +42,7 @@ type tour struct {
 	run    int64          // makes keys new on a table that was there before
 	told   map[string]int // deliveries of watched messages that were told of
 	lines  []line
+	step   *progress.Step
 }
 
 // reply is what came over HTTP.
@@ -133,6 +138,7 @@ func (t *tour) add(ctx context.Context, request, expected string, fn func() stri
 	calls, begun := t.wire.calls.Load(), time.Now()
 	got := fn()
 	t.lines = append(t.lines, line{request, expected, got, t.wire.calls.Load() - calls, time.Since(begun)})
+	t.step.Note("%d of %d lines", len(t.lines), tourLines)
 }
 
 func (t *tour) basics(ctx context.Context) {
@@ -180,7 +186,7 @@ func (t *tour) same(a, b reply) string {
 // crowd sends 50 requests at once, to several processes.
 func (t *tour) crowd(ctx context.Context) {
 	key, ref := t.key("crowd"), t.key("crowd-ref")
-	t.add(ctx, "50 at once", "1 executed, 49 replayed or told to come back", func() string {
+	t.add(ctx, "50 at once", "1 executed, 49 replayed or sent back", func() string {
 		replies := make([]reply, 50)
 		var wg sync.WaitGroup
 		for i := range replies {
@@ -198,7 +204,7 @@ func (t *tour) crowd(ctx context.Context) {
 				odd[story]++
 			}
 		}
-		got := fmt.Sprintf("%d executed, %d replayed or told to come back", executed, others)
+		got := fmt.Sprintf("%d executed, %d replayed or sent back", executed, others)
 		if len(odd) > 0 {
 			got += ", " + summary(odd)
 		}
@@ -226,8 +232,8 @@ func (t *tour) kills(ctx context.Context) {
 	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
 	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
 	for _, v := range []*victim{charge, refund} {
-		t.add(ctx, v.name+", process killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
-		t.add(ctx, v.name+", retry before the lease is over", "409 idempotency_key_in_progress", func() string {
+		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
+		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string {
 			return t.post(ctx, v.path, v.key, payment(v.ref, 100)).say()
 		})
 	}
@@ -236,13 +242,13 @@ func (t *tour) kills(ctx context.Context) {
 		return
 	case <-time.After(time.Until(refund.killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
 	}
-	t.add(ctx, charge.name+", retry after the lease", "201 executed", func() string {
+	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string {
 		return t.post(ctx, charge.path, charge.key, payment(charge.ref, 100)).say()
 	})
-	t.add(ctx, refund.name+", retry after the lease", "409 outcome_unknown", func() string {
+	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string {
 		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
 	})
-	t.add(ctx, refund.name+", once more", "409 outcome_unknown", func() string {
+	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string {
 		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
 	})
 	t.add(ctx, "requests at the provider", "charge 2 under one key, refund 1", func() string {

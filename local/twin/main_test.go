@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,16 +183,49 @@ func TestLogLines(t *testing.T) {
 	require.Regexp(t, `^\d\d:\d\d:00.000 WARN  idem: parked attempt=2 elapsed=1.5ms$`, got)
 
 	file := filepath.Join(t.TempDir(), "log")
-	require.NoError(t, os.WriteFile(file, []byte("a[1] one\nb[2] two\na[1] three\na[1] not yet who"), 0o600))
+	const whole = "a[1] one\nb[2] two\na[1] three\n"
+	require.NoError(t, os.WriteFile(file, []byte(whole+"a[1] not yet who"), 0o600))
 	all, end, err := readLog(file)
 	require.NoError(t, err)
-	require.Equal(t, []*instanceLog{{"a[1]", []string{"one", "three"}}, {"b[2]", []string{"two"}}}, all)
-	require.EqualValues(t, len("a[1] one\nb[2] two\na[1] three\n"), end)
+	require.Equal(t, []entry{{instance: "a[1]", text: "one"}, {instance: "b[2]", text: "two"}, {instance: "a[1]", text: "three"}}, all)
+	require.EqualValues(t, len(whole), end)
+}
+
+// TestLogsComeInTheOrderOfTheirTimes, whichever function wrote them; a line without a
+// time stays behind the one before it.
+func TestLogsComeInTheOrderOfTheirTimes(t *testing.T) {
+	dir := t.TempDir()
+	n := note{Logs: map[string]string{}}
+	for name, lines := range map[string][]string{
+		"orders":   {`orders[1] {"timestamp": "2026-11-21T12:00:01Z", "message": "second"}`, "orders[1] beside the second"},
+		"payments": {`payments[2] {"timestamp": "2026-11-21T12:00:00Z", "message": "first"}`, `payments[3] {"timestamp": "2026-11-21T12:00:02Z", "message": "third"}`},
+	} {
+		n.Logs[name] = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(n.Logs[name], []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	var out strings.Builder
+	require.NoError(t, logOptions{}.show(t.Context(), &out, n, []string{"orders", "payments"}))
+	require.Regexp(t, `^payments\[2\] .* first\norders\[1\] .* second\norders\[1\] beside the second\npayments\[3\] .* third\n$`, out.String())
+	out.Reset()
+	require.NoError(t, logOptions{lines: 3}.show(t.Context(), &out, n, []string{"orders", "payments"}))
+	require.Regexp(t, `^\(1 before; -lines 0 shows all\)\norders\[1\] .* second\n`, out.String())
+}
+
+// TestNobodyReads: the command ends in order when what reads its output does not.
+func TestNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	ended := false
+	_, err = fmt.Fprintln(&output{w, func() { ended = true }}, "a line")
+	require.ErrorIs(t, err, syscall.EPIPE)
+	require.True(t, ended)
+	require.NoError(t, w.Close())
 }
 
 // The order's sample is a real event.
 func TestOrderEvent(t *testing.T) {
-	event, err := readEvent("../lambda/functions/orders/event.json")
+	event, err := readEvent("../../lambda/functions/orders/event.json")
 	require.NoError(t, err)
 	require.True(t, json.Valid(event))
 	f, err := functionFor(event)

@@ -112,25 +112,36 @@ type session struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
 	seen  strings.Builder
+	last  string // line that was read
 	ports []int
 }
 
 func open(t *testing.T, cmd *exec.Cmd) *session {
+	s := prepare(t, cmd)
+	s.start()
+	return s
+}
+
+func prepare(t *testing.T, cmd *exec.Cmd) *session {
 	s := &session{t: t, mark: t.TempDir(), cmd: cmd}
 	cmd.Env = environ(s.mark)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	cmd.Stderr = cmd.Stdout
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	s.lines = bufio.NewScanner(out)
 	return s
+}
+
+func (s *session) start() {
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	s.cmd.Stderr = s.cmd.Stdout
+	require.NoError(s.t, s.cmd.Start())
+	s.t.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	s.lines = bufio.NewScanner(out)
 }
 
 // until reads what the command says up to a line with the text.
 func (s *session) until(text string) {
 	for s.lines.Scan() {
-		fmt.Fprintln(&s.seen, s.lines.Text())
+		s.last = s.lines.Text()
+		fmt.Fprintln(&s.seen, s.last)
 		if strings.Contains(s.lines.Text(), text) {
 			return
 		}
@@ -183,6 +194,9 @@ func TestTour(t *testing.T) {
 	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  "), "%s", &s.seen)
+	_, table, _ := strings.Cut(s.seen.String(), "what came")
+	requireFits(t, table)
+	require.NotContains(t, table, "…", "a text of the tour is too long for its column")
 	s.requireNoFiles()
 }
 
@@ -201,7 +215,7 @@ func TestTourFindsDifferences(t *testing.T) {
 	s.must("reset")
 	require.Error(t, s.end(), "%s", &s.seen)
 	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
-	require.Regexp(t, `(?m)^NO  not repeatable, retry .* 201 executed `, s.seen.String())
+	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
 	require.Contains(t, s.seen.String(), errDiffers.Error())
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
 }
@@ -256,7 +270,7 @@ func TestGoRunIsTerminated(t *testing.T) {
 	endpoint := dynamotest.Endpoint(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			s := open(t, exec.Command("go", "run", ".", "-endpoint", endpoint))
+			s := open(t, exec.Command("go", "run", "..", "-endpoint", endpoint))
 			s.until("taking the tour")
 			s.listen(5)
 			require.NoError(t, s.cmd.Process.Signal(signal))

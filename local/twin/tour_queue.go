@@ -31,7 +31,7 @@ func (t *tour) queue(ctx context.Context) {
 		}
 		return t.delivery(ctx, order)
 	})
-	t.add(ctx, "the acknowledgement is lost, the queue delivers it again", "replayed, acknowledged", func() string {
+	t.add(ctx, "delivered again, acknowledgement lost", "replayed, acknowledged", func() string {
 		if err := t.mapping.again(ctx, order); err != nil {
 			return err.Error()
 		}
@@ -43,7 +43,7 @@ func (t *tour) queue(ctx context.Context) {
 		}
 		return t.delivery(ctx, order)
 	})
-	t.add(ctx, "the order's row, and the writes that made it", "1 row, 1 write", func() string { return t.effects(ctx, order) })
+	t.add(ctx, "the order's rows, and their writes", "1 row, 1 write", func() string { return t.effects(ctx, order) })
 	t.add(ctx, "messages left in the queue", "0", func() string { return t.left(ctx, t.queues.url, 0) })
 	t.poison(ctx)
 }

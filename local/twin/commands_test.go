@@ -23,7 +23,7 @@ import (
 // code.
 func (s *session) call(args ...string) (string, int) {
 	cmd := exec.Command(build(s.t), args...)
-	cmd.Dir = ".."
+	cmd.Dir = "../.."
 	cmd.Env = environ(s.mark)
 	out, err := cmd.CombinedOutput()
 	if _, exit := err.(*exec.ExitError); !exit {
@@ -37,6 +37,18 @@ func (s *session) must(args ...string) string {
 	out, code := s.call(args...)
 	require.Zero(s.t, code, "%v: %s", args, out)
 	return out
+}
+
+// unread runs a command whose output nobody reads, as behind a head that has seen
+// enough.
+func (s *session) unread(args ...string) {
+	r, w, err := os.Pipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, r.Close())
+	cmd := exec.Command(build(s.t), args...)
+	cmd.Dir, cmd.Env, cmd.Stdout = "../..", environ(s.mark), w
+	require.NoError(s.t, cmd.Run())
+	require.NoError(s.t, w.Close())
 }
 
 func serving(t *testing.T) (*session, note) {
@@ -86,9 +98,10 @@ func TestCommands(t *testing.T) {
 	require.Regexp(t, `acme#fulfil#[\w-]{43}`, s.must("records", "-ids"))
 
 	out = s.must("logs", "-function", orders)
-	require.Regexp(t, `(?m)^orders\[\d+\]$`, out)
+	require.Regexp(t, `(?m)^orders\[\d+\] \d\d:\d\d:`, out)
 	require.Regexp(t, `WARN +idem: message comes back .*reason=key_invalid`, out)
 	require.NotContains(t, out, "payments[")
+	s.unread("logs")
 
 	require.Equal(t, 401, pay(t, n, "", "first-key-0123456"))
 	token := strings.TrimSpace(s.must("token", "-tenant", "globex"))
@@ -151,7 +164,7 @@ func TestKilledFunctionIsReplaced(t *testing.T) {
 // TestInvokeStartsWhatItNeeds, and leaves nothing.
 func TestInvokeStartsWhatItNeeds(t *testing.T) {
 	endpoint := dynamotest.Endpoint(t)
-	s := open(t, exec.Command(build(t), "invoke", "-event", "../lambda/functions/orders/event.json", "-times", "2", "-endpoint", endpoint))
+	s := open(t, exec.Command(build(t), "invoke", "-event", "../../lambda/functions/orders/event.json", "-times", "2", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
 	require.Contains(t, s.seen.String(), "nothing runs here: starting everything")
 	require.Regexp(t, `1 × executed, 1 × replayed|2 × replayed`, s.seen.String())

@@ -1,0 +1,44 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWithProgress(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "with-progress")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	// The command ends when it has been told of.
+	cmd := exec.Command(path, "waiting", "sh", "-c", "read line; echo told; exit 3")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	var stdout strings.Builder
+	cmd.Stdout = &stdout
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	said, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, `^  \d+s: still waiting\n$`, said)
+	_, err = io.WriteString(stdin, "go on\n")
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 3, cmd.ProcessState.ExitCode(), "the command's own")
+	require.Equal(t, "told\n", stdout.String())
+
+	require.NoError(t, exec.Command(path, "nothing", "true").Run())
+	out, err = exec.Command(path, "nothing", filepath.Join(t.TempDir(), "missing")).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "no such file")
+}

@@ -1,0 +1,102 @@
+// Package progress keeps a command from being silent: whatever is under way for
+// longer is told of every two seconds.
+package progress
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Interval is how often a board tells what is under way.
+const Interval = 2 * time.Second
+
+// Board knows what is under way. Its methods, and those of its steps, may be called
+// from several goroutines at once.
+type Board struct {
+	say   func(format string, args ...any)
+	begun time.Time
+
+	mu    sync.Mutex
+	steps []*Step
+
+	once sync.Once
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Open returns a board that says a line every [Interval] while a step is under way,
+// until it is closed. say gets a line without its end, as of fmt.Sprintf.
+func Open(say func(format string, args ...any)) *Board {
+	b := &Board{say: say, begun: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
+	go b.run()
+	return b
+}
+
+// Close ends the telling. When it returns, nothing is said any more. It may be called
+// more than once.
+func (b *Board) Close() {
+	b.once.Do(func() { close(b.stop) })
+	<-b.done
+}
+
+func (b *Board) run() {
+	defer close(b.done)
+	tick := time.NewTicker(Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-tick.C:
+			if line := b.line(); line != "" {
+				b.say("  %v: still %s", time.Since(b.begun).Round(time.Second), line)
+			}
+		}
+	}
+}
+
+func (b *Board) line() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var parts []string
+	for _, s := range b.steps {
+		part := s.name
+		if s.detail != "" {
+			part += " (" + s.detail + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Step is something under way.
+type Step struct {
+	board        *Board
+	name, detail string
+}
+
+// Begin adds a step: what is being done, such as "compiling".
+func (b *Board) Begin(name string) *Step {
+	s := &Step{board: b, name: name}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.steps = append(b.steps, s)
+	return s
+}
+
+// Note says how far the step is.
+func (s *Step) Note(format string, args ...any) {
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	s.detail = fmt.Sprintf(format, args...)
+}
+
+// End takes the step off the board.
+func (s *Step) End() {
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	s.board.steps = slices.DeleteFunc(s.board.steps, func(other *Step) bool { return other == s })
+}
