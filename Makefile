@@ -68,7 +68,7 @@ cold: ## Measure from clone to finished tour, with empty and with full caches
 
 .PHONY: synth
 synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c api=rest": settings)
-	cd infra && $(CDK_ENV) $(GO) run ./app $(SYNTH)
+	cd infra && $(CDK_ENV) $(GO) run ../local/gorun/cmd/with-progress "compiling and synthesizing" $(GO) run ./app $(SYNTH)
 
 .PHONY: deploy
 deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)

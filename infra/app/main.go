@@ -33,7 +33,7 @@ func main() {
 	flag.Parse()
 	started := time.Now()
 	err := run(context, *out)
-	jsii.Close()
+	jsii.Close() // may print "waitid: no child processes"; see the README
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idempotency/local/dynamodblocal"
+	"github.com/idem-go/idempotency/local/progress"
 )
 
 // Exit codes of our own, as env(1) and timeout(1) have them.
@@ -91,6 +92,9 @@ func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Wri
 		err error
 	}
 	done := make(chan result, 1)
+	board := progress.Open(log)
+	defer board.Close()
+	board.Begin("fetching and starting DynamoDB Local")
 	go func() {
 		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: log})
 		done <- result{srv, err}
