@@ -43,7 +43,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.replaced = false
-	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
+	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
 	if unit != nil {
 		c.f.With = unit
 	}
@@ -89,7 +89,7 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 func (c *commit) over(next Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
-	a.rec, a.born, c.f.Born = next.Record, &next, &next
+	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
 	c.recorded = c.engine.now()
 }
 

@@ -147,7 +147,10 @@ type Ending struct {
 // Finish ends an attempt.
 type Finish struct {
 	ID, Owner, Write string
-	Ending           Ending
+	// Created is the CreatedAt of the record, the same for all attempts of one life of
+	// the key: what commits with the outcome tells that life from others by it.
+	Created time.Time
+	Ending  Ending
 	// Absent, if not nil, is the record that is created around Ending if there is
 	// none: the end of an attempt that ran without a claim. The condition is then
 	// that of [EventFinishOpen].

@@ -24,7 +24,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 	var w *unit
 	if tx != nil {
 		var err error
-		if w, err = s.unit(f.ID, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
+		if w, err = s.unit(f.ID, f.Created, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
 			return err
 		}
 		if len(w.actions) == 0 {

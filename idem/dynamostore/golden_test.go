@@ -36,7 +36,9 @@ func TestRequestsAreGolden(t *testing.T) {
 	replace := fresh
 	replace.Seen, replace.Replace = "seen.0", true
 	day := base.Add(24 * time.Hour)
-	finish := func(e idem.Ending) idem.Finish { return idem.Finish{ID: id, Owner: owner, Write: "end.1", Ending: e} }
+	finish := func(e idem.Ending) idem.Finish {
+		return idem.Finish{ID: id, Owner: owner, Write: "end.1", Created: fresh.Record.CreatedAt, Ending: e}
+	}
 	failure := &idem.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
 	open := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
 	open.Absent = &fresh.Record

@@ -15,14 +15,14 @@ import (
 )
 
 // outboxItem is the item of the n-th message (from 0) that a record's operation
-// publishes, to be put without a condition in the operation's transaction. It
-// depends on its arguments alone. Where the record has expired and the operation
-// runs anew, it replaces the message of the earlier run, which has the same id.
-func outboxItem(recordID string, n int, m outbox.Message, now time.Time) (map[string]types.AttributeValue, error) {
+// publishes, to be put in the operation's transaction. It depends on its arguments
+// alone. It needs no condition: its key belongs to the life of the record that began
+// at created, and only one transaction of a life commits.
+func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now time.Time) (map[string]types.AttributeValue, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	id := outbox.MessageID(recordID, n)
+	id := outbox.MessageID(recordID, created, n)
 	v := newValues(9, 4)
 	v.str(schema.PK, recordID)
 	v.str(schema.SK, schema.OutboxSK+id)

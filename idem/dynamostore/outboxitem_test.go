@@ -14,11 +14,11 @@ func TestOutboxItem(t *testing.T) {
 		Destination: "orders", OrderingKey: "o-1", Type: "order.placed", ContentType: "text/plain",
 		Body: []byte("hello"), Attributes: map[string]string{"region": "eu"},
 	}
-	it, err := outboxItem("acme#charge#abc", 0, m, base)
+	it, err := outboxItem("acme#charge#abc", base, 0, m, base)
 	require.NoError(t, err)
 	at := it["created_at"].(*types.AttributeValueMemberN).Value
 	require.Equal(t, item{
-		"pk": str("acme#charge#abc"), "sk": str("outbox#" + outbox.MessageID("acme#charge#abc", 0)),
+		"pk": str("acme#charge#abc"), "sk": str("outbox#" + outbox.MessageID("acme#charge#abc", base, 0)),
 		"v": num("1"), "state": str("new"), "destination": str("orders"), "ordering_key": str("o-1"),
 		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
 		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
@@ -28,15 +28,15 @@ func TestOutboxItem(t *testing.T) {
 	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "stuck"))
 	require.NotContains(t, it, "expires_at", "the table never forgets what is not sent")
 
-	again, err := outboxItem("acme#charge#abc", 0, m, base)
+	again, err := outboxItem("acme#charge#abc", base, 0, m, base)
 	require.NoError(t, err)
 	require.Equal(t, it, again)
 
-	other, err := outboxItem("acme#refund#xyz", 3, m, base)
+	other, err := outboxItem("acme#refund#xyz", base, 3, m, base)
 	require.NoError(t, err)
 	require.Equal(t, it["stuck"], other["stuck"], "what is in order with each other lies in one shard")
 
 	m.Body = nil
-	_, err = outboxItem("acme#charge#abc", 0, m, base)
+	_, err = outboxItem("acme#charge#abc", base, 0, m, base)
 	require.ErrorContains(t, err, "Body is empty")
 }

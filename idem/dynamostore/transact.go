@@ -42,8 +42,9 @@ type unit struct {
 	actions []action
 }
 
-// unit prepares what commits with the record; the record's own part has the size.
-func (s *Store) unit(id string, tx *Tx, now time.Time, size int) (*unit, error) {
+// unit prepares what commits with the record, whose life began at created; the
+// record's own part has the size.
+func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size int) (*unit, error) {
 	tx.Seal()
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *Store) unit(id string, tx *Tx, now time.Time, size int) (*unit, error) 
 	}
 	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions)}
 	for n, m := range tx.messages {
-		it, err := outboxItem(id, n, m, now)
+		it, err := outboxItem(id, created, n, m, now)
 		if err != nil {
 			return nil, &idem.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
 		}

@@ -129,7 +129,8 @@ func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
 // Publish adds a message to the outbox: an item in the store's own table, which the
 // relay sends once the transaction has committed. Messages get their numbers, and
 // so their ids, in the order of the calls: publish them in the same order in every
-// attempt.
+// attempt. An id belongs to this life of the key: what is published under the same
+// key once the record has expired is another message, and replaces none.
 func (t *Tx) Publish(m outbox.Message) error {
 	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
 	err := m.Check()

@@ -63,7 +63,7 @@ func (r *Relay) load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error) {
 			continue
 		}
 		for n := range e.Number {
-			if earlier := (Ref{e.Record, MessageID(e.Record, n)}); found[earlier] == nil {
+			if earlier := (Ref{e.Record, sibling(e.ID, n)}); found[earlier] == nil {
 				before = append(before, earlier)
 			}
 		}
@@ -108,9 +108,8 @@ func (p *plan) add(e *Entry) {
 		return
 	}
 	for n := range e.Number {
-		earlier := p.found[Ref{e.Record, MessageID(e.Record, n)}]
-		if earlier != nil && earlier.pending() && earlier.Created.Equal(e.Created) &&
-			earlier.Destination == e.Destination && earlier.OrderingKey == e.OrderingKey {
+		earlier := p.found[Ref{e.Record, sibling(e.ID, n)}]
+		if earlier != nil && earlier.pending() && earlier.Destination == e.Destination && earlier.OrderingKey == e.OrderingKey {
 			p.add(earlier)
 		}
 	}

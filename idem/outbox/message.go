@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -37,8 +38,9 @@ const (
 // Body is fine.
 type Message struct {
 	// ID is the same on every attempt of the operation and every time the message
-	// is sent: what a consumer tells repeats by. It is given when the message is
-	// published ([MessageID]); leave it empty.
+	// is sent: what a consumer tells repeats by. Once the operation's record has
+	// expired, a run of the same key is another one, whose messages have other ids. It
+	// is given when the message is committed ([MessageID]); leave it empty.
 	ID string
 
 	// Destination names where the message goes, such as "orders". The relay knows
@@ -99,7 +101,7 @@ func (m *Message) Check() error {
 	}
 	switch {
 	case m.ID != "":
-		return bad("ID is set: leave it empty, it is made of the record's key")
+		return bad("ID is set: leave it empty, it is made of the record")
 	case m.Destination == "":
 		return fmt.Errorf("outbox: message of type %q: Destination is empty: name where it goes", m.Type)
 	case len(m.Destination) > MaxDestination || !isName(m.Destination):
@@ -133,15 +135,23 @@ func (m *Message) Check() error {
 	return nil
 }
 
-// MessageID is the id of the n-th message (from 0) that a record's operation
-// publishes. It depends on nothing else, so every attempt gives the same id, also
-// after the record has expired. Its form is a UUID (version 8, RFC 9562).
-func MessageID(record string, n int) string {
-	sum := sha256.Sum256([]byte("idem outbox 1\x00" + strconv.Itoa(n) + "\x00" + record))
+// MessageID is the id of the n-th message (from 0, below 65,536) that a record's
+// operation publishes. created is when the record was created: all attempts of one
+// life of the key have it in common, so every attempt gives the same id; another
+// life, after the record has expired, gives another one. Milliseconds count. The
+// form is a UUID (version 8, RFC 9562), whose last two bytes are n.
+func MessageID(record string, created time.Time, n int) string {
+	sum := sha256.Sum256([]byte("idem outbox 2\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" + record))
 	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
 	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+	return fmt.Sprintf("%x-%x-%x-%x-%x%04x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:14], uint16(n))
+}
+
+// sibling is the id of the n-th message of the record and life that the message
+// with the given id is of.
+func sibling(id string, n int) string {
+	return id[:max(len(id)-4, 0)] + fmt.Sprintf("%04x", uint16(n))
 }
 
 func reserved(name string) bool {

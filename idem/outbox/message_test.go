@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,11 +54,16 @@ func TestCheck(t *testing.T) {
 }
 
 func TestMessageID(t *testing.T) {
-	id := outbox.MessageID("acme#charge#abc", 0)
-	require.Equal(t, "b9b5e83d-a14a-8a30-aea2-b06c1cafc41c", id, "ids are kept by consumers: they never change")
+	born := time.UnixMilli(1_700_000_000_123)
+	id := outbox.MessageID("acme#charge#abc", born, 0)
+	require.Equal(t, "3d1a7ee3-a47b-8bb3-9412-7293c10b0000", id, "ids are kept by consumers: they never change")
+	require.Equal(t, id, outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond-1), 0), "a record keeps milliseconds")
 	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, id)
 	seen := map[string]bool{id: true}
-	for _, other := range []string{outbox.MessageID("acme#charge#abc", 1), outbox.MessageID("acme#charge#abd", 0), outbox.MessageID("0\x00acme#charge#abc", 0)} {
+	for _, other := range []string{
+		outbox.MessageID("acme#charge#abc", born, 1), outbox.MessageID("acme#charge#abc", born, 256), outbox.MessageID("acme#charge#abd", born, 0),
+		outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond), 0), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), 0),
+	} {
 		require.False(t, seen[other])
 		seen[other] = true
 	}

@@ -46,7 +46,7 @@ func TestDeliverAndReplay(t *testing.T) {
 		require.Equal(t, outbox.Report{Sent: 3, Skipped: 1}, report)
 		require.ElementsMatch(t, []string{"a/0", "b/0", "b/1"}, p.bodies())
 		require.Equal(t, outbox.Dispatched, s.get(refs[0]).State)
-		require.Equal(t, outbox.MessageID("a", 0), p.sent[0].ID)
+		require.Equal(t, idOf("a", 0), p.sent[0].ID)
 
 		report, first = deliver(t, r, refs...)
 		require.Equal(t, len(refs), first)
@@ -121,7 +121,7 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
 		p.fault = func(m outbox.Message) error {
-			if m.ID == outbox.MessageID("a", 0) {
+			if m.ID == idOf("a", 0) {
 				return errDown
 			}
 			return nil
@@ -153,7 +153,7 @@ func TestRejectedIsParkedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
 		p.fault = func(m outbox.Message) error {
-			if m.ID == outbox.MessageID("a", 0) {
+			if m.ID == idOf("a", 0) {
 				return outbox.Reject(errors.New("too large for the queue"))
 			}
 			return nil
@@ -330,7 +330,7 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		p.fault = func(m outbox.Message) error {
-			if m.ID == outbox.MessageID("r-1", 0) {
+			if m.ID == idOf("r-1", 0) {
 				return errDown
 			}
 			return nil

@@ -35,8 +35,7 @@ type Entry struct {
 	State State
 	// Number is the message's place among those of its record, from 0.
 	Number int
-	// Created is when it was committed, by the writer's clock. It tells the message
-	// from an older one with the same id, which it has replaced.
+	// Created is when it was committed, by the writer's clock.
 	Created time.Time
 	// Tries counts those that failed, and one that may be under way.
 	Tries int
@@ -62,8 +61,7 @@ const Shards = 16
 
 // Store is where the relay finds messages and notes what became of them. All
 // methods are safe for concurrent use. The notes change nothing but the message
-// that was read: one that is gone, was replaced, or has been settled meanwhile is
-// left as it is, which the bool tells. A note that may or may not have been
+// that was read: one that is gone, or has been settled meanwhile, is left as it is, which the bool tells. A note that may or may not have been
 // written is an error.
 type Store interface {
 	// Load reads messages consistently. What is not in the result is not stored any

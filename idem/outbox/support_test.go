@@ -35,12 +35,17 @@ func (s *shelf) put(record string, n int, key string) outbox.Ref {
 	e := &outbox.Entry{
 		Record: record, State: outbox.New, Number: n, Created: time.Now(),
 		Message: outbox.Message{
-			ID: outbox.MessageID(record, n), Destination: "orders", OrderingKey: key, Body: fmt.Appendf(nil, "%s/%d", record, n),
+			ID: idOf(record, n), Destination: "orders", OrderingKey: key, Body: fmt.Appendf(nil, "%s/%d", record, n),
 		},
 	}
 	s.all[e.Ref()] = e
 	return e.Ref()
 }
+
+// born is when all records of the tests were created.
+var born = time.UnixMilli(1_700_000_000_000)
+
+func idOf(record string, n int) string { return outbox.MessageID(record, born, n) }
 
 func (s *shelf) get(ref outbox.Ref) outbox.Entry {
 	s.mu.Lock()

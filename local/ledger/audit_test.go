@@ -173,7 +173,7 @@ func (s *stage) requireMessages(made map[string]receipt) (repeats int) {
 	}
 	require.Len(t, ids, len(made))
 	for transfer := range made {
-		require.Equal(t, map[string]bool{outbox.MessageID(idOf(transfer), 0): true}, ids[transfer], transfer)
+		require.Len(t, ids[transfer], 1, "%s: its message has one id, however often it is sent", transfer)
 	}
 	return repeats
 }

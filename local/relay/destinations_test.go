@@ -66,7 +66,7 @@ func TestDestinations(t *testing.T) {
 	r := newRig(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
 		"AWS_ENDPOINT_URL_SNS="+queuetest.Endpoint(t), "AWS_ENDPOINT_URL_EVENTBRIDGE="+bus.URL)
 	k := place.Key(idem.NoTenant, "o-1")
-	_, err = idem.Do(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
+	out, err := idem.Run(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
 		for _, d := range []string{"orders", "prices", "audit"} {
 			if err := tx.Publish(outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)}); err != nil {
 				return "", err
@@ -76,7 +76,7 @@ func TestDestinations(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	for i := range 3 {
-		r.want = append(r.want, outbox.MessageID(k.ID(), i))
+		r.want = append(r.want, outbox.MessageID(k.ID(), out.Outcome.CreatedAt, i))
 	}
 	p := r.poll()
 	r.caughtUp(p, 3)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -237,7 +236,6 @@ func TestFaultsAtRandom(t *testing.T) {
 			last = order*10 + n
 		}
 	}
-	require.Equal(t, outbox.MessageID(place.Key("\x00", "o-0").ID(), 0), r.want[0])
 	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.road.deliveries()), p.Stats().Invocations)
 }
 

@@ -112,8 +112,9 @@ func newRig(t *testing.T, fifo bool, env ...string) *rig {
 func (r *rig) publish(value, key string, n int) {
 	r.t.Helper()
 	k := place.Key(idem.NoTenant, value)
+	var created time.Time
 	for range 2 { // the second one is a replay
-		_, err := idem.Do(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
+		out, err := idem.Run(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
 			for i := range n {
 				if err := tx.Publish(outbox.Message{
 					Destination: "orders", OrderingKey: key, Type: "order.placed", Body: fmt.Appendf(nil, "%s/%d", in, i),
@@ -124,9 +125,10 @@ func (r *rig) publish(value, key string, n int) {
 			return in, nil
 		}))
 		require.NoError(r.t, err)
+		created = out.Outcome.CreatedAt
 	}
 	for i := range n {
-		r.want = append(r.want, outbox.MessageID(k.ID(), i))
+		r.want = append(r.want, outbox.MessageID(k.ID(), created, i))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
@@ -50,7 +51,7 @@ func client(endpoint string) *eventbridge.Client {
 
 func message(n int, body string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", n), Destination: "orders", Type: "order.placed", ContentType: "application/json",
+		ID: outbox.MessageID("r", time.UnixMilli(0), n), Destination: "orders", Type: "order.placed", ContentType: "application/json",
 		Body: []byte(body), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -64,8 +65,8 @@ func TestRequest(t *testing.T) {
 	}
 	require.Len(t, *got, 1)
 	entries := (*got)[0].Entries
-	require.Equal(t, `{"id":"`+outbox.MessageID("r", 0)+`","contentType":"application/json","attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
-	require.JSONEq(t, `{"id":"`+outbox.MessageID("r", 2)+`","dataBase64":"AAE="}`, entries[2].Detail)
+	require.Equal(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), 0)+`","contentType":"application/json","attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
+	require.JSONEq(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), 2)+`","dataBase64":"AAE="}`, entries[2].Detail)
 	require.Equal(t, "order.placed", entries[0].DetailType)
 	require.Equal(t, "orders", entries[2].DetailType)
 	for _, e := range entries {

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,7 +43,7 @@ func TestWhatIsPublishedFits(t *testing.T) {
 			require.Greater(t, n, 40<<10)
 			m := of(n)
 			require.NoError(t, m.Check())
-			m.ID = outbox.MessageID("r", 0)
+			m.ID = outbox.MessageID("r", time.Now(), 0)
 			require.LessOrEqual(t, s.size(&m), limits.Bytes, "%d", n)
 		})
 	}

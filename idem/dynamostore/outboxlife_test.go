@@ -1,0 +1,79 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// A message belongs to one life of its key: the next life neither replaces it nor
+// has its id, however the first one came to its end.
+func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
+	for mode, op := range modes {
+		for _, deleted := range []bool{false, true} {
+			t.Run(mode+map[bool]string{false: ", expired", true: ", deleted"}[deleted], func(t *testing.T) {
+				b := openBank(t)
+				o, err := NewOutbox(b.admin, b.table, nil)
+				require.NoError(t, err)
+				op := op
+				op.Retention = time.Hour
+				k := op.Key("t", "order-1")
+				place := func(body, destination string) {
+					_, err := idem.Do(t.Context(), b.engine, k, body, Transact(func(_ context.Context, tx *Tx, in string) (string, error) {
+						return in, tx.Publish(outbox.Message{Destination: destination, Body: []byte(in)})
+					}))
+					require.NoError(t, err)
+				}
+				place("first order", "invoices")
+				first := b.messages(t, k.ID())
+				require.Len(t, first, 1)
+				rec, err := b.Get(t.Context(), k.ID())
+				require.NoError(t, err)
+				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, 0), first[0].ID)
+				ok, err := o.Park(t.Context(), b.now, first[0], 10, "poisoned")
+				require.NoError(t, err)
+				require.True(t, ok)
+				if deleted {
+					_, err := b.admin.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &b.table, Key: key(k.ID())})
+					require.NoError(t, err)
+				}
+				b.now = b.now.Add(2 * time.Hour)
+				place("second order", "shipments")
+				bodies := map[string]outbox.State{}
+				for _, e := range b.messages(t, k.ID()) {
+					require.NoError(t, e.Unreadable)
+					bodies[string(e.Body)+" to "+e.Destination] = e.State
+				}
+				require.Equal(t, map[string]outbox.State{
+					"first order to invoices": outbox.Parked, "second order to shipments": outbox.New,
+				}, bodies)
+			})
+		}
+	}
+}
+
+// All attempts of a life give a message the same id: whoever commits, it is the id
+// that the record's creation gives.
+func TestALifeHasOneID(t *testing.T) {
+	b := openBank(t)
+	k := transfer.Key("t", "k")
+	born := b.now
+	down := errors.New("down")
+	for n, end := range []error{down, down, nil} {
+		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
+			return n, errors.Join(tx.Publish(outbox.Message{Destination: "d", Body: []byte("x")}), end)
+		}))
+		require.ErrorIs(t, err, end)
+		b.now = b.now.Add(time.Minute)
+	}
+	got := b.messages(t, k.ID())
+	require.Len(t, got, 1)
+	require.Equal(t, outbox.MessageID(k.ID(), born, 0), got[0].ID)
+}
