@@ -31,13 +31,18 @@
 //	HTTPAPI      JWT authorizer     idemhttp.Claim("sub")
 //	             Lambda authorizer  idemhttp.AuthorizerValue("tenantId"), simple or policy
 //	             IAM                idemhttp.IAMAccount, idemhttp.IAMUser
-//	RESTAPI      Cognito user pool  idemhttp.Claim("custom:tenant_id")
+//	RESTAPI      Cognito user pool  idemhttp.Claim("sub")
 //	             Lambda authorizer  idemhttp.AuthorizerValue("principalId")
 //	             IAM                idemhttp.IAMAccount, idemhttp.IAMUser
 //	             usage plan         idemhttp.APIKey
 //	FunctionURL  IAM                idemhttp.IAMAccount, idemhttp.IAMUser
 //	ALB          none               a function of your own
 //	any          tenant isolation   idemhttp.LambdaTenant
+//
+// A claim must be one that its user cannot write: in a Cognito user pool a "custom:"
+// attribute is one only if it is immutable or no app client may write it, which is not
+// the default. Where several issuers' tokens reach one function their claims are told
+// apart by idemhttp.IssuerClaim("sub").
 //
 // A request that waits for its twin stops before the front gives up: 29 s after a
 // REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
@@ -48,5 +53,12 @@
 // handler of one message, notification or record a handler of the service's events.
 // [Reason] says what is acknowledged and what comes back. [Async] and [StepFunctions]
 // are for the callers that get a result. Each source's doc says what its service
-// promises about duplicates and for how long it retries; the retention follows.
+// promises about duplicates and for how long it retries; the retention follows. An
+// operation's own retention that ends before its source's deliveries do lets a late one
+// run again: where the operation is not repeatable it is a mistake in the set-up, else a
+// warning is logged. Where your source delivers for another time than its service
+// documents, say so in seconds: IDEM_QUEUE_REDELIVERY for [SQS], IDEM_EVENT_REDELIVERY for
+// the others.
+//
+// A durable execution is not for these wrappers, see [ErrDurableExecution].
 package idemlambda

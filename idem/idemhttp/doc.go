@@ -6,7 +6,7 @@
 // Lambda, [Contract.Middleware] is the one of net/http.
 //
 //	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, &idemhttp.Options{
-//		Tenant: idemhttp.Claim("custom:tenant_id"),
+//		Tenant: idemhttp.Claim("sub"),
 //	})
 //	res, err := contract.Serve(ctx, req, next)
 //

@@ -28,7 +28,13 @@ var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
 func NoTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
 
 // Claim takes the tenant from a claim of a verified token, of a JWT authorizer or a
-// Cognito user pool's, such as "sub" or "custom:tenant_id". An empty name panics.
+// Cognito user pool's, such as "sub". Whoever can write the claim chooses the tenant: a
+// user pool lets users write their "custom:" attributes through every app client that
+// does not forbid it, so that only an immutable one, or one that no app client may write,
+// will do
+// (https://docs.aws.amazon.com/cognito/latest/developerguide/user-pool-settings-attributes.html).
+// Where the tokens of several issuers reach one function take [IssuerClaim]. An empty
+// name panics.
 func Claim(name string) TenantFunc {
 	mustName("Claim", name)
 	return func(_ context.Context, r *Request) (string, error) {
