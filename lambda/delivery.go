@@ -59,6 +59,7 @@ type delivery[R any] struct {
 	ctx  context.Context
 	name string // in logs
 	at   int    // place in the event
+	turn *turn  // nil behind the first of a lane
 	out  Delivery[R]
 }
 

@@ -20,6 +20,7 @@ func (a answer) Unwrap() error { return a.error }
 func toRuntime(err error) error {
 	type (
 		AcceptedError           struct{ answer }
+		DurableExecutionError   struct{ answer }
 		InFlightError           struct{ answer }
 		KeyInvalidError         struct{ answer }
 		KeyReusedError          struct{ answer }
@@ -35,6 +36,8 @@ func toRuntime(err error) error {
 	switch {
 	case isRecorded(err):
 		return fromHandler(err)
+	case errors.Is(err, ErrDurableExecution):
+		return DurableExecutionError{a}
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return RecordUnreadableError{a}
 	case errors.Is(err, idem.ErrNotCanonical):

@@ -46,7 +46,8 @@ func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFu
 	}
 	s := newSource(source[events.EventBridgeEvent]{
 		what: "idemlambda.EventBridge", noun: "event", engine: engine, key: key, op: withRetention(op, EventBridgeRetention),
-		name: func(e *events.EventBridgeEvent) string { return e.ID }, lane: unordered[events.EventBridgeEvent],
+		window: eventWindow("EventBridge", eventBridgeWindow),
+		name:   func(e *events.EventBridgeEvent) string { return e.ID }, lane: unordered[events.EventBridgeEvent],
 	}, o, eventBridgeBody, fn)
 	return func(ctx context.Context, event events.EventBridgeEvent) error {
 		return wholeEvent(s.deliver(ctx, []events.EventBridgeEvent{event}))

@@ -67,9 +67,15 @@ type KafkaItemIdentifier struct {
 // [KafkaPointer]. Each partition runs in order, and none of its records runs after one
 // that comes back.
 //
-// A nil key is the cluster, the topic, the partition and the offset. A cluster of your
-// own is told by the brokers that the mapping names: with others it is another cluster,
-// and what is delivered again then runs again. In is decoded from the value as [SQS]
+// A nil key is the cluster, the topic, the partition, the offset and the record's
+// timestamp. The timestamp is the same in every delivery, whether the producer sets it
+// or the broker (the topic's message.timestamp.type, CreateTime or LogAppendTime,
+// https://kafka.apache.org/documentation/#topicconfigs_message.timestamp.type). It
+// tells apart records that have one offset after another: a topic that is made anew, and
+// a log that an unclean leader election has cut, count from an old offset again. Where a
+// producer sets the same time in two such records they are one. A cluster of your own is
+// told by the brokers that the mapping names: with others it is another cluster, and
+// what is delivered again then runs again. In is decoded from the value as [SQS]
 // does it from a body, a tombstone as JSON null, and its fingerprint taken;
 // [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the operation
 // has none. Mistakes in the set-up panic with a [*idem.ConfigError].
@@ -86,8 +92,9 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 	}
 	s := newSource(source[events.KafkaRecord]{
 		what: "idemlambda.Kafka", noun: "record", engine: engine, key: key, op: withRetention(op, KafkaRetention),
-		name: func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
-		lane: func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
+		window: eventWindow("a topic", topicWindow),
+		name:   func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
+		lane:   func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
 	}, &opts, nil, fn)
 	if !o.ReportBatchItemFailures {
 		s.backFrom = wholeBack
@@ -157,7 +164,8 @@ func kafkaCluster(e *events.KafkaEvent) string {
 func kafkaOffset(ctx context.Context, r *events.KafkaRecord) (tenant, value string, err error) {
 	cluster, _ := ctx.Value(kafkaClusterKey{}).(string)
 	return parts("record", [2]string{"cluster", cluster}, [2]string{"topic", r.Topic},
-		[2]string{"partition", strconv.FormatInt(r.Partition, 10)}, [2]string{"offset", strconv.FormatInt(r.Offset, 10)})
+		[2]string{"partition", strconv.FormatInt(r.Partition, 10)}, [2]string{"offset", strconv.FormatInt(r.Offset, 10)},
+		[2]string{"timestamp", strconv.FormatInt(r.Timestamp.UnixMilli(), 10)})
 }
 
 // KafkaRecordOf returns the record whose handler, key function or hook has the

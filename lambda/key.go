@@ -1,12 +1,8 @@
 package idemlambda
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -20,13 +16,15 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // Pointer takes the key from the event's JSON: the tenant and one or more values
 // by JSON pointer (RFC 6901), such as "/payment/id". tenantPointer leads to the
 // tenant, it is not the tenant itself; it may be [idem.NoTenant] instead. Several
-// values are joined as by [idem.JoinValues].
+// values are joined as by [idem.JoinValues]; what is longer than a key may be then
+// is digested with SHA-256.
 //
-// A value must be a string that is not empty, or an integer, whose digits are
-// taken as they are. Null, a missing member, a bool, a fraction, an object and an
-// array are errors that match [idem.ErrKeyInvalid]: what is not there must not
-// become everybody's key. So is a member that another one equals but for its case:
-// a Go handler could see the other one. A pointer that is none panics.
+// Names are case-sensitive. A value must be a string that is not empty, or an
+// integer, whose digits are taken as they are. Null, a missing member, a bool, a
+// fraction, an object and an array are errors that match [idem.ErrKeyInvalid]: what
+// is not there must not become everybody's key. So is a member that is there twice,
+// or that another one equals but for its case: another reader, such as a Go handler,
+// could see the other one. A pointer that is none panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {
 	return pointersInto("event", "idemlambda.Pointer", tenantPointer, values)
 }
@@ -66,7 +64,7 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		if len(parts) == 1 {
 			return t, parts[0], nil
 		}
-		return t, idem.JoinValues(parts...), nil
+		return t, identityOf(parts...), nil
 	}
 }
 
@@ -86,100 +84,4 @@ func By[In any](f func(In) (tenant, value string)) KeyFunc {
 		tenant, value := f(in)
 		return tenant, value, nil
 	}
-}
-
-// pointer is a JSON pointer: its text, its unescaped reference tokens, and the
-// document that it points into.
-type pointer struct {
-	doc    string
-	text   string
-	tokens []string
-}
-
-func mustPointer(doc, what, text string) pointer {
-	bad := func(problem string) {
-		panic(&idem.ConfigError{What: fmt.Sprintf("%s pointer %q", what, text), Problem: problem})
-	}
-	if !strings.HasPrefix(text, "/") {
-		bad("write a JSON pointer such as \"/payment/id\", or idem.NoTenant for no tenant")
-	}
-	for i := 0; i < len(text); i++ {
-		if text[i] == '~' && (i+1 == len(text) || text[i+1] != '0' && text[i+1] != '1') {
-			bad("write ~0 for ~ and ~1 for / (RFC 6901)")
-		}
-	}
-	tokens := strings.Split(text[1:], "/")
-	for i, t := range tokens {
-		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(t)
-	}
-	return pointer{doc, text, tokens}
-}
-
-func (p pointer) wrong(why string) error {
-	return fmt.Errorf("%w: %s at %q of the %s", idem.ErrKeyInvalid, why, p.text, p.doc)
-}
-
-// scalar returns the string or integer that the pointer leads to.
-func (p pointer) scalar(doc json.RawMessage) (string, error) {
-	at := doc
-	for _, token := range p.tokens {
-		var ok bool
-		if at, ok = member(at, token); !ok {
-			return "", p.wrong("there is no value, or more than one if case is ignored,")
-		}
-	}
-	at = bytes.TrimSpace(at)
-	switch c := at[0]; {
-	case c == '"':
-		var s string
-		if err := json.Unmarshal(at, &s); err != nil {
-			return "", p.wrong("there is no valid string")
-		}
-		if s == "" {
-			return "", p.wrong("the string is empty")
-		}
-		return s, nil
-	case c == '-' || c >= '0' && c <= '9':
-		if bytes.ContainsAny(at, ".eE") {
-			return "", p.wrong("the number is not written as an integer")
-		}
-		return string(at), nil
-	case c == 'n':
-		return "", p.wrong("the value is null")
-	}
-	return "", p.wrong("there is neither a string nor an integer")
-}
-
-// member returns a member of an object, by its exact name, or an element of an
-// array, and false if there is none, or more than one that differ in case alone.
-func member(doc json.RawMessage, token string) (json.RawMessage, bool) {
-	doc = bytes.TrimSpace(doc)
-	switch {
-	case len(doc) == 0:
-	case doc[0] == '{':
-		var object map[string]json.RawMessage
-		if json.Unmarshal(doc, &object) != nil {
-			return nil, false
-		}
-		for name := range object {
-			// encoding/json fills a field from a member of any case: what the handler
-			// sees could be another value than the key's.
-			if name != token && strings.EqualFold(name, token) {
-				return nil, false
-			}
-		}
-		v, ok := object[token]
-		return v, ok && len(v) > 0
-	case doc[0] == '[':
-		var array []json.RawMessage
-		i, err := strconv.Atoi(token)
-		// RFC 6901 allows neither signs nor leading zeros.
-		if err != nil || strconv.Itoa(i) != token || json.Unmarshal(doc, &array) != nil {
-			return nil, false
-		}
-		if i >= 0 && i < len(array) {
-			return array[i], true
-		}
-	}
-	return nil, false
 }

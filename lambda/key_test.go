@@ -139,12 +139,45 @@ func FuzzPointer(f *testing.F) {
 func TestPointerRefusesMembersThatDifferInCaseAlone(t *testing.T) {
 	key := Pointer("/Customer", "/ID")
 	for _, event := range []string{
-		`{"Customer":"a","ID":"1","id":"2"}`, `{"Customer":"a","CUSTOMER":"b","ID":"1"}`, `{"customer":"a","ID":"1"}`,
+		`{"Customer":"a","ID":"1","id":"2"}`, `{"Customer":"a","CUSTOMER":"b","ID":"1"}`, `{"CUSTOMER":"b","Customer":"a","ID":"1"}`,
 	} {
 		_, _, err := key(t.Context(), json.RawMessage(event))
 		require.ErrorIs(t, err, idem.ErrKeyInvalid, event)
+		require.ErrorContains(t, err, "send one of them")
 	}
 	tenant, value, err := key(t.Context(), json.RawMessage(`{"Customer":"a","ID":"1","other":"2"}`))
 	require.NoError(t, err)
 	require.Equal(t, "a 1", tenant+" "+value)
+}
+
+// The event of somebody who took the names of the Go fields for those of the JSON.
+func TestPointerNamesTheMemberOfAnotherCase(t *testing.T) {
+	for event, has := range map[string]string{
+		`{"customer":{"Id":"1"}}`:              `has "/customer/ID": pointers are case-sensitive`,
+		`{"Customer":{"a":[{"id":1}],"id":1}}`: `has "/Customer/id": pointers are case-sensitive`,
+	} {
+		_, _, err := Pointer(idem.NoTenant, "/Customer/ID")(t.Context(), json.RawMessage(event))
+		require.ErrorIs(t, err, idem.ErrKeyInvalid)
+		require.ErrorContains(t, err, `there is no value at "/Customer/ID" of the event`)
+		require.ErrorContains(t, err, has)
+	}
+	_, _, err := Pointer(idem.NoTenant, "/a~1B")(t.Context(), json.RawMessage(`{"a/b":"1"}`))
+	require.ErrorContains(t, err, `has "/a~1b"`)
+}
+
+// Readers differ in which of two members of one name they take.
+func TestPointerRefusesDuplicateNames(t *testing.T) {
+	key := Pointer(idem.NoTenant, "/order/id")
+	for _, event := range []string{
+		`{"order":{"id":"a","id":"b"}}`, `{"order":{"id":"a","id":"a"}}`, `{"order":{"id":"a","\u0069d":"b"}}`,
+		`{"order":{"id":"a"},"order":{"id":"b"}}`, `{"order":{"id":"a"},"Order":{"id":"b"}}`,
+		`{"order":{"id":"a"}}{"order":{"id":"b"}}`,
+	} {
+		_, _, err := key(t.Context(), json.RawMessage(event))
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, event)
+		require.ErrorContains(t, err, `"/order/id"`)
+	}
+	_, value, err := key(t.Context(), json.RawMessage(`{"other":1,"other":2,"order":{"id":"a"}}`))
+	require.NoError(t, err)
+	require.Equal(t, "a", value)
 }

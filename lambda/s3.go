@@ -2,8 +2,6 @@ package idemlambda
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -39,8 +37,9 @@ func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3Event
 	}
 	s := newRawSource(source[events.S3EventRecord]{
 		what: "idemlambda.S3", noun: "notification", engine: engine, key: key, op: withRetention(op, S3Retention),
-		name: func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
-		lane: unordered[events.S3EventRecord], backFrom: wholeBack[events.S3EventRecord],
+		window: eventWindow("Lambda", asyncWindow),
+		name:   func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
+		lane:   unordered[events.S3EventRecord], backFrom: wholeBack[events.S3EventRecord],
 	}, o, fn)
 	return func(ctx context.Context, event events.S3Event) error {
 		return wholeEvent(s.deliver(ctx, event.Records))
@@ -61,13 +60,5 @@ func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value 
 	if o.Sequencer == "" {
 		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid, r.EventName)
 	}
-	value = idem.JoinValues(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer)
-	if len(value) > s3LongKey {
-		// An object's key alone may be as long as a value.
-		sum := sha256.Sum256([]byte(value))
-		value = "sha256:" + hex.EncodeToString(sum[:])
-	}
-	return idem.NoTenant, value, nil
+	return idem.NoTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
 }
-
-const s3LongKey = 1024

@@ -38,7 +38,7 @@ func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[event
 	}
 	s := newSource(source[events.SNSEventRecord]{
 		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
-		op:   withRetention(op, SNSRetention),
+		op: withRetention(op, SNSRetention), window: eventWindow("SNS", snsWindow),
 		name: func(r *events.SNSEventRecord) string { return r.SNS.MessageID }, lane: unordered[events.SNSEventRecord],
 		backFrom: wholeBack[events.SNSEventRecord],
 	}, o, snsBody, fn)

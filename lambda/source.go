@@ -65,6 +65,8 @@ type source[R any] struct {
 	// lane names the records that run one after the other and stop at the first that
 	// comes back; false means that the record stands alone.
 	lane func(*R) (string, bool)
+	// window is how long the service may deliver a record again.
+	window window
 	// backFrom is the place from which on all records come back, those that are done
 	// too; nil where each comes back for its own sake alone, or its lane's.
 	backFrom func([]delivery[R]) int
@@ -97,7 +99,7 @@ func (s *source[R]) check(noHandler, text bool) error {
 	case s.opts.Select != nil && text:
 		return bad("Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
 	}
-	return nil
+	return s.window.check(s.what, s.op, s.logger())
 }
 
 func (s *source[R]) logger() *slog.Logger {
@@ -105,26 +107,6 @@ func (s *source[R]) logger() *slog.Logger {
 		return slog.Default()
 	}
 	return s.opts.Logger
-}
-
-// batch is one event on its way.
-type batch[R any] struct {
-	*source[R]
-	mu    sync.Mutex
-	twins map[identity]*twin[R]
-}
-
-// identity is what twins in an event have in common.
-type identity struct {
-	key         string
-	fingerprint idem.Fingerprint
-}
-
-// twin is the first record of its identity, to which the others listen. Its
-// outcome is there when the channel is closed.
-type twin[R any] struct {
-	done chan struct{}
-	out  Delivery[R]
 }
 
 type recordKey[R any] struct{}
@@ -142,7 +124,7 @@ func recordOf[R any](ctx context.Context) (R, bool) {
 func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	ctx, cancel := untilGuard(ctx)
 	defer cancel()
-	b := &batch[R]{source: s, twins: map[identity]*twin[R]{}}
+	b := &batch[R]{source: s, twins: map[identity]*twin[R]{}, last: map[string]*twin[R]{}}
 	ds := make([]delivery[R], len(records))
 	for i := range records {
 		r := &records[i]
@@ -150,8 +132,12 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	}
 	slots := make(chan struct{}, s.opts.Concurrency)
 	var wg sync.WaitGroup
+	before := make(chan struct{})
+	close(before)
 	for _, lane := range s.lanes(ds) {
 		slots <- struct{}{}
+		lane[0].turn = &turn{before: before, mine: make(chan struct{})}
+		before = lane[0].turn.mine
 		wg.Go(func() {
 			defer func() { <-slots }()
 			b.workLane(lane)
@@ -211,6 +197,8 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 					b.tell(d)
 				}
 			}()
+			// However it ends, also without a key.
+			defer d.turn.pass()
 			if stop == nil {
 				b.settle(d)
 				return
@@ -259,7 +247,9 @@ func (b *batch[R]) run(d *delivery[R]) {
 		return
 	}
 	d.out.KeyID = key.ID()
-	t, first := b.twin(identity{key.ID(), work.fingerprint})
+	d.turn.wait()
+	t, before, first := b.twin(identity{key.ID(), work.fingerprint})
+	d.turn.pass()
 	if !first {
 		<-t.done
 		d.share(t.out)
@@ -270,19 +260,10 @@ func (b *batch[R]) run(d *delivery[R]) {
 		close(t.done)
 	}()
 	defer d.ended()
-	b.execute(d, key, work)
-}
-
-// twin returns what the records of the identity share, and whether it is new.
-func (b *batch[R]) twin(id identity) (t *twin[R], first bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t = b.twins[id]; t != nil {
-		return t, false
+	if before != nil {
+		<-before.done
 	}
-	t = &twin[R]{done: make(chan struct{})}
-	b.twins[id] = t
-	return t, true
+	b.execute(d, key, work)
 }
 
 func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {

@@ -2,6 +2,8 @@ package idemlambda
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -103,5 +105,20 @@ func parts(noun string, named ...[2]string) (string, string, error) {
 		}
 		values[i] = p[1]
 	}
-	return idem.NoTenant, idem.JoinValues(values...), nil
+	return idem.NoTenant, identityOf(values...), nil
+}
+
+// longIdentity is what a key's value may be, in bytes, as in package idem.
+const longIdentity = 1024
+
+// identityOf joins the parts of an identity to a key's value. The parts' lengths are
+// the service's or the sender's choice, and an object's key alone may be as long as a
+// value: what is too long is digested. No joined value has a colon.
+func identityOf(parts ...string) string {
+	value := idem.JoinValues(parts...)
+	if len(value) <= longIdentity {
+		return value
+	}
+	sum := sha256.Sum256([]byte(value))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -2,7 +2,9 @@ package idemlambda
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -303,6 +305,61 @@ func TestLongObjectKeys(t *testing.T) {
 	require.Len(t, seen, 2)
 }
 
+// Identities that their services allow are never too long for a key, and stay apart.
+func TestLongIdentities(t *testing.T) {
+	brokers := make([]string, 10)
+	for i := range brokers {
+		brokers[i] = fmt.Sprintf("b-%d.payments-production.vpce-0a1b2c3d4e5f67890-abcdefgh.vpce-svc-0123456789abcdef0.ap-southeast-2.vpce.amazonaws.com:9092", i)
+	}
+	cluster := context.WithValue(t.Context(), kafkaClusterKey{}, kafkaCluster(&events.KafkaEvent{BootstrapServers: strings.Join(brokers, ",")}))
+	long := strings.Repeat("/+", 1023)
+	for name, value := range map[string]func(last string) (string, string, error){
+		"brokers": func(last string) (string, string, error) {
+			return kafkaOffset(cluster, &events.KafkaRecord{Topic: "orders" + last})
+		},
+		"task token": func(last string) (string, string, error) {
+			return TaskToken(t.Context(), &Task{TaskToken: long + last})
+		},
+		"pointers": func(last string) (string, string, error) {
+			return Pointer(idem.NoTenant, "/bucket", "/key")(t.Context(), json.RawMessage(`{"bucket":"b","key":"`+long+last+`"}`))
+		},
+		"group and deduplication id": func(last string) (string, string, error) {
+			return SQSDeduplicationID(idem.NoTenant)(t.Context(), &events.SQSMessage{
+				EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:" + strings.Repeat("q", 75) + ".fifo",
+				Attributes:     map[string]string{sqsGroup: strings.Repeat("/", 127) + last, "MessageDeduplicationId": strings.Repeat("+", 128)},
+			})
+		},
+	} {
+		_, one, err := value("a")
+		require.NoError(t, err, name)
+		require.NoError(t, fulfil.Key(idem.NoTenant, one).Err(), name)
+		_, other, err := value("b")
+		require.NoError(t, err, name)
+		require.NotEqual(t, one, other, name)
+	}
+}
+
+// A topic that is made anew, or cut by an unclean election of its leader, counts from
+// an old offset again.
+func TestKafkaOffsetsThatComeAgain(t *testing.T) {
+	var seen []string
+	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{Logger: quiet}}, func(_ context.Context, in string) error {
+		seen = append(seen, in)
+		return nil
+	})
+	deliver := func(at time.Time, value string) {
+		_, err := h(t.Context(), events.KafkaEvent{EventSourceARN: "arn:aws:kafka:us-east-1:111122223333:cluster/c/1", Records: map[string][]events.KafkaRecord{
+			"orders-0": {{Topic: "orders", Offset: 7, Timestamp: events.MilliSecondsEpochTime{Time: at}, Value: base64.StdEncoding.EncodeToString([]byte(value))}},
+		}})
+		require.NoError(t, err)
+	}
+	deliver(noon, "tick")
+	deliver(noon, "tick")
+	deliver(noon.Add(time.Millisecond), "tick")
+	deliver(noon.Add(time.Hour), "tock")
+	require.Equal(t, []string{"tick", "tick", "tock"}, seen, "the second delivery is the repeat")
+}
+
 // Iterations of a Map state enter the same state at the same time.
 func TestTaskKeys(t *testing.T) {
 	task := Task{ExecutionID: "e", StateName: "s", StateEnteredTime: "t", TaskToken: "token"}
@@ -333,7 +390,7 @@ func TestSourceRetention(t *testing.T) {
 		"dynamodb-stream": DynamoDBStreamRetention, "kafka-msk": KafkaRetention, "async-direct": AsyncRetention,
 		"stepfunctions-task": StepFunctionsRetention,
 	} {
-		for _, own := range []time.Duration{0, time.Hour} {
+		for _, own := range []time.Duration{0, 30 * 24 * time.Hour} {
 			store := memory()
 			op := fulfil
 			op.Retention = own

@@ -79,8 +79,9 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // queue, its record waiting to be resolved. [idem.Permanent] ends the deliveries,
 // [idem.NotExecuted] asks for the next one whatever the declaration.
 //
-// A standard queue's messages run side by side. Of several with the same key and
-// body one runs, and the others share its outcome. A FIFO queue's message groups
+// A standard queue's messages run side by side, and start in the batch's order. Of
+// several with the same key and body one runs, and the others share its outcome; of
+// several with the same key and other bodies the first one in the batch gets the key. A FIFO queue's message groups
 // run side by side, each in its order; after a message that goes back, the rest of
 // its group goes back without being looked at: a fault of its own is told when its
 // turn comes. A queue is FIFO if its ARN says so; an event without an ARN is if its
@@ -98,8 +99,10 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // end the process, and every message of the batch, also those that are done, would
 // have been received once more for nothing. runtime.Goexit counts as a panic.
 //
-// The retention is [SQSRetention] if the operation has none. The handler itself
-// never returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
+// The retention is [SQSRetention] if the operation has none; one within the 14 days in
+// which a queue may deliver again is refused where the operation is not repeatable, and
+// logged as a warning where it is (IDEM_QUEUE_REDELIVERY, in seconds, says that yours
+// does so for another time). The handler itself never returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
 // Where the environment tells of the queue and the function (see package schema),
 // settings that cannot work together are such a mistake too, and those that are
 // unwise are logged as warnings; where it tells nothing, nothing is checked.
@@ -112,7 +115,7 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 		opts: Options[events.SQSMessage]{
 			Concurrency: o.Concurrency, Select: o.Select, Parking: o.Parking, Outcome: o.Outcome, Logger: o.Logger,
 		},
-		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives,
+		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives, window: queueWindow(),
 	}}
 	q.open = func(m *events.SQSMessage) (job, error) {
 		in, fp, err := openBody[In]([]byte(m.Body), q.opts.Select)

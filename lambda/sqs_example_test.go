@@ -68,7 +68,7 @@ func ExampleSQS() {
 	// m2 replayed <nil>
 	// m3 failed no such article
 	// m4 released the shop is closed
-	// m5 key_invalid idem: the key is invalid: there is no value, or more than one if case is ignored, at "/id" of the body
+	// m5 key_invalid idem: the key is invalid: there is no value at "/id" of the body
 	// {"batchItemFailures":[{"itemIdentifier":"m4"},{"itemIdentifier":"m5"}]} <nil>
 }
 
@@ -99,13 +99,13 @@ func ExampleSQS_eventBridge() {
 }
 
 func ExampleSQSPointer() {
-	byObject := idemlambda.SQSPointer(idem.NoTenant,
+	byObject := idemlambda.SQSPointer(idem.NoTenant, "/Records/0/eventName",
 		"/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
 	_, value, err := byObject(context.Background(), &events.SQSMessage{
-		Body: `{"Records":[{"s3":{"bucket":{"name":"settlements"},"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
+		Body: `{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"settlements"},"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
 	})
 	fmt.Println(value, err)
-	// Output: settlements/in%2F7.csv/006A1F2C0D <nil>
+	// Output: ObjectCreated%3APut/settlements/in%2F7.csv/006A1F2C0D <nil>
 }
 
 // A producer sends the key with the message.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -111,4 +112,26 @@ func TestSQSMessageOf(t *testing.T) {
 	require.Equal(t, 4, asked)
 	_, ok := SQSMessageOf(t.Context())
 	require.False(t, ok)
+}
+
+// Text is not decoded, and the key's pointer sees what a JSON reader further on sees.
+func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
+	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
+		var seen told
+		o := &SQSOptions{Outcome: seen.hook, Logger: quiet}
+		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.NoTenant, "/id"), o, func(context.Context, string) error {
+			t.Error("it ran")
+			return nil
+		})
+		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.NoTenant, "/id"), o, func(context.Context, []byte) error {
+			t.Error("it ran")
+			return nil
+		})
+		for _, h := range []SQSHandler{text, raw} {
+			res, err := h(t.Context(), batchOf(messageOf("m", "", body)))
+			require.NoError(t, err)
+			require.Equal(t, []string{"m"}, named(res))
+			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)
+		}
+	}
 }

@@ -126,6 +126,32 @@ func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
 	require.Equal(t, []string{"o1", "o2", "o3"}, done, "each once")
 }
 
+// A deduplication id counts within its queue and group, as a queue of high throughput
+// takes it: with content-based deduplication two groups have the same id as soon as
+// their messages say the same.
+func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
+	var seen ran
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
+		m, _ := SQSMessageOf(ctx)
+		return seen.work(ctx, order{ID: m.MessageId})
+	})
+	message := func(id, queue, group, body string) events.SQSMessage {
+		m := inGroup(messageOf(id, "", body), group)
+		m.EventSourceARN = "arn:aws:sqs:eu-central-1:111122223333:" + queue
+		m.Attributes["MessageDeduplicationId"] = "1"
+		return m
+	}
+	deliver := func(ms ...events.SQSMessage) {
+		res, err := h(t.Context(), batchOf(ms...))
+		require.NoError(t, err)
+		require.Empty(t, res.BatchItemFailures)
+	}
+	deliver(message("m1", "eu.fifo", "alice", `{"id":"1"}`), message("m2", "eu.fifo", "bob", `{"id":"1"}`), message("m3", "eu.fifo", "carol", `{"id":"2"}`))
+	deliver(message("m4", "us.fifo", "alice", `{"id":"3"}`))
+	deliver(message("m5", "eu.fifo", "alice", `{"id":"1"}`))
+	require.ElementsMatch(t, []string{"m1", "m2", "m3", "m4"}, seen.take(), "only m5 repeats one")
+}
+
 // By the message's id a redrive is another message: that is what its documentation
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {

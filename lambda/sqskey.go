@@ -34,9 +34,17 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 //
 //	SNS, without raw delivery   "/MessageId", the same in every delivery of a publication
 //	EventBridge                 "/id", the same in every delivery of an event,
-//	                            or a member of "/detail" and Select: &idem.Select{Only: []string{"/detail"}}
-//	S3                          "/Records/0/s3/bucket/name", "/Records/0/s3/object/key",
-//	                            "/Records/0/s3/object/sequencer"
+//	                            or a member of "/detail"
+//	S3                          "/Records/0/eventName", "/Records/0/s3/bucket/name",
+//	                            "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer"
+//
+// What the service puts anew around the same message must be no part of the comparison,
+// or a repeat is a reused key: a signature, which changes with the service's certificate,
+// or the id of a request. Say so with [SQSOptions].Select:
+//
+//	SNS          Without: []string{"/SignatureVersion", "/Signature", "/SigningCertURL", "/UnsubscribeURL"}
+//	EventBridge  Only: []string{"/detail"}
+//	S3           Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}
 //
 // A producer that publishes twice gets two ids from SNS and EventBridge; only a
 // value of its own tells that they are one. SNS's Message is a string, which no
@@ -51,16 +59,25 @@ func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 
 // SQSDeduplicationID takes the key from a FIFO queue's deduplication id, and the
 // tenant from the message attribute that tenantAttribute names, which may be
-// [idem.NoTenant] instead. The queue itself drops repeats for five minutes only; with this key the
-// id holds for the operation's retention. With content-based deduplication the id
-// is a digest of the body: two messages that are meant to be two, but look the
-// same, are one then.
+// [idem.NoTenant] instead. The queue itself drops repeats for five minutes only; with
+// this key the id holds for the operation's retention. With content-based
+// deduplication the id is a digest of the body: two messages that are meant to be two,
+// but look the same, are one then.
+//
+// The id counts within its queue and message group, as it does where the queue's
+// deduplication scope is the group
+// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/high-throughput-fifo.html):
+// the key is the queue's ARN, the group and the id. What a function also gets from the
+// queue's dead-letter queue has another key there; redriven, it has its own again.
 func SQSDeduplicationID(tenantAttribute string) SQSKeyFunc {
 	return withSQSTenant("SQSDeduplicationID", tenantAttribute, func(m *events.SQSMessage) (string, error) {
-		if id := m.Attributes["MessageDeduplicationId"]; id != "" {
-			return id, nil
+		id := m.Attributes["MessageDeduplicationId"]
+		if id == "" {
+			return "", fmt.Errorf("%w: the message has no deduplication id: only those of FIFO queues do", idem.ErrKeyInvalid)
 		}
-		return "", fmt.Errorf("%w: the message has no deduplication id: only those of FIFO queues do", idem.ErrKeyInvalid)
+		_, value, err := parts("message", [2]string{"eventSourceARN", m.EventSourceARN},
+			[2]string{sqsGroup, m.Attributes[sqsGroup]}, [2]string{"MessageDeduplicationId", id})
+		return value, err
 	})
 }
 

@@ -19,13 +19,16 @@ func TestSQSKeyFunctions(t *testing.T) {
 	}
 	m := events.SQSMessage{
 		MessageId: "m1", Body: `{"order":{"id":"o1","line":7},"tenant":"acme"}`,
-		Attributes: map[string]string{"MessageDeduplicationId": "d1"},
+		EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:orders.fifo",
+		Attributes:     map[string]string{"MessageDeduplicationId": "d1", sqsGroup: "customer 17"},
 		MessageAttributes: map[string]events.SQSMessageAttribute{
 			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.NoTenant),
 			"number": {DataType: "Number", StringValue: str("42").StringValue}, "binary": {DataType: "Binary", BinaryValue: []byte("k")},
 		},
 	}
+	const deduplicated = "arn%3Aaws%3Asqs%3Aeu-central-1%3A111122223333%3Aorders.fifo/customer%2017/d1"
 	bare := events.SQSMessage{Body: "plain text"}
+	groupless := events.SQSMessage{EventSourceARN: m.EventSourceARN, Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
 	for _, c := range []struct {
 		key           SQSKeyFunc
 		m             *events.SQSMessage
@@ -48,9 +51,10 @@ func TestSQSKeyFunctions(t *testing.T) {
 		{key: SQSPointer(idem.NoTenant, "/order"), err: `neither a string nor an integer at "/order" of the body`},
 		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
 
-		{key: SQSDeduplicationID(idem.NoTenant), tenant: idem.NoTenant, value: "d1"},
-		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: "d1"},
+		{key: SQSDeduplicationID(idem.NoTenant), tenant: idem.NoTenant, value: deduplicated},
+		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: deduplicated},
 		{key: SQSDeduplicationID(idem.NoTenant), m: &bare, err: "no deduplication id"},
+		{key: SQSDeduplicationID(idem.NoTenant), m: &groupless, err: "no MessageGroupId"},
 
 		{key: SQSMessageID(idem.NoTenant), tenant: idem.NoTenant, value: "m1"},
 		{key: SQSMessageID(SQSTenantAttribute), tenant: "acme", value: "m1"},
@@ -95,6 +99,15 @@ func TestSQSEnvelopes(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(inBody("sns")), &notification))
 	sns := string(notification.Records[0].Sns)
+	anew := func(body string, starts ...string) string {
+		for _, start := range starts {
+			require.Contains(t, body, start)
+			body = strings.Replace(body, start, start+"x", 1)
+		}
+		return body
+	}
+	byObject := SQSPointer(idem.NoTenant, "/Records/0/eventName", "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
+	const object = "ObjectCreated%3APut/example-settlements/in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A"
 	for _, c := range []struct {
 		name, body, again string
 		key               SQSKeyFunc
@@ -105,6 +118,11 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "SNS", body: sns, again: sns,
 			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
+		},
+		{
+			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
+			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
+			sel: &idem.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
 		},
 		{
 			name: "EventBridge", body: inBody("eventbridge-custom"), again: inBody("eventbridge-custom"),
@@ -122,8 +140,18 @@ func TestSQSEnvelopes(t *testing.T) {
 		},
 		{
 			name: "S3", body: inBody("s3"), again: inBody("s3"),
-			key:   SQSPointer(idem.NoTenant, "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer"),
-			value: "example-settlements/in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A",
+			key:   byObject,
+			value: object,
+		},
+		{
+			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
+			key:   byObject,
+			value: object, sel: &idem.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
+		},
+		{
+			name: "S3, of another request, all of it selected", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
+			key:   byObject,
+			value: object, reused: true,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

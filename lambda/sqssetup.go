@@ -116,13 +116,6 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 				orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch.value+fit-1)/fit)
 		}
 	}
-	if s.receives.known && s.visibility.known {
-		longest := min(time.Duration(s.receives.value)*s.visibility.seconds(), SQSRetention)
-		if op.Retention < longest {
-			warn("a Retention of %v is shorter than the %v in which the queue may deliver a message, %d receives of %ds: one that comes later runs again; "+
-				"set Retention to at least that, or leave it out for %v", op.Retention, longest, s.receives.value, s.visibility.value, SQSRetention)
-		}
-	}
 	if s.receives.known && s.receives.value < sqsLeastReceives {
 		warn("the queue gives a message up after %d receives, and a message that finds its twin in flight or no time left spends one: set maxReceiveCount to at least %d",
 			s.receives.value, sqsLeastReceives)

@@ -82,9 +82,6 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		{name: "one by one", env: [5]string{"5", "", "10", "", ""}, minTime: time.Second, o: SQSOptions{Concurrency: 1},
 			warn: []string{"batch size to 4", "Concurrency to 3", "time-out to 11s"}},
 
-		{name: "retention below the deliveries", env: [5]string{"", "600", "", "", "7"}, keep: time.Hour,
-			warn: []string{"Retention of 1h0m0s", "the 1h10m0s in which", "7 receives of 600s", "leave it out for 696h"}},
-		{name: "retention beyond the deliveries", env: [5]string{"", "600", "", "", "6"}, keep: time.Hour},
 		{name: "more deliveries than a queue keeps a message", env: [5]string{"", "43200", "", "", "1000"}},
 		{name: "few receives", env: [5]string{"", "", "", "", "4"}, warn: []string{"after 4 receives", "maxReceiveCount to at least 5"}},
 	} {

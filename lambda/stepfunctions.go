@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -57,18 +58,26 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 // fingerprint is taken; [TaskOf] gives the rest. Result and errors are as with [Wrap],
 // so that Retry and Catch can tell the engine's answers apart by their error names: an
 // InFlightError is worth a Retry, an OutcomeUnknownError is not. The retention is
-// [StepFunctionsRetention] if the operation has none. Mistakes in the set-up panic with
-// a [*idem.ConfigError].
-func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc, fn func(context.Context, In) (Out, error)) Handler {
+// [StepFunctionsRetention] if the operation has none; with one of 14 days or less, in
+// which a redrive may come, an operation that is not repeatable is a mistake in the
+// set-up. Mistakes in the set-up panic with a [*idem.ConfigError].
+func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	if key == nil {
 		key = TaskState
 	}
-	inner := wrap("idemlambda.StepFunctions", engine, withRetention(op, StepFunctionsRetention),
+	op = withRetention(op, StepFunctionsRetention)
+	inner := wrap("idemlambda.StepFunctions", engine, op,
 		func(ctx context.Context, _ json.RawMessage) (string, string, error) {
 			task, _ := ctx.Value(recordKey[Task]{}).(*Task)
 			return key(ctx, task)
-		}, fn)
+		}, fn, o)
+	if err := eventWindow("a state machine, by a redrive,", redriveWindow).check("idemlambda.StepFunctions", op, slog.Default()); err != nil {
+		panic(err)
+	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
+		if isDurable(payload) {
+			return nil, toRuntime(ErrDurableExecution)
+		}
 		var task Task
 		if err := json.Unmarshal(payload, &task); err != nil {
 			return nil, err

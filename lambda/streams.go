@@ -3,6 +3,7 @@ package idemlambda
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -28,6 +29,46 @@ type (
 	DynamoDBStreamHandler func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
 )
 
+// ErrTimeWindow is what [Kinesis] and [DynamoDBStream] answer to an event of a tumbling
+// window, before they execute anything. Such a mapping has the function hand a state from
+// one batch of the window to the next
+// (https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html); a
+// record that is replayed adds nothing to a state, so the sum would be wrong.
+var ErrTimeWindow = errors.New("idemlambda: the event is that of a tumbling window, whose state a replayed record cannot add to: " +
+	"leave TumblingWindowInSeconds out of the event source mapping, or use a handler without idempotency")
+
+// Invoke makes h a Handler of aws-lambda-go, which hands it the payload as it came. It
+// answers the events of tumbling windows with [ErrTimeWindow] and calls h for all others.
+func (h KinesisHandler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	return outsideWindow(ctx, payload, h)
+}
+
+// Invoke is as that of [KinesisHandler].
+func (h DynamoDBStreamHandler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	return outsideWindow(ctx, payload, h)
+}
+
+func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context.Context, E) (R, error)) ([]byte, error) {
+	var in struct {
+		Window *events.Window `json:"window"`
+	}
+	if err := json.Unmarshal(payload, &in); err != nil {
+		return nil, err
+	}
+	if in.Window != nil {
+		return nil, ErrTimeWindow
+	}
+	var event E
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return nil, err
+	}
+	res, err := h(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(res)
+}
+
 // Kinesis makes a handler of one record an idempotent handler of a stream's batches.
 //
 // Lambda delivers each record at least once: a batch with an error is sent again, in
@@ -44,12 +85,13 @@ type (
 // than 1 those of different partition keys run side by side, and the order holds for
 // each partition key; what ran behind the record that is named is delivered once more
 // and replayed. A record that can never succeed blocks its shard until the mapping
-// gives it up: [idem.Permanent] errors do not.
+// gives it up: [idem.Permanent] errors do not. Tumbling windows are not supported, see
+// [ErrTimeWindow].
 //
 // A nil key is [KinesisSequence]. In is decoded from the data as [SQS] does it from a
 // body, and its fingerprint taken; [KinesisRecordOf] gives the rest. The retention is
-// [KinesisRetention] if the operation has none. The handler itself never returns an
-// error. Mistakes in the set-up panic with a [*idem.ConfigError].
+// [KinesisRetention] if the operation has none. Called with an event the handler never
+// returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
 func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord], o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
 	if key == nil {
 		key = KinesisSequence
@@ -57,7 +99,8 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 	side := o != nil && o.Concurrency > 1
 	s := newSource(source[events.KinesisEventRecord]{
 		what: "idemlambda.Kinesis", noun: "record", engine: engine, key: key, op: withRetention(op, KinesisRetention),
-		name: func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
+		window: eventWindow("a stream", streamWindow),
+		name:   func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
 		lane: func(r *events.KinesisEventRecord) (string, bool) {
 			if side {
 				return r.Kinesis.PartitionKey, true
@@ -107,8 +150,8 @@ func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events
 //
 // A nil key is [DynamoDBStreamEventID]. The handler gets the record itself, and the key
 // alone tells records apart. The retention is [DynamoDBStreamRetention] if the
-// operation has none. The handler itself never returns an error. Mistakes in the
-// set-up panic with a [*idem.ConfigError].
+// operation has none. Called with an event the handler never returns an error. Mistakes
+// in the set-up panic with a [*idem.ConfigError].
 func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord], fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
 	if key == nil {
 		key = DynamoDBStreamEventID
@@ -116,7 +159,8 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 	side := o != nil && o.Concurrency > 1
 	s := newRawSource(source[events.DynamoDBEventRecord]{
 		what: "idemlambda.DynamoDBStream", noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention),
-		name: func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
+		window: eventWindow("a stream", streamWindow),
+		name:   func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
 		lane: func(r *events.DynamoDBEventRecord) (string, bool) {
 			if side {
 				return itemKey(r), true

@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -262,4 +264,28 @@ func ExampleSNS() {
 	// fulfilling order-1042
 	// <nil>
 	// <nil>
+}
+
+// A batch of a tumbling window wants its state back, to which a replayed record can add
+// nothing.
+func TestTimeWindowsAreRefused(t *testing.T) {
+	const window = `"window":{"start":"2026-11-21T12:00:00Z","end":"2026-11-21T12:02:00Z"},"state":{"sum":3},"isFinalInvokeForWindow":false`
+	var seen ran
+	for name, h := range map[string]any{
+		"kinesis": Kinesis(newEngine(t, memory()), fulfil, nil, nil, seen.work),
+		"dynamodb-stream": DynamoDBStream(newEngine(t, memory()), fulfil, nil, nil, func(ctx context.Context, r events.DynamoDBEventRecord) error {
+			return seen.work(ctx, order{ID: r.EventID})
+		}),
+	} {
+		plain := string(sourceSample(t, name))
+		_, err := lambda.NewHandler(h).Invoke(t.Context(), []byte(strings.Replace(plain, "{", "{"+window+",", 1)))
+		require.ErrorIs(t, err, ErrTimeWindow, name)
+		require.Empty(t, seen.take(), name)
+		out, err := lambda.NewHandler(h).Invoke(t.Context(), []byte(plain))
+		require.NoError(t, err, name)
+		require.JSONEq(t, `{"batchItemFailures":[]}`, string(out), name)
+		require.NotEmpty(t, seen.take(), name)
+		_, err = lambda.NewHandler(h).Invoke(t.Context(), []byte(`{"Records":1}`))
+		require.Error(t, err, name)
+	}
 }

@@ -31,20 +31,44 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // A result that cannot be encoded is recorded as completed without it: this call
 // and every later one get [idem.ErrOutcomeUnavailable].
 //
+// The event of a durable execution is refused with [ErrDurableExecution].
+//
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
-// key function or handler, an operation that fails its check, a result type that
-// encoding/json cannot encode.
-func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
-	return wrap("idemlambda.Wrap", engine, op, key, fn)
+// key function or handler, an operation or an option that fails its check, a result
+// type that encoding/json cannot encode.
+func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
+	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
+}
+
+// WrapOption of [Wrap], [Async] and [StepFunctions].
+type WrapOption func(*wrapOptions)
+
+type wrapOptions struct{ sel *idem.Select }
+
+// WithSelect says which parts of the event, for [StepFunctions] of the task's input,
+// tell one from another of the same key; the default is all. A member that differs
+// from one sending to the next, such as a time or a trace id, must be left out:
+// otherwise a repeat is a reused key.
+func WithSelect(s idem.Select) WrapOption {
+	return func(o *wrapOptions) { o.sel = &s }
 }
 
 // wrap is Wrap under the name of its caller.
-func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error)) Handler {
-	if err := checkWrap(what, engine, op, key, fn == nil, reflect.TypeFor[Out]()); err != nil {
+func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), with []WrapOption) Handler {
+	var o wrapOptions
+	for _, option := range with {
+		if option != nil {
+			option(&o)
+		}
+	}
+	if err := checkWrap(what, engine, op, key, fn == nil, reflect.TypeFor[Out](), o.sel); err != nil {
 		panic(err)
 	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
-		fp, err := idem.FingerprintJSON(payload, nil)
+		if isDurable(payload) {
+			return nil, toRuntime(ErrDurableExecution)
+		}
+		fp, err := idem.FingerprintJSON(payload, o.sel)
 		if err != nil {
 			return nil, toRuntime(err)
 		}
@@ -88,7 +112,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 	}
 }
 
-func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type) error {
+func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *idem.Select) error {
 	bad := func(problem string) error {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
 	}
@@ -101,6 +125,8 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 		return bad("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
 	case noHandler:
 		return bad("the handler is nil")
+	case sel.Check() != nil:
+		return sel.Check()
 	}
 	return idem.CheckResultType(result)
 }

@@ -335,7 +335,45 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 	requireConfigPanic(t, func() { Wrap(engine, unnamed, byPaymentID, fn) }, "Name is empty")
 	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
 	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
+	requireConfigPanic(t, func() { Wrap(engine, charge, byPaymentID, fn, WithSelect(idem.Select{Only: []string{"id"}})) }, "no JSON pointer")
+	require.NotPanics(t, func() { Wrap(engine, charge, byPaymentID, fn, nil) }, "as nil options elsewhere")
 	requireConfigPanic(t, func() {
 		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
 	}, "chan int", "cannot be encoded")
+}
+
+// A member that differs from one sending to the next does not make a repeat another
+// input, where the operation says so.
+func TestSelectionOfAnEvent(t *testing.T) {
+	selected := WithSelect(idem.Select{Without: []string{"/sentAt"}})
+	fn := func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil }
+	byID := Pointer(idem.NoTenant, "/id")
+	for name, make := range map[string]func(...WrapOption) Handler{
+		"Wrap":  func(o ...WrapOption) Handler { return Wrap(newEngine(t, memory()), charge, byID, fn, o...) },
+		"Async": func(o ...WrapOption) Handler { return Async(newEngine(t, memory()), charge, byID, fn, o...) },
+		"StepFunctions": func(o ...WrapOption) Handler {
+			return StepFunctions(newEngine(t, memory()), charge, nil, fn, o...)
+		},
+	} {
+		event := func(input string) []byte {
+			if name == "StepFunctions" {
+				input = `{"executionId":"e","stateName":"s","stateEnteredTime":"t","input":` + input + `}`
+			}
+			return []byte(input)
+		}
+		h := make(selected)
+		first, err := h(t.Context(), event(`{"id":"a","sentAt":1}`))
+		require.NoError(t, err, name)
+		again, err := h(t.Context(), event(`{"id":"a","sentAt":2}`))
+		require.NoError(t, err, name)
+		require.Equal(t, string(first), string(again), name)
+		_, err = h(t.Context(), event(`{"id":"a","sentAt":1,"amount":2}`))
+		require.ErrorIs(t, err, idem.ErrKeyReused, name)
+
+		h = make()
+		_, err = h(t.Context(), event(`{"id":"a","sentAt":1}`))
+		require.NoError(t, err, name)
+		_, err = h(t.Context(), event(`{"id":"a","sentAt":2}`))
+		require.ErrorIs(t, err, idem.ErrKeyReused, name)
+	}
 }

@@ -165,6 +165,13 @@ const (
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.
 	EnvQueueRepeat = "IDEM_QUEUE_REPEAT"
+	// EnvQueueRedelivery is for how long a message may come again, in seconds: the
+	// queue's retention, and its dead-letter queue's after a redrive.
+	EnvQueueRedelivery = "IDEM_QUEUE_REDELIVERY"
+	// EnvEventRedelivery is the same for what is not a queue: for how long the source
+	// may deliver an event or a record again, in seconds. Without it the library goes
+	// by the longest that the service documents, or its default where there is none.
+	EnvEventRedelivery = "IDEM_EVENT_REDELIVERY"
 	// EnvQueueMaxReceives is the queue's maxReceiveCount.
 	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
 )

@@ -1,0 +1,77 @@
+package idemlambda
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// For how long a service may deliver the same thing again, by its documentation: what
+// the retentions of the sources stand above. A record that expires earlier lets a late
+// delivery run again.
+const (
+	day = 24 * time.Hour
+	// asyncWindow is how long Lambda keeps an asynchronous event.
+	// https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
+	asyncWindow = 6 * time.Hour
+	// snsWindow is SNS's time to hand a notification over, then Lambda's.
+	snsWindow = 23*day + asyncWindow
+	// eventBridgeWindow is EventBridge's time to hand an event over, then Lambda's.
+	eventBridgeWindow = day + asyncWindow
+	// sqsWindow is the longest that a queue keeps a message.
+	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+	sqsWindow = 14 * day
+	// redriveWindow is how long after its failure an execution can be redriven.
+	// https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html
+	redriveWindow = 14 * day
+	// streamWindow is how long streams keep records: Kinesis by default, DynamoDB always.
+	streamWindow = day
+	// topicWindow is how long Kafka keeps records by default.
+	// https://kafka.apache.org/documentation/#brokerconfigs_log.retention.hours
+	topicWindow = 7 * day
+)
+
+// window is how long a source may deliver the same thing again.
+type window struct {
+	source string // in errors
+	length time.Duration
+	env    string // the variable that says otherwise
+}
+
+// check refuses a retention within the window where a second run would do harm, and
+// warns where it would not.
+func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
+	length, from := w.length, w.source
+	if text := os.Getenv(w.env); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxWindow {
+			return &idem.ConfigError{What: "environment variable " + w.env,
+				Problem: fmt.Sprintf("%q is no whole number from 1 to %d: have the stack set it to the seconds in which the source may deliver the same again", text, maxWindow)}
+		}
+		length, from = time.Duration(n)*time.Second, "the source, by "+w.env+","
+	}
+	if op.Retention > length {
+		return nil
+	}
+	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same again for %v: a late delivery would find no record and run again; "+
+		"set Retention above that or leave it out for the source's default, or set %s to the seconds in which yours does", op.Retention, from, length, w.env)
+	if op.Repeat == idem.NotRepeatable {
+		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
+	}
+	log.Warn("idem: "+problem, "operation", op.Name)
+	return nil
+}
+
+// maxWindow is a year and a day, in seconds: no source keeps anything longer.
+const maxWindow = 366 * 24 * 3600
+
+func queueWindow() window { return window{"a queue", sqsWindow, schema.EnvQueueRedelivery} }
+
+func eventWindow(source string, length time.Duration) window {
+	return window{source, length, schema.EnvEventRedelivery}
+}
