@@ -68,8 +68,9 @@ type Otherwise = func(old map[string]types.AttributeValue) error
 // a context that is not a handler's, or inside an [idem.Step], it panics: what is
 // collected there would be lost.
 //
-// It works over a [Store] of this package. Over another one the commit is refused
-// with errors.ErrUnsupported.
+// It commits over a [Store] of this package, and for tests over one of memstore, which
+// keeps what was collected and applies it to nothing: see [Tx.CommitInMemory]. Over
+// another one the commit is refused with errors.ErrUnsupported.
 func TxOf(ctx context.Context) *Tx {
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(Tx) })
 	if err != nil {

@@ -14,10 +14,16 @@
 // between engine and store and loses, delays or refuses single calls; it wraps
 // any [idem.Store].
 //
-// Memory has no transactions: it refuses a [idem.Unit] of work, such as a
-// dynamostore.Tx, with [errors.ErrUnsupported]. Handlers that take one need DynamoDB:
-// dynamodblocal.Start, of local/dynamodblocal, starts one, and
-// dynamostore.CreateTable makes the table.
+// [Context] is for calling a handler directly. memstore.NewPlain turns every wrapper
+// into a plain call, for tests that are about something else.
+//
+// A unit of work, such as a dynamostore.Tx, commits in memory together with the outcome
+// or not at all. [Harness.Published] shows its messages, [memstore.Store.Units] what else
+// it has collected, and [memstore.Store.Conditions] says which of its conditions hold:
+// memory has no tables, applies no update and evaluates no expression, and refuses a
+// condition that nobody has decided about. What depends on items needs DynamoDB:
+// dynamodblocal.Start, of local/dynamodblocal, starts one, and dynamostore.CreateTable
+// makes the table.
 //
 // The package imports testing: use it from tests only.
 package idemtest

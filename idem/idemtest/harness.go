@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/outbox"
 )
 
 // Harness is an engine over an in-memory store, with a clock that the test
@@ -108,6 +109,20 @@ func (h *Harness) Restart() *idem.Engine {
 	h.end()
 	h.start()
 	return h.Engine
+}
+
+// Published returns the messages that units of work have committed, such as those of
+// dynamostore.Tx.Publish, in the order of the commits and of the calls. What an attempt
+// published that ended with an error is not among them. [memstore.Store.Units] has the
+// rest of what was committed.
+func (h *Harness) Published() []outbox.Message {
+	var all []outbox.Message
+	for _, u := range h.Store.Units() {
+		if p, ok := u.(interface{ Messages() []outbox.Message }); ok {
+			all = append(all, p.Messages()...)
+		}
+	}
+	return all
 }
 
 // Record returns the key's record as it is stored, nil if there is none.

@@ -21,14 +21,17 @@ type Options struct {
 }
 
 // Store is an in-memory [idem.Store]. It is safe for concurrent use. Results stay
-// in the record, uncompressed. It cannot commit foreign writes: Finish.With is
-// refused with errors.ErrUnsupported. Nothing is ever deleted by itself; Delete
-// plays the part of TTL.
+// in the record, uncompressed. Of foreign writes it commits a [Unit]; anything else
+// in Finish.With is refused with errors.ErrUnsupported. Nothing is ever deleted by
+// itself; Delete plays the part of TTL.
 type Store struct {
 	maxResult int
+	plain     bool // see NewPlain
 
-	mu      sync.Mutex
-	records map[string]*idem.Record
+	mu         sync.Mutex
+	records    map[string]*idem.Record // by id; in a plain store by owner
+	units      []idem.Unit
+	conditions func(action any) (holds bool, old any)
 }
 
 var _ idem.Store = (*Store)(nil)
@@ -43,33 +46,34 @@ func (o Options) New() *Store {
 
 // Acquire writes a claim; see [idem.Store].
 func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
-	return s.write(ctx, "Acquire", c.Record.ID, now, c.Apply)
+	return s.write(ctx, "Acquire", s.place(c.Record.ID, c.Record.Owner), now, c.Apply, nil)
 }
 
 // Withdraw takes back a claim; see [idem.Store].
 func (s *Store) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
-	return s.write(ctx, "Withdraw", w.Claim.Record.ID, now, w.Apply)
+	return s.write(ctx, "Withdraw", s.place(w.Claim.Record.ID, w.Claim.Record.Owner), now, w.Apply, nil)
 }
 
 // Extend raises a lease; see [idem.Store].
 func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
-	return s.write(ctx, "Extend", e.ID, now, e.Apply)
+	return s.write(ctx, "Extend", s.place(e.ID, e.Owner), now, e.Apply, nil)
 }
 
 // RecordStep writes a step; see [idem.Store].
 func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
-	return s.write(ctx, "RecordStep", w.ID, now, w.Apply)
+	return s.write(ctx, "RecordStep", s.place(w.ID, w.Owner), now, w.Apply, nil)
 }
 
 // Finish ends an attempt; see [idem.Store].
 func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
-	if f.With != nil {
+	unit, ok := f.With.(Unit)
+	if f.With != nil && !ok {
 		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.With, errors.ErrUnsupported)
 	}
 	if err := s.fits(f.Ending); err != nil {
 		return err
 	}
-	return s.write(ctx, "Finish", f.ID, now, f.Apply)
+	return s.write(ctx, "Finish", s.place(f.ID, f.Owner), now, f.Apply, unit)
 }
 
 // Settle parks or resolves a record; see [idem.Store].
@@ -77,7 +81,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 	if err := s.fits(w.Ending); err != nil {
 		return err
 	}
-	return s.write(ctx, "Settle", w.ID, now, w.Apply)
+	return s.write(ctx, "Settle", w.ID, now, w.Apply, nil)
 }
 
 // Get reads a record; see [idem.Store].
@@ -143,10 +147,19 @@ func (s *Store) Records() []*idem.Record {
 	return all
 }
 
-// write makes one atomic change. What apply returns may share memory with its
-// arguments, so that what is kept and what is handed out are copies.
+// place is where a record is kept.
+func (s *Store) place(id, owner string) string {
+	if s.plain {
+		return owner
+	}
+	return id
+}
+
+// write makes one atomic change, in which the unit commits if there is one. What apply
+// returns may share memory with its arguments, so that what is kept and what is handed
+// out are copies.
 func (s *Store) write(ctx context.Context, op, id string, now time.Time,
-	apply func(*idem.Record, time.Time) (*idem.Record, error)) error {
+	apply func(*idem.Record, time.Time) (*idem.Record, error), unit Unit) error {
 	if err := alive(ctx, op); err != nil {
 		return err
 	}
@@ -160,9 +173,15 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 	if err != nil {
 		return err
 	}
-	if next != old {
-		s.records[id] = next.Clone()
+	if next == old {
+		return nil // it has landed already
 	}
+	if unit != nil {
+		if err := s.commit(unit); err != nil {
+			return err
+		}
+	}
+	s.records[id] = next.Clone()
 	return nil
 }
 

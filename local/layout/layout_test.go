@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/idemhttp":                 {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
 	"idem/storetest":                {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":                 {jsonModule, "./idem", "./idem/memstore", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, "./idem", "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
 		jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",

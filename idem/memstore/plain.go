@@ -1,0 +1,30 @@
+package memstore
+
+import (
+	"os"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// NewPlain returns a store that turns every wrapper over it into a plain call: each
+// attempt has a record of its own, which nobody else finds. Every call runs its handler,
+// whatever came before it or runs beside it, and nothing is replayed, in flight or
+// refused for its key. Tokens, steps and units of work are as ever, within the
+// attempt. It is the switch for tests that are about something else:
+//
+//	store, err := memstore.NewPlain()
+//	engine, err := idem.New(store, nil)
+//
+// Inside Lambda it protects nobody, so that it returns an [*idem.ConfigError] there:
+// where AWS_LAMBDA_RUNTIME_API is set, as in every function's process.
+func NewPlain() (*Store, error) {
+	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
+		return nil, &idem.ConfigError{
+			What:    "memstore.NewPlain",
+			Problem: "this is Lambda, where a store that forgets protects nobody: use dynamostore.New, and keep NewPlain to tests",
+		}
+	}
+	s := New()
+	s.plain = true
+	return s, nil
+}
