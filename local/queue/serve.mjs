@@ -42,5 +42,9 @@ app.addHook("onSend", async (request, reply, payload) => {
   return payload;
 });
 
+// The side that sends requests closes idle connections: a server that does breaks
+// the request that is under way when it decides to.
+app.server.keepAliveTimeout = 0;
+
 await app.listen({ host: HOST, port: 0 });
 console.log(`Listening on ${HOST}:${app.server.address().port}`);

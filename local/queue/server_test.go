@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -36,6 +37,16 @@ func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
 	<-srv.Ended()
 	requireRefuses(t, srv.Endpoint())
 	require.True(t, childtest.Gone(pid))
+}
+
+// A connection that the server closes while it is idle breaks the request that its
+// client sends at that moment. A server that would announces when, in Keep-Alive.
+func TestServerClosesNoIdleConnection(t *testing.T) {
+	reply, err := http.Get(started(t).Endpoint())
+	require.NoError(t, err)
+	require.NoError(t, reply.Body.Close())
+	require.False(t, reply.Close)
+	require.Empty(t, reply.Header.Get("Keep-Alive"))
 }
 
 func TestServersRunSideBySideWithoutNPM(t *testing.T) {
