@@ -151,7 +151,7 @@ func (s *stage) askAll(queue []transfer) *answers {
 
 // anyFault strikes most where a commit is at stake.
 func anyFault(op string) (int, []string) {
-	all := []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict, conflict}
+	all := []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict}
 	switch op {
 	case "TransactWriteItems":
 		return 45, all

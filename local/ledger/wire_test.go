@@ -54,15 +54,16 @@ type wire struct {
 	mu sync.Mutex
 	on bool
 	// stick has one in everyStuck transactions stuck.
-	stick bool
-	dice  *rand.Rand
-	rest  sync.WaitGroup // faults under way: calls that are late, kills
+	stick  bool
+	dice   *rand.Rand
+	thrown map[string]int
+	rest   sync.WaitGroup // faults under way: calls that are late, kills
 }
 
 func newWire(t *testing.T, target string, seed uint64, tally *tally, faults func(op string) (int, []string)) *wire {
 	to, err := url.Parse(target)
 	require.NoError(t, err)
-	w := &wire{faults: faults, tally: tally, on: true, dice: rand.New(rand.NewPCG(seed, 1))}
+	w := &wire{faults: faults, tally: tally, on: true, dice: rand.New(rand.NewPCG(seed, 1)), thrown: map[string]int{}}
 	proxy := &httputil.ReverseProxy{
 		// The host is part of the signature: it stays what the process signed.
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -178,7 +179,9 @@ func (w *wire) carry(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 	}
 }
 
-// throw decides about a call, with a number for whatever else is left to chance.
+// throw decides about a call, with a number for whatever else is left to chance. Of
+// the faults that a call can meet it takes one that was thrown least: whether all
+// occur is not left to chance.
 func (w *wire) throw(op string, c *commit) (fault string, dice int) {
 	percent, of := w.faults(op)
 	w.mu.Lock()
@@ -195,7 +198,10 @@ func (w *wire) throw(op string, c *commit) (fault string, dice int) {
 	case w.dice.IntN(100) >= percent:
 		return "", 0
 	default:
+		rarest := slices.MinFunc(of, func(a, b string) int { return w.thrown[a] - w.thrown[b] })
+		of = slices.DeleteFunc(slices.Clone(of), func(f string) bool { return w.thrown[f] > w.thrown[rarest] })
 		fault = of[w.dice.IntN(len(of))]
+		w.thrown[fault]++
 	}
 	w.rest.Add(1)
 	return fault, w.dice.IntN(1 << 30)
