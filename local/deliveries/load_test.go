@@ -163,7 +163,7 @@ func (l *load) run(odds int) {
 	for from := 0; from < len(l.sent); from += 10 {
 		l.send(l.sent[from:min(from+10, len(l.sent))])
 	}
-	waitFor(t, 20*time.Minute, func() bool { return waiting(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
+	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
 	l.wire.SetOdds(0)
 	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, reasons %v, %d troubles of the poller", l.count, len(l.sent),
@@ -224,36 +224,10 @@ func (l *load) gone(pid int) bool {
 // dead takes everything out of the dead-letter queue.
 func (l *load) dead() map[sending]bool {
 	all := map[sending]bool{}
-	for {
-		got, err := l.queue.Client.ReceiveMessage(l.t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: &l.queue.DeadURL, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
-		})
-		require.NoError(l.t, err)
-		if len(got.Messages) == 0 {
-			require.Zero(l.t, waiting(l.t, l.queue.Client, l.queue.DeadURL))
-			return all
-		}
-		for _, m := range got.Messages {
-			s, ok := l.sendingOf(m)
-			require.True(l.t, ok)
-			all[s] = true
-			_, err := l.queue.Client.DeleteMessage(l.t.Context(), &sqs.DeleteMessageInput{QueueUrl: &l.queue.DeadURL, ReceiptHandle: m.ReceiptHandle})
-			require.NoError(l.t, err)
-		}
+	for _, m := range queuetest.Drain(l.t, l.queue.Client, l.queue.DeadURL) {
+		s, ok := l.sendingOf(m)
+		require.True(l.t, ok)
+		all[s] = true
 	}
-}
-
-// waiting counts what a queue holds, invisible messages included.
-func waiting(t *testing.T, client *sqs.Client, url string) int {
-	got, err := client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
-		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
-	})
-	require.NoError(t, err)
-	total := 0
-	for _, name := range []string{"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"} {
-		n, err := strconv.Atoi(got.Attributes[name])
-		require.NoError(t, err)
-		total += n
-	}
-	return total
+	return all
 }

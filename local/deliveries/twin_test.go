@@ -107,12 +107,12 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 			waitFor(t, time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
 			twin := send(t, q, 1)
 			if !hides {
-				waitFor(t, time.Minute, func() bool { return len(w.of(twin)) == receives && waiting(t, q.Client, q.DeadURL) > 0 }, "the twin is given up")
+				waitFor(t, time.Minute, func() bool { return len(w.of(twin)) == receives && queuetest.Held(t, q.Client, q.DeadURL) > 0 }, "the twin is given up")
 				require.Empty(t, s.recorder.of(1)[0].end, "the original is still at work")
 				return
 			}
-			waitFor(t, time.Minute, func() bool { return waiting(t, q.Client, q.URL) == 0 }, "both are acknowledged")
-			require.Zero(t, waiting(t, q.Client, q.DeadURL))
+			waitFor(t, time.Minute, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 }, "both are acknowledged")
+			require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
 			runs := s.recorder.of(1)
 			require.Len(t, runs, 1)
 			require.Equal(t, "ok", runs[0].end)
@@ -136,13 +136,10 @@ func TestFailedMessageIsParked(t *testing.T) {
 		"SHOP_REPEATABLE=1", "SHOP_SQS="+queuetest.Endpoint(t), "SHOP_PARKING="+parking.URL)
 	w := s.poll(q)
 	id := send(t, q, 1)
-	waitFor(t, time.Minute, func() bool { return len(w.of(id)) > 0 && waiting(t, q.Client, q.URL) == 0 }, "the original is gone")
-	there, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-		QueueUrl: &parking.URL, WaitTimeSeconds: 20, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
-	})
-	require.NoError(t, err)
-	require.Len(t, there.Messages, 1)
-	parked := there.Messages[0]
+	waitFor(t, time.Minute, func() bool { return len(w.of(id)) > 0 && queuetest.Held(t, q.Client, q.URL) == 0 }, "the original is gone")
+	there := queuetest.Drain(t, q.Client, parking.URL)
+	require.Len(t, there, 1)
+	parked := there[0]
 	require.Equal(t, body(1, "g"), *parked.Body)
 	attribute := func(name string) string { return aws.ToString(parked.MessageAttributes[name].StringValue) }
 	require.Equal(t, "no such article", attribute(sqsparking.FailureAttribute))
@@ -151,7 +148,7 @@ func TestFailedMessageIsParked(t *testing.T) {
 	require.Equal(t, q.ARN, attribute(sqsparking.QueueAttribute))
 	require.Equal(t, value(1), attribute(idemlambda.SQSKeyAttribute))
 	require.True(t, strings.HasPrefix(attribute(sqsparking.FailureTypeAttribute), "errorString"))
-	require.Zero(t, waiting(t, q.Client, q.DeadURL))
+	require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
 	got := w.of(id)
 	require.False(t, got[len(got)-1].back, "%+v", got)
 	require.Empty(t, s.done())

@@ -11,13 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/queue/queuetest"
 )
 
 // receipt as the function answers and publishes it.
@@ -155,11 +154,11 @@ func (s *stage) requireMessages(made map[string]receipt) (repeats int) {
 			}
 		}
 		return n == len(made)
-	}, time.Minute, 20*time.Millisecond, "every message is dispatched")
+	}, 4*time.Minute, 20*time.Millisecond, "every message is dispatched")
 	s.poller.Close()
 
 	ids, bodies := map[string]map[string]bool{}, map[string]int{}
-	for _, m := range s.receiveAll() {
+	for _, m := range queuetest.Drain(t, s.queue.Client, s.queue.URL) {
 		var r receipt
 		require.NoError(t, json.Unmarshal([]byte(*m.Body), &r))
 		if ids[r.Transfer] == nil {
@@ -176,21 +175,6 @@ func (s *stage) requireMessages(made map[string]receipt) (repeats int) {
 		require.Len(t, ids[transfer], 1, "%s: its message has one id, however often it is sent", transfer)
 	}
 	return repeats
-}
-
-// receiveAll empties the queue.
-func (s *stage) receiveAll() (all []sqstypes.Message) {
-	s.t.Helper()
-	for {
-		out, err := s.queue.Client.ReceiveMessage(s.t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: &s.queue.URL, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"}, VisibilityTimeout: 600,
-		})
-		require.NoError(s.t, err)
-		if len(out.Messages) == 0 {
-			return all
-		}
-		all = append(all, out.Messages...)
-	}
 }
 
 func idOf(transfer string) string {

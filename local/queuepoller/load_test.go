@@ -109,7 +109,7 @@ func (l *load) run(path string) {
 	var killer sync.WaitGroup
 	over := make(chan struct{})
 	killer.Go(func() { l.killNow(over) })
-	waitFor(t, 5*time.Minute, func() bool { return counts(t, l.queue.Client, l.queue.URL) == 0 })
+	waitFor(t, 5*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 })
 	poller.Close()
 	close(over)
 	killer.Wait()
@@ -207,19 +207,10 @@ func (l *load) killNow(over <-chan struct{}) {
 // dead takes everything out of the dead-letter queue.
 func (l *load) dead() map[int]int {
 	all := map[int]int{}
-	for {
-		got, err := l.queue.Client.ReceiveMessage(l.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &l.queue.DeadURL, MaxNumberOfMessages: 10})
-		require.NoError(l.t, err)
-		if len(got.Messages) == 0 {
-			require.Zero(l.t, counts(l.t, l.queue.Client, l.queue.DeadURL))
-			return all
-		}
-		for _, m := range got.Messages {
-			all[number(l.t, m)]++
-			_, err := l.queue.Client.DeleteMessage(l.t.Context(), &sqs.DeleteMessageInput{QueueUrl: &l.queue.DeadURL, ReceiptHandle: m.ReceiptHandle})
-			require.NoError(l.t, err)
-		}
+	for _, m := range queuetest.Drain(l.t, l.queue.Client, l.queue.DeadURL) {
+		all[number(l.t, m)]++
 	}
+	return all
 }
 
 // check holds what the poller saw against the dead-letter queue and against what

@@ -16,23 +16,6 @@ import (
 	"github.com/idem-go/idempotency/local/queue/queuetest"
 )
 
-// counts returns how many messages a queue holds, invisible ones included.
-func counts(t *testing.T, client *sqs.Client, url string) int {
-	t.Helper()
-	got, err := client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
-		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
-	})
-	require.NoError(t, err)
-	total := 0
-	for _, name := range []string{"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"} {
-		n := 0
-		_, err := fmt.Sscan(got.Attributes[name], &n)
-		require.NoError(t, err)
-		total += n
-	}
-	return total
-}
-
 // waitFor polls a condition; the limit is only there to end a broken test.
 func waitFor(t *testing.T, limit time.Duration, condition func() bool) {
 	t.Helper()
@@ -72,8 +55,8 @@ func TestFailuresComeBackAndEndInTheDeadLetterQueue(t *testing.T) {
 			p, err := Start(t.Context(), q.Client, q.URL, functionFunc(c.answer), &Options{ReportBatchItemFailures: c.report, Observer: w.observer()})
 			require.NoError(t, err)
 			defer p.Close()
-			waitFor(t, 30*time.Second, func() bool { return counts(t, q.Client, q.URL) == 0 })
-			require.Equal(t, c.dead, counts(t, q.Client, q.DeadURL))
+			waitFor(t, 30*time.Second, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 })
+			require.Equal(t, c.dead, queuetest.Held(t, q.Client, q.DeadURL))
 
 			var received []string
 			var arrived []time.Time
@@ -106,7 +89,7 @@ func TestFIFODeliversTheMembersOfItsMessages(t *testing.T) {
 	w := &watch{}
 	p, err := Start(t.Context(), q.Client, q.URL, functionFunc(noop), &Options{Observer: w.observer()})
 	require.NoError(t, err)
-	waitFor(t, 30*time.Second, func() bool { return counts(t, q.Client, q.URL) == 0 })
+	waitFor(t, 30*time.Second, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 })
 	p.Close()
 	d := w.deliveries()
 	require.Len(t, d, 1)

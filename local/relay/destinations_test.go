@@ -84,7 +84,7 @@ func TestDestinations(t *testing.T) {
 
 	for i, q := range []queuetest.Queue{direct, behind} {
 		one := *r
-		one.queue, one.want, one.fifo = q, r.want[i:i+1], true // one of each
+		one.queue, one.want = q, r.want[i:i+1] // one of each
 		bodies, ids := one.receive()
 		one.nothingLost(ids)
 		require.Equal(t, []string{`{"to":"` + []string{"orders", "prices"}[i] + `"}`}, bodies)

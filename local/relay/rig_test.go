@@ -17,8 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -64,7 +62,6 @@ type rig struct {
 	pool   *runtime.Pool
 	road   *road
 	queue  queuetest.Queue
-	fifo   bool
 	want   []string // ids published, in order
 }
 
@@ -72,7 +69,7 @@ var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
 func newRig(t *testing.T, fifo bool, env ...string) *rig {
 	endpoint := dynamotest.Endpoint(t)
-	r := &rig{t: t, table: "relay-" + rand.Text(), fifo: fifo, queue: queuetest.New(t, queuetest.Spec{FIFO: fifo})}
+	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo})}
 	var err error
 	r.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
@@ -210,35 +207,14 @@ func (r *rig) allDispatched() {
 }
 
 // receive empties the queue: bodies in the order in which they came, and how often
-// each id did. It ends when all that the road has passed on is there.
+// each id was sent.
 func (r *rig) receive() (bodies []string, ids map[string]int) {
 	r.t.Helper()
 	ids = map[string]int{}
-	total := len(r.want)
-	if !r.fifo {
-		total = 0
-		for _, n := range r.road.deliveries() {
-			total += n
-		}
+	for _, m := range queuetest.Drain(r.t, r.queue.Client, r.queue.URL) {
+		bodies = append(bodies, *m.Body)
+		ids[*m.MessageAttributes[outbox.AttributeID].StringValue]++
 	}
-	for len(bodies) < total {
-		out, err := r.queue.Client.ReceiveMessage(r.t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: &r.queue.URL, MaxNumberOfMessages: 10, WaitTimeSeconds: 2, MessageAttributeNames: []string{"All"},
-		})
-		require.NoError(r.t, err)
-		require.NotEmpty(r.t, out.Messages, "%d of %d messages are there", len(bodies), total)
-		for _, m := range out.Messages {
-			bodies = append(bodies, *m.Body)
-			ids[*m.MessageAttributes[outbox.AttributeID].StringValue]++
-			_, err := r.queue.Client.DeleteMessage(r.t.Context(), &sqs.DeleteMessageInput{QueueUrl: &r.queue.URL, ReceiptHandle: m.ReceiptHandle})
-			require.NoError(r.t, err)
-		}
-	}
-	out, err := r.queue.Client.GetQueueAttributes(r.t.Context(), &sqs.GetQueueAttributesInput{
-		QueueUrl: &r.queue.URL, AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameApproximateNumberOfMessages},
-	})
-	require.NoError(r.t, err)
-	require.Equal(r.t, "0", out.Attributes["ApproximateNumberOfMessages"], "nothing else is in the queue")
 	return bodies, ids
 }
 

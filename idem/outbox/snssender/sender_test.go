@@ -13,7 +13,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -165,15 +164,9 @@ func TestTopic(t *testing.T) {
 		require.NoError(t, err)
 	}
 	ids := map[string]bool{}
-	for len(ids) < 12 {
-		out, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: &q.URL, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, MessageAttributeNames: []string{"All"},
-		})
-		require.NoError(t, err)
-		require.NotEmpty(t, out.Messages)
-		for _, m := range out.Messages {
-			require.Equal(t, `{"n":1}`, *m.Body)
-			ids[*m.MessageAttributes[outbox.AttributeID].StringValue] = true
-		}
+	for _, m := range queuetest.Drain(t, q.Client, q.URL) {
+		require.Equal(t, `{"n":1}`, *m.Body)
+		ids[*m.MessageAttributes[outbox.AttributeID].StringValue] = true
 	}
+	require.Len(t, ids, 12)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -158,25 +157,17 @@ func TestQueue(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		want := map[bool]int{false: 46, true: 23}[fifo]
 		ids := map[string]int{}
-		for n := 0; n < want; {
-			out, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-				QueueUrl: &q.URL, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, MessageAttributeNames: []string{"All"},
-				MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
-			})
-			require.NoError(t, err)
-			require.NotEmpty(t, out.Messages)
-			n += len(out.Messages)
-			for _, m := range out.Messages {
-				id := *m.MessageAttributes[outbox.AttributeID].StringValue
-				ids[id]++
-				require.Equal(t, "order.placed", *m.MessageAttributes[outbox.AttributeType].StringValue)
-				if fifo {
-					require.Equal(t, id, m.Attributes["MessageDeduplicationId"])
-				}
+		all := queuetest.Drain(t, q.Client, q.URL)
+		for _, m := range all {
+			id := *m.MessageAttributes[outbox.AttributeID].StringValue
+			ids[id]++
+			require.Equal(t, "order.placed", *m.MessageAttributes[outbox.AttributeType].StringValue)
+			if fifo {
+				require.Equal(t, id, m.Attributes["MessageDeduplicationId"])
 			}
 		}
+		require.Len(t, all, map[bool]int{false: 46, true: 23}[fifo])
 		require.Len(t, ids, 23)
 	}
 }

@@ -1,0 +1,74 @@
+package queuetest
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// hidden is for how many seconds [Drain] hides what it receives.
+const hidden = 2
+
+// Drain empties a queue. It returns each message once, with all attributes, in the
+// order in which they came first, and it returns when the queue holds nothing any
+// more, neither visible nor hidden nor delayed.
+//
+// A queue delivers at least once: a receive whose reply is lost has hidden messages
+// that nobody has seen. They come back, so one reply without messages is not the
+// end. Nobody else may receive from the queue meanwhile: Drain waits for what others
+// have hidden.
+func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) {
+	tb.Helper()
+	seen := map[string]bool{}
+	for Held(tb, client, url) > 0 {
+		got, err := client.ReceiveMessage(tb.Context(), &sqs.ReceiveMessageInput{
+			QueueUrl: &url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, VisibilityTimeout: hidden,
+			MessageAttributeNames:       []string{"All"},
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		})
+		if err != nil {
+			tb.Fatalf("receive from %s: %v", url, err)
+		}
+		var taken []types.DeleteMessageBatchRequestEntry
+		for i, m := range got.Messages {
+			if id := aws.ToString(m.MessageId); !seen[id] {
+				seen[id] = true
+				all = append(all, m)
+			}
+			taken = append(taken, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle})
+		}
+		if len(taken) == 0 {
+			continue
+		}
+		// What is not deleted comes back.
+		if _, err := client.DeleteMessageBatch(tb.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: taken}); err != nil {
+			tb.Fatalf("delete from %s: %v", url, err)
+		}
+	}
+	return all
+}
+
+// Held counts the messages that a queue holds: visible, hidden and delayed ones.
+func Held(tb testing.TB, client *sqs.Client, url string) (n int) {
+	tb.Helper()
+	names := []types.QueueAttributeName{
+		types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
+	}
+	got, err := client.GetQueueAttributes(tb.Context(), &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: names})
+	if err != nil {
+		tb.Fatalf("ask what %s holds: %v", url, err)
+	}
+	for _, name := range names {
+		count, err := strconv.Atoi(got.Attributes[string(name)])
+		if err != nil {
+			tb.Fatalf("ask what %s holds: %s: %v", url, name, err)
+		}
+		n += count
+	}
+	return n
+}
