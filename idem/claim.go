@@ -55,6 +55,19 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 			d = Decision{DoPark, Unknown}
 		}
 		switch d.Do {
+		case DoCreate, DoReplace, DoTakeOver, DoPark:
+			wrote, err := p.settleFirst(part)
+			if err == nil && wrote {
+				seen, err = p.look(part)
+			}
+			if err != nil {
+				return nil, Outcome{}, p.unavailable(ctx, err)
+			}
+			if wrote {
+				continue
+			}
+		}
+		switch d.Do {
 		case DoCreate, DoReplace, DoTakeOver:
 			if p.call.NoClaim != nil {
 				return nil, Outcome{}, p.call.NoClaim
@@ -225,16 +238,18 @@ func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) 
 }
 
 // unclaimed is what happens when the claim's reply never came: it is taken back,
-// so that it cannot land later, unless the operation fails open. That it does not
-// where this process knows how an earlier attempt ended and has yet to write it.
+// so that it cannot land later, unless the operation fails open: where the store is
+// down, nothing is known of an earlier attempt, from the record or from this process,
+// and somebody still waits for the answer.
 func (p *plan) unclaimed(ctx context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := p.engine
-	if p.call.Key.op.OnStoreFailure != FailClosed && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
+	var sErr *StoreError
+	down := errors.As(err, &sErr) && sErr.Down
+	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
 		p.notify(ctx, e.obs.FailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
 	}
-	var sErr *StoreError
-	if !errors.As(err, &sErr) || sErr.Maybe {
+	if sErr == nil || sErr.Maybe {
 		p.withdraw(ctx, c)
 	}
 	return nil, Outcome{}, p.unavailable(ctx, err)

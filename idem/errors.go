@@ -180,6 +180,13 @@ type StoreError struct {
 	Op string
 	// Maybe is set if the write may have been applied, or may still be.
 	Maybe bool
+	// Down is set if the store gave no answer to this call but that it cannot work:
+	// it could not be reached, did not answer in time, throttled every try, or failed
+	// by itself, as with an HTTP status of 500 or more. It is not set once the store has answered anything else, such
+	// as a condition that failed, a permission that is missing, a table that does not
+	// exist or a request that is invalid, and not where nothing was sent, such as for
+	// want of credentials. An operation fails open only if it is set: see [FailOpen].
+	Down bool
 	// Err is the store's own error.
 	Err error
 }

@@ -128,16 +128,124 @@ func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
 	}
 }
 
-// The claim of that retry may land, or its withdrawal: the outcome is written over
-// what is left of it.
-func TestFailOpenOutcomeLandsOverARetrysWithdrawnClaim(t *testing.T) {
+// The outage ends between what is written first and the claim: the process that holds
+// the outcome writes it before it claims, or does not claim.
+func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		refused int // of the writes of the outcome during the second call
+		err     error
+	}{
+		{"written at the second try", 1, nil},
+		{"not to be written", 2, idem.ErrStoreUnavailable},
+	} {
+		for _, op := range []idem.Operation{safe, unsafe, openOp(false), openOp(true)} {
+			t.Run(tc.name+"/"+op.Name+"/"+op.Repeat.String(), func(t *testing.T) {
+				r, c := newRig(t, &idem.Options{Lease: time.Second}), new(counter)
+				key := op.Key("t", "k")
+				r.faults.Always(idemtest.Refuse, idemtest.Finish)
+				if op.OnStoreFailure != idem.FailClosed {
+					r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+				}
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				r.clock.Advance(time.Minute) // also a claim's lease is over
+				r.faults.Heal()
+				for range tc.refused {
+					r.faults.Next(idemtest.Finish, idemtest.Refuse)
+				}
+				r.faults.Reset()
+				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.ErrorIs(t, err, tc.err)
+				require.Equal(t, 1, c.count())
+				if tc.err == nil {
+					require.Equal(t, 1, v)
+					return
+				}
+				require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "there is no claim to take back")
+				v, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, 1, v)
+				require.Equal(t, 1, c.count())
+			})
+		}
+	}
+}
+
+// A twin in the same process waits while the outcome is lost: it must not take over
+// what its process knows, not even when the lease is over.
+func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, &idem.Options{Wait: time.Minute}), new(counter)
+		key := safe.Key("t", "k")
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		done := make(chan error)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			go func() {
+				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+				done <- err
+			}()
+			time.Sleep(time.Second)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, <-done, idem.ErrStoreUnavailable)
+		require.Zero(t, c.count())
+	})
+}
+
+// While the background writes the outcome, a call waits for it.
+func TestACallWaitsForWhatIsJustBeingWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		key := openOp(true).Key("t", "k")
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(300*time.Millisecond, idemtest.Pass))
+		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond) // the background has it in its hands
+		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+		require.Equal(t, 1, c.count())
+	})
+}
+
+// A store that answers is not down: nothing is opened, whatever the answer is.
+func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{
+		"denied": idemtest.Deny, "unreadable": idemtest.Unreadable,
+		"an error of its own": func(context.Context, *idemtest.Call) error { return errPlain },
+		"in doubt, then denied": func(_ context.Context, c *idemtest.Call) error {
+			return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: errPlain}
+		},
+	} {
+		for _, strict := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				r.faults.Always(fault)
+				_, err := idem.Do(t.Context(), r.engine, openOp(strict).Key("t", "k"), 1, c.run)
+				require.Error(t, err)
+				require.Zero(t, c.count())
+				require.NotContains(t, r.events.take(), "FailedOpen")
+			})
+		}
+	}
+}
+
+// Another process's claim may land meanwhile, or its withdrawal: the outcome is written
+// over what is left of it.
+func TestFailOpenOutcomeLandsOverAWithdrawnClaim(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := openOp(true).Key("t", "k")
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse, idemtest.LoseReply)
-	r.faults.Next(idemtest.Finish, idemtest.Refuse, idemtest.Refuse)
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	r.faults.Next(idemtest.Finish, idemtest.Refuse)
 	_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 	require.NoError(t, err)
-	_, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+	other := idem.Operation{Name: openOp(true).Name} // which fails closed
+	w := r.twin(t)
+	w.faults.Next(idemtest.Acquire, idemtest.LoseReply)
+	_, err = idem.Do(inLambda(t.Context()), w.engine, other.Key("t", "k"), 1, c.run)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, idem.Retryable, r.state(t, key))
 	v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)

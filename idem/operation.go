@@ -45,11 +45,16 @@ const (
 	// FailClosed is the zero value: without a claim the handler does not run and
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
-	// FailOpen runs the handler without a claim when the store is unavailable. Two
-	// attempts may then run at once, or one after the other. Its outcome is recorded
+	// FailOpen runs the handler without a claim when the store is down: it cannot be
+	// reached, does not answer in time, throttles, or fails by itself ([StoreError].Down).
+	// A store that answers, as with a permission that is missing, a table that does not
+	// exist or a condition that failed, still fails closed, and so does one that was
+	// not asked, as for want of credentials.
+	//
+	// Two attempts may then run at once, or one after the other. The outcome is recorded
 	// as if it had the claim, unless another attempt has run since; until that is
-	// written, the same process does not run the key again. Only for repeatable
-	// operations.
+	// written, the same process neither runs nor claims the key again: it writes the
+	// outcome first, or fails closed. Only for repeatable operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
 	// repeatable: it trades double execution for availability, and is spelled out

@@ -144,6 +144,11 @@ func (q *queue) flush(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
+	return q.write(ctx, ls)
+}
+
+// write writes what was taken, one after the other, until the store fails.
+func (q *queue) write(ctx context.Context, ls []late) error {
 	for i, l := range ls {
 		err := l.write(ctx)
 		switch {

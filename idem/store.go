@@ -16,7 +16,8 @@ import (
 //     nothing written;
 //   - a [*TooLargeError] if the result does not fit, with nothing written;
 //   - a [*StoreError] for everything else; Maybe says whether the write may have
-//     been applied or may still be.
+//     been applied or may still be, and Down whether the store could not work, as
+//     opposed to having answered or not having been asked.
 //
 // A store retries by itself while its context allows, with the identical write.
 // It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no

@@ -39,7 +39,7 @@ func Check(ctx context.Context, client TableDescriber, table string) error {
 	defer k.end()
 	var described *dynamodb.DescribeTableOutput
 	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		described, err = client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+		described, err = client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table}, observe)
 		return err
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func Check(ctx context.Context, client TableDescriber, table string) error {
 	problems := tableProblems(described.Table)
 	var ttl *dynamodb.DescribeTimeToLiveOutput
 	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		ttl, err = client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+		ttl, err = client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table}, observe)
 		return err
 	})
 	if err != nil {
@@ -128,6 +128,10 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 // advise adds to a refusal, which no retry helps against, what to do. Without a
 // table it leaves that to the caller, as [Check] explains by itself.
 func advise(table string, err error) error {
+	var early *unsent
+	if table != "" && errors.As(err, &early) {
+		return explain(table, "", err)
+	}
 	var api smithy.APIError
 	if table == "" || !errors.As(err, &api) || isItemTooLarge(err) || api.ErrorCode() == "ValidationException" {
 		return err
@@ -139,6 +143,11 @@ func advise(table string, err error) error {
 func explain(table, action string, err error) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w (%w)", &idem.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
+	}
+	var early *unsent
+	if errors.As(err, &early) {
+		return bad("cannot be asked, nothing was sent: set AWS_REGION and credentials, such as AWS_PROFILE, " +
+			"or give the function or machine a role")
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {

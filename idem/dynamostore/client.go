@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/idem-go/idempotency/idem"
@@ -44,14 +45,21 @@ type ClientOptions struct {
 	// [DefaultDialTimeout].
 	DialTimeout time.Duration
 
-	// Transport replaces the client's own; the other fields but Endpoint then have
-	// no effect.
+	// Transport replaces the client's own, and the one in the configuration.
+	// MaxIdleConns and DialTimeout are not for it, and an error beside it.
 	Transport http.RoundTripper
 }
 
 // NewClient returns a client that suits a [Store]: without retries of its own,
 // with enough idle connections and short dial time-outs. It makes no call.
 // Mistakes are an [*idem.ConfigError].
+//
+// An HTTP client in the configuration is used: that of the SDK
+// ([awshttp.BuildableClient], which config.LoadDefaultConfig makes for AWS_CA_BUNDLE)
+// with its proxy, its TLS and whatever differs from the SDK's defaults, and with this
+// package's connections and time-outs for what does not; an [*http.Client] with its
+// transport, which brings its own; any other as it is. The retryer and the number of
+// attempts in it have no effect: the store makes the tries itself.
 func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 	if o == nil {
 		o = &ClientOptions{}
@@ -68,17 +76,14 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 		return bad("ClientOptions.DialTimeout", "is %v: it cannot be negative", o.DialTimeout)
 	case o.Endpoint == "" && cfg.Region == "":
 		return bad("region", "is missing: set AWS_REGION, or Region in the aws.Config")
-	}
-	transport := o.Transport
-	if transport == nil {
-		transport = newTransport(o)
+	case o.Transport != nil && o.tunes():
+		return bad("ClientOptions.Transport", "is given beside MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
+	case o.Transport == nil && ownTransport(cfg.HTTPClient) && o.tunes():
+		return bad("ClientOptions", "has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
+			"which they are not for: set them there, or leave that out", cfg.HTTPClient)
 	}
 	return dynamodb.NewFromConfig(cfg, func(d *dynamodb.Options) {
-		d.HTTPClient = &http.Client{
-			Transport: transport,
-			// DynamoDB redirects nobody, and a followed redirect would be a second try.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+		d.HTTPClient = httpClient(cfg.HTTPClient, o)
 		d.Retryer = aws.NopRetryer{}
 		// The SDK checks a CRC-32 only if it reads a reply to its end, which it does
 		// not with a failed condition: every replay would log a warning. TLS, strict
@@ -95,6 +100,75 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 			d.Credentials = aws.CredentialsProviderFunc(localCredentials)
 		}
 	}), nil
+}
+
+// tunes reports whether the options say something of a transport.
+func (o *ClientOptions) tunes() bool { return o.MaxIdleConns != 0 || o.DialTimeout != 0 }
+
+// ownTransport reports whether the configuration's client brings connections and
+// time-outs that are not ours to set.
+func ownTransport(given aws.HTTPClient) bool {
+	switch c := given.(type) {
+	case nil, *awshttp.BuildableClient:
+		return false
+	case *http.Client:
+		return c != nil && c.Transport != nil
+	}
+	return true
+}
+
+// httpClient makes the client from what is given.
+func httpClient(given aws.HTTPClient, o *ClientOptions) aws.HTTPClient {
+	// DynamoDB redirects nobody, and a followed redirect would be a second try.
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if o.Transport != nil {
+		c.Transport = o.Transport
+		return c
+	}
+	switch g := given.(type) {
+	case nil:
+	case *awshttp.BuildableClient:
+		return tune(g, o)
+	case *http.Client:
+		if g != nil {
+			same := *g
+			if same.CheckRedirect == nil {
+				same.CheckRedirect = c.CheckRedirect
+			}
+			c = &same
+		}
+	default:
+		return given
+	}
+	if c.Transport == nil {
+		c.Transport = newTransport(o)
+	}
+	return c
+}
+
+// tune sets what the SDK's client leaves at the SDK's defaults. Whoever dials goes on
+// dialing, within our time.
+func tune(b *awshttp.BuildableClient, o *ClientOptions) *awshttp.BuildableClient {
+	own := newTransport(o)
+	dial := own.TLSHandshakeTimeout
+	bounds := o.DialTimeout != 0 || b.GetDialer().Timeout == awshttp.DefaultDialConnectTimeout
+	return b.WithTransportOptions(func(t *http.Transport) {
+		if next := t.DialContext; bounds && next != nil {
+			t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				ctx, cancel := context.WithTimeout(ctx, dial)
+				defer cancel()
+				return next(ctx, network, addr)
+			}
+		}
+		if o.DialTimeout != 0 || t.TLSHandshakeTimeout == awshttp.DefaultHTTPTransportTLSHandleshakeTimeout {
+			t.TLSHandshakeTimeout = dial
+		}
+		if o.MaxIdleConns != 0 || t.MaxIdleConnsPerHost == awshttp.DefaultHTTPTransportMaxIdleConnsPerHost {
+			t.MaxIdleConnsPerHost = own.MaxIdleConnsPerHost
+			t.MaxIdleConns = max(t.MaxIdleConns, own.MaxIdleConns)
+		}
+		t.DisableCompression = true
+	})
 }
 
 func newTransport(o *ClientOptions) *http.Transport {

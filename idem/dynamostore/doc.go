@@ -116,6 +116,12 @@
 // refused connection, a throttled or a denied request leave no doubt. All of that
 // needs a client that answers fast and dials fast: make it with [NewClient].
 //
+// Down of the error is set if every try found DynamoDB down: not reached, silent,
+// throttled, or answering with a status of 500 or more. Any other answer in between,
+// such as another transaction on the item, shows that it works. A request that could
+// not be sent, as for want of credentials, is neither in doubt nor shows it down, and
+// is tried again only if it was not ready in time.
+//
 // A delayed try of a write that has given up may still arrive. Its condition then
 // decides, as for every other write.
 package dynamostore

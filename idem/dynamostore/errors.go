@@ -22,25 +22,40 @@ type verdict struct {
 	again bool
 	// maybe: the request may have been applied, or may still be.
 	maybe bool
+	// down: DynamoDB could not be reached, did not answer, was too busy or failed by
+	// itself. Everything else is an answer, or was never asked.
+	down bool
 }
 
 // judge tells failed tries apart: what DynamoDB answered, and what the network
 // did. What it does not know counts as sent and not answered.
 func judge(err error) verdict {
+	var early *unsent
+	if errors.As(err, &early) {
+		// What was not ready in time may be so at the next try.
+		return verdict{again: errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)}
+	}
 	var stopped *cancelled
 	if errors.As(err, &stopped) {
 		return verdict{again: stopped.again}
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
-		return judgeAnswer(api.ErrorCode(), statusOf(err))
+		v := judgeAnswer(api.ErrorCode(), statusOf(err))
+		var skewed interface{ RetryableError() bool }
+		if !v.maybe && errors.As(err, &skewed) && skewed.RetryableError() {
+			// The clock is off by minutes, which DynamoDB calls an invalid signature. The
+			// SDK corrects its clock by the answer; the next try is signed anew.
+			v.again = true
+		}
+		return v
 	}
 	if errors.Is(err, errUnprocessed) {
-		return verdict{again: true}
+		return verdict{again: true, down: true}
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return verdict{again: true}
+		return verdict{again: true, down: true}
 	}
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
@@ -51,12 +66,12 @@ func judge(err error) verdict {
 	var garbled *smithy.DeserializationError
 	var operation *smithy.OperationError
 	switch {
-	case errors.As(err, &canceled), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return verdict{again: true, maybe: true}
-	case errors.As(err, &sent), errors.As(err, &garbled):
-		return verdict{again: true, maybe: true}
-	case statusOf(err) != 0:
-		return verdict{again: true, maybe: true}
+	case errors.As(err, &canceled), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &sent):
+		return verdict{again: true, maybe: true, down: true}
+	case statusOf(err) != 0, errors.As(err, &garbled):
+		// An answer that cannot be read.
+		return verdict{again: true, maybe: true, down: statusOf(err) >= 500}
 	case errors.As(err, &operation):
 		// The SDK failed before it had a request to send: no region, no credentials,
 		// input that it refuses.
@@ -69,7 +84,9 @@ func judge(err error) verdict {
 func judgeAnswer(code string, status int) verdict {
 	switch code {
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "ThrottledException", "Throttling",
-		"RequestLimitExceeded", "TooManyRequestsException", "LimitExceededException",
+		"RequestLimitExceeded", "TooManyRequestsException", "LimitExceededException":
+		return verdict{again: true, down: true}
+	case
 		// Another transaction, or another region's write, holds the item; ours was refused.
 		"TransactionConflictException", "ReplicatedWriteConflictException",
 		// The SDK corrects its clock by the answer; the next try is signed anew.
@@ -83,13 +100,13 @@ func judgeAnswer(code string, status int) verdict {
 		return verdict{maybe: true}
 	case "InternalServerError", "InternalServerErrorException", "InternalFailure", "ServiceUnavailable",
 		"RequestTimeout", "RequestTimeoutException":
-		return verdict{again: true, maybe: true}
+		return verdict{again: true, maybe: true, down: true}
 	}
 	switch {
 	case status == http.StatusTooManyRequests:
-		return verdict{again: true}
+		return verdict{again: true, down: true}
 	case status >= 500 || status == http.StatusRequestTimeout:
-		return verdict{again: true, maybe: true}
+		return verdict{again: true, maybe: true, down: true}
 	case status >= 400:
 		return verdict{}
 	}

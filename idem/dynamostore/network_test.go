@@ -35,28 +35,29 @@ func answers(t *testing.T, code int, body string, end context.CancelFunc) (*Stor
 // The real error bodies, through the real SDK.
 func TestErrorBodies(t *testing.T) {
 	for _, tc := range []struct {
-		name         string
-		code         int
-		body         string
-		maybe, again bool
+		name               string
+		code               int
+		body               string
+		maybe, again, down bool
 	}{
-		{"provisioned throughput", 400, throttled, false, true},
-		{"throttling", 400, throttling, false, true},
-		{"request limit", 400, requestLimit, false, true},
-		{"transaction conflict", 400, conflicting, false, true},
-		{"internal", 500, internal, true, true},
-		{"no body", 503, ``, true, true},
-		{"a proxy's page", 502, `<html>Bad Gateway</html>`, true, true},
-		{"cut short", 200, `{"Attributes":{"pk"`, true, true},
-		{"access denied", 400, noAccess, false, false},
-		{"validation", 400, invalid, false, false},
-		{"no table", 400, noTable, false, false},
+		{"provisioned throughput", 400, throttled, false, true, true},
+		{"throttling", 400, throttling, false, true, true},
+		{"request limit", 400, requestLimit, false, true, true},
+		{"transaction conflict", 400, conflicting, false, true, false},
+		{"internal", 500, internal, true, true, true},
+		{"no body", 503, ``, true, true, true},
+		{"a proxy's page", 502, `<html>Bad Gateway</html>`, true, true, true},
+		{"cut short", 200, `{"Attributes":{"pk"`, true, true, false},
+		{"access denied", 400, noAccess, false, false, false},
+		{"validation", 400, invalid, false, false, false},
+		{"no table", 400, noTable, false, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s, w := answers(t, tc.code, tc.body, cancel)
-			isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), tc.maybe)
+			failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), tc.maybe)
+			require.Equal(t, tc.down, failed.Down)
 			if tc.again {
 				require.Len(t, w.calls(), 3)
 			} else {

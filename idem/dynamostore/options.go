@@ -107,7 +107,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		client: client, table: &table, maxResult: o.MaxResult,
 		keys:   maps.Clone(o.TableKeys),
 		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
-		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }},
+		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
 	}
 	if s.maxResult == 0 {
 		s.maxResult = DefaultMaxResult

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -29,8 +30,9 @@ type call struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	op     string
-	// maybe is set once a write was sent that got no definite answer.
-	maybe bool
+	// maybe is set once a write was sent that got no definite answer, down once a try
+	// found DynamoDB down, and up once one was answered or could not be sent.
+	maybe, down, up bool
 }
 
 // begin gives the call a deadline if it has none.
@@ -58,13 +60,19 @@ func (c *call) do(write bool, timeout time.Duration, send func(context.Context) 
 			return c.gaveUp(n, err, last)
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, c.slice(timeout))
-		err := send(ctx)
+		t := &try{Context: ctx}
+		err := send(t)
 		cancel()
 		if err == nil || isConditionFailed(err) {
+			c.up = true
 			return err
+		}
+		if t.unsent() {
+			err = &unsent{err}
 		}
 		v := judge(err)
 		c.maybe = c.maybe || write && v.maybe
+		c.down, c.up = c.down || v.down, c.up || !v.down
 		if !v.again {
 			return c.fail(advise(c.table, err))
 		}
@@ -107,10 +115,14 @@ func (c *call) pause(n int) bool {
 }
 
 func (c *call) fail(err error) error {
-	return &idem.StoreError{Op: c.op, Maybe: c.maybe, Err: err}
+	return &idem.StoreError{Op: c.op, Maybe: c.maybe, Down: c.down && !c.up, Err: err}
 }
 
 func (c *call) gaveUp(tries int, ended, last error) error {
+	var early *unsent
+	if errors.As(last, &early) {
+		last = advise(c.table, last)
+	}
 	switch {
 	case last == nil:
 		return c.fail(ended)

@@ -17,6 +17,8 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
 )
 
 // scripted is a store whose client answers with the errors in turn, the last one
@@ -48,8 +50,15 @@ var (
 	eof         = &smithyhttp.RequestSendError{Err: io.EOF}
 	canceled    = &smithy.CanceledError{Err: context.DeadlineExceeded}
 	noRegion    = &smithy.OperationError{Err: fmt.Errorf("resolve endpoint: %w", &aws.MissingRegionError{})}
+	bare        = &types.ConditionalCheckFailedException{}
 	refusal     = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "rival"))}
 )
+
+// skewed is how the SDK marks an answer that is due to the clock.
+type skewed struct{ error }
+
+func (s skewed) Unwrap() error      { return s.error }
+func (skewed) RetryableError() bool { return true }
 
 func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
@@ -57,30 +66,63 @@ func TestJudge(t *testing.T) {
 		err  error
 		want verdict
 	}{
-		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true}},
-		{"throttling", api("ThrottlingException"), verdict{again: true}},
-		{"request limit", api("RequestLimitExceeded"), verdict{again: true}},
+		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true, down: true}},
+		{"throttling", api("ThrottlingException"), verdict{again: true, down: true}},
+		{"request limit", api("RequestLimitExceeded"), verdict{again: true, down: true}},
 		{"transaction conflict", api("TransactionConflictException"), verdict{again: true}},
-		{"status 429", status(429), verdict{again: true}},
+		{"status 429", status(429), verdict{again: true, down: true}},
 		{"own transaction in progress", api("TransactionInProgressException"), verdict{again: true, maybe: true}},
 		{"token of another transaction", api("IdempotentParameterMismatchException"), verdict{maybe: true}},
-		{"internal error", api("InternalServerError"), verdict{again: true, maybe: true}},
-		{"service unavailable", api("ServiceUnavailable"), verdict{again: true, maybe: true}},
-		{"status 500", status(500), verdict{again: true, maybe: true}},
-		{"status 502 of a proxy", status(502), verdict{again: true, maybe: true}},
+		{"internal error", api("InternalServerError"), verdict{again: true, maybe: true, down: true}},
+		{"service unavailable", api("ServiceUnavailable"), verdict{again: true, maybe: true, down: true}},
+		{"status 500", status(500), verdict{again: true, maybe: true, down: true}},
+		{"status 502 of a proxy", status(502), verdict{again: true, maybe: true, down: true}},
+		{"invalid signature", refused(api("InvalidSignatureException")), verdict{}},
+		{"clock off by minutes", skewed{refused(api("InvalidSignatureException"))}, verdict{again: true}},
+		{"never sent", &unsent{api("AccessDeniedException")}, verdict{}},
+		{"not ready in time", &unsent{canceled}, verdict{again: true}},
 		{"status 400", status(400), verdict{}},
 		{"status 403", status(403), verdict{}},
 		{"garbled answer", status(200), verdict{again: true, maybe: true}},
-		{"refused", dialRefused, verdict{again: true}},
-		{"reset", readReset, verdict{again: true, maybe: true}},
-		{"closed", eof, verdict{again: true, maybe: true}},
-		{"time-out", canceled, verdict{again: true, maybe: true}},
+		{"refused", dialRefused, verdict{again: true, down: true}},
+		{"reset", readReset, verdict{again: true, maybe: true, down: true}},
+		{"closed", eof, verdict{again: true, maybe: true, down: true}},
+		{"time-out", canceled, verdict{again: true, maybe: true, down: true}},
 		{"no region", noRegion, verdict{}},
 		{"untrusted certificate", &smithyhttp.RequestSendError{Err: &tls.CertificateVerificationError{Err: io.EOF}}, verdict{}},
-		{"unprocessed keys", errUnprocessed, verdict{again: true}},
+		{"unprocessed keys", errUnprocessed, verdict{again: true, down: true}},
 		{"anything else", errors.New("what is this"), verdict{again: true, maybe: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, judge(tc.err)) })
+	}
+}
+
+// Down is about all tries together too: one answer, and DynamoDB is up.
+func TestDownIsWhatEveryTryFound(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		errs []error
+		down bool
+	}{
+		{"throttled for good", []error{api("ThrottlingException")}, true},
+		{"silent", []error{canceled}, true},
+		{"refused, then silent, then failing", []error{dialRefused, canceled, status(503)}, true},
+		{"an answer among them", []error{api("ThrottlingException"), api("TransactionConflictException"), status(503)}, false},
+		{"clock off by minutes", []error{skewed{refused(api("InvalidSignatureException"))}}, false},
+		{"denied", []error{refused(api("AccessDeniedException"))}, false},
+		{"throttled, then denied", []error{api("ThrottlingException"), status(400)}, false},
+		{"no table", []error{refused(api("ResourceNotFoundException"))}, false},
+		{"no region", []error{noRegion}, false},
+		{"a record in the way that cannot be read", []error{bare, canceled}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := scripted(t, nil, tc.errs...)
+				var failed *idem.StoreError
+				require.ErrorAs(t, s.Acquire(t.Context(), base, claim("k", "o1")), &failed)
+				require.Equal(t, tc.down, failed.Down, "%v", failed)
+			})
+		})
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
 // Lost returns the error of a call whose reply never came.
 func (c *Call) Lost() error {
-	return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: errors.New("idemtest: no reply")}
+	return &idem.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: errors.New("idemtest: no reply")}
 }
 
 // Fault decides what becomes of a call: it may make it with [Call.Do], and
@@ -66,13 +66,19 @@ func LoseRequest(_ context.Context, c *Call) error { return c.Lost() }
 // Refuse fails in a way that proves that nothing was written, as a refused
 // connection or a throttled call does.
 func Refuse(_ context.Context, c *Call) error {
-	return &idem.StoreError{Op: string(c.Method), Err: errors.New("idemtest: refused")}
+	return &idem.StoreError{Op: string(c.Method), Down: true, Err: errors.New("idemtest: refused")}
+}
+
+// Deny answers that the call is not allowed, as for want of a permission or with the
+// name of a table that does not exist: nothing was written, and the store is not down.
+func Deny(_ context.Context, c *Call) error {
+	return &idem.StoreError{Op: string(c.Method), Err: errors.New("idemtest: denied")}
 }
 
 // BlackHole swallows the request and answers nothing until the context ends.
 func BlackHole(ctx context.Context, c *Call) error {
 	<-ctx.Done()
-	return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: context.Cause(ctx)}
+	return &idem.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: context.Cause(ctx)}
 }
 
 // BareConflict answers that the condition failed, without the record that stood
