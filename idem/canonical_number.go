@@ -2,7 +2,10 @@ package idem
 
 import (
 	"bytes"
-	"strconv"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -11,39 +14,87 @@ const (
 	// longestPlain is the number of digits up to which ECMAScript writes integers
 	// plainly; from 1e21 on it writes an exponent.
 	longestPlain = 21
-	// mostDigits is what the shortest decimal of a double has at most.
-	mostDigits = 17
-	// safeDigits always survive a double whose exponent is within safeExponent:
-	// C's DBL_DIG, and a range well inside that of normal doubles.
-	safeDigits, safeExponent = 15, 290
+	// safeDigits are exact in a double's 53 bits, and so is their product or quotient
+	// with a power of ten up to that of tens once rounded.
+	safeDigits = 15
+	// mostDigits is more than tell a number from all that lie half way between two
+	// doubles, which have 767 at most.
+	mostDigits = 800
 )
 
-// numberForm says how a number of a JSON text is to be written.
-type numberForm uint8
+// tens are the powers of ten that are exact doubles.
+var tens = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-const (
-	// formDone: the library writes the canonical form.
-	formDone numberForm = iota
-	// formLongInteger: a plain integer that takes the form with an exponent.
-	formLongInteger
-	// formRefused: a double would change it, and it is not a plain integer.
-	formRefused
-)
-
-func formOf(token []byte) numberForm {
+// number brings the number that begins at i into its canonical form and returns the
+// index after it.
+func (c *canonicalizer) number(i int) int {
+	end := skipNumber(c.text, i)
+	token := c.text[i:end]
+	var buffer [32]byte
+	var form []byte
 	if isPlainInteger(token) {
-		if len(token) <= longestPlain {
-			return formDone
+		if form = c.shortInteger(buffer[:0], token); form == nil {
+			return end
 		}
-		if d := parseDecimal(token); d.point > longestPlain && d.fitsDouble() {
-			return formLongInteger
+	} else {
+		f, ok := c.double(token)
+		if !ok {
+			c.wrong = numberError(c.text[:i])
+			return end
 		}
-		return formDone
+		form = appendDouble(buffer[:0], f)
 	}
-	if d := parseDecimal(token); !d.fitsDouble() {
-		return formRefused
+	if !bytes.Equal(form, token) {
+		c.out = slices.Grow(c.out, len(c.text)-c.done)
+		c.out = append(append(c.out, c.text[c.done:i]...), form...)
+		c.done = end
 	}
-	return formDone
+	return end
+}
+
+// numberError refuses the number that follows the text before, which has as many
+// numbers in it as stand before it in the text that was sent.
+func numberError(before []byte) func(raw []byte) error {
+	return func(raw []byte) error {
+		start, end := nthNumber(raw, numbersIn(before))
+		return &NotCanonicalError{
+			Reason: fmt.Sprintf("the number %.40s is out of the range of double-precision numbers: "+
+				"send a number up to 1.7976931348623157e308, or a string", raw[start:end]),
+			Offset: int64(start),
+		}
+	}
+}
+
+func numbersIn(text []byte) (n int) {
+	eachNumber(text, func(int, int) bool { n++; return true })
+	return n
+}
+
+func nthNumber(text []byte, n int) (start, end int) {
+	eachNumber(text, func(i, j int) bool {
+		start, end = i, j
+		n--
+		return n >= 0
+	})
+	return start, end
+}
+
+func eachNumber(text []byte, f func(start, end int) bool) {
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			i = skipString(text, i)
+		case c == '-' || '0' <= c && c <= '9':
+			end := skipNumber(text, i)
+			if !f(i, end) {
+				return
+			}
+			i = end
+		default:
+			i++
+		}
+	}
 }
 
 func isPlainInteger(token []byte) bool {
@@ -55,86 +106,70 @@ func isPlainInteger(token []byte) bool {
 	return true
 }
 
-// shortenIntegers writes the long integers of a canonical text in their form with
-// an exponent, in place. That form is never longer: at most 17 digits, the point
-// and an exponent of four characters stand for 22 digits or more.
-func shortenIntegers(text []byte) []byte {
-	to := text[:0]
-	for i := 0; i < len(text); {
-		end := i + 1
-		switch c := text[i]; {
-		case c == '"':
-			end = skipString(text, i)
-		case c == '-' || '0' <= c && c <= '9':
-			end = skipNumber(text, i)
-			if formOf(text[i:end]) != formLongInteger {
-				break
-			}
-			if f, err := strconv.ParseFloat(string(text[i:end]), 64); err == nil {
-				to = jsontext.AppendFloat(to, f, 64)
-				i = end
-				continue
-			}
-		}
-		to = append(to, text[i:end]...)
-		i = end
+// appendDouble writes a double as RFC 8785 does.
+func appendDouble(to []byte, f float64) []byte {
+	if f == 0 {
+		return append(to, '0') // without a sign
+	}
+	return jsontext.AppendFloat(to, f, 64)
+}
+
+// shortInteger returns the form with an exponent of a plain integer that has more
+// than 21 digits, if that is the same number, and "0" for "-0"; nil for all whose
+// digits are their form.
+func (c *canonicalizer) shortInteger(to, token []byte) []byte {
+	if string(token) == "-0" {
+		return append(to, '0')
+	}
+	digits := bytes.TrimPrefix(token, []byte("-"))
+	significant := bytes.TrimRight(digits, "0")
+	if len(digits) <= longestPlain || len(significant) > 17 {
+		return nil
+	}
+	f, ok := c.double(token)
+	if !ok {
+		return nil
+	}
+	to = appendDouble(to, f)
+	if again, point := c.decimal(to); string(again) != string(significant) || point != int64(len(digits)) {
+		return nil
 	}
 	return to
 }
 
-// decimal is the exact value of a number without its sign: 0.DIGITS × 10^point,
-// where the digits neither start nor end with a zero. Zero has none.
-type decimal struct {
-	digits [mostDigits + 1]byte
-	// n is the number of digits; mostDigits+1 stands for more than mostDigits.
-	n     int
-	point int64
-}
-
-// parseDecimal reads a number token. It needs no memory, however large the
-// exponent or long the digits.
-func parseDecimal(token []byte) (d decimal) {
+// decimal reads a number without its sign as 0.DIGITS × 10^point, where the digits
+// neither start nor end with a zero. Zero has none. What lies beyond mostDigits
+// digits is one more that is not zero. The digits are valid until the next call.
+func (c *canonicalizer) decimal(token []byte) (digits []byte, point int64) {
+	digits = c.digits[:0]
 	mantissa, exponent := token, []byte(nil)
 	if i := bytes.IndexAny(token, "eE"); i >= 0 {
 		mantissa, exponent = token[:i], token[i+1:]
 	}
-	fraction, zeros := false, 0 // zeros that count only if a digit follows
-	for _, c := range mantissa {
+	fraction := false
+	for _, d := range mantissa {
 		switch {
-		case c == '.':
+		case d == '.':
 			fraction = true
 			continue
-		case c < '0' || c > '9':
+		case d < '0' || d > '9':
 			continue
-		case c == '0' && d.n == 0:
+		case d == '0' && len(digits) == 0:
 			if fraction {
-				d.point--
+				point--
 			}
 			continue
-		case c == '0':
-			zeros++
-		default:
-			for ; zeros > 0; zeros-- {
-				d.push('0')
-			}
-			d.push(c)
+		case len(digits) < mostDigits:
+			digits = append(digits, d)
+		case d != '0' && len(digits) == mostDigits:
+			digits = append(digits, '1')
 		}
 		if !fraction {
-			d.point++
+			point++
 		}
 	}
-	if d.n == 0 {
-		return decimal{}
-	}
-	d.point += parseExponent(exponent)
-	return d
-}
-
-func (d *decimal) push(c byte) {
-	if d.n < len(d.digits) {
-		d.digits[d.n] = c
-		d.n++
-	}
+	c.digits = digits
+	return bytes.TrimRight(digits, "0"), point + parseExponent(exponent)
 }
 
 // parseExponent reads an exponent. It stops growing at a size that no number of
@@ -156,25 +191,85 @@ func parseExponent(exponent []byte) int64 {
 	return value
 }
 
-// fitsDouble reports whether the shortest decimal of the nearest double is this
-// very number.
-func (d *decimal) fitsDouble() bool {
+// double returns the double next to a number, half way the even one (IEEE 754), and
+// false if there is none. It is strconv.ParseFloat, which takes up to a thousand
+// times as long for numbers below 2^-1022 or about half way between two doubles.
+func (c *canonicalizer) double(token []byte) (f float64, ok bool) {
+	digits, point := c.decimal(token)
+	exp := point - int64(len(digits))
 	switch {
-	case d.n == 0:
-		return true
-	case d.n > mostDigits || d.point > 310 || d.point < -330:
-		return false
-	case d.n <= safeDigits && -safeExponent <= d.point && d.point <= safeExponent:
-		return true
+	case len(digits) == 0 || point < -323:
+		return 0, true
+	case point > 309:
+		return 0, false
+	case len(digits) > safeDigits || exp < -22 || exp > 22:
+		f = c.exact(digits, int(exp))
+	case exp < 0:
+		f = float64(whole(digits)) / tens[-exp]
+	default:
+		f = float64(whole(digits)) * tens[exp]
 	}
-	var buffer [32]byte
-	text := append(buffer[:0], "0."...)
-	text = append(text, d.digits[:d.n]...)
-	text = append(text, 'e')
-	text = strconv.AppendInt(text, d.point, 10)
-	f, err := strconv.ParseFloat(string(text), 64)
-	if err != nil {
-		return false // out of range
+	if token[0] == '-' {
+		f = -f
 	}
-	return parseDecimal(strconv.AppendFloat(buffer[:0], f, 'e', -1, 64)) == *d
+	return f, !math.IsInf(f, 0)
+}
+
+// whole reads up to 19 digits.
+func whole(digits []byte) (n uint64) {
+	for _, d := range digits {
+		n = n*10 + uint64(d-'0')
+	}
+	return n
+}
+
+// exact returns the double next to digits × 10^exp. It divides in whole numbers: the
+// number is num/den × 2^exp.
+func (c *canonicalizer) exact(digits []byte, exp int) float64 {
+	num, den := &c.num, c.power(0)
+	if len(digits) <= 19 {
+		num.SetUint64(whole(digits))
+	} else {
+		num.SetString(string(digits), 10)
+	}
+	if exp >= 0 {
+		num.Mul(num, c.power(exp))
+	} else {
+		den = c.power(-exp)
+	}
+	// A double has 53 bits, and no bit below 2^-1074. The quotient gets two bits more
+	// at least, of which the last one tells whether anything is left.
+	last := max(num.BitLen()-den.BitLen()+exp-56, -1076)
+	if shift := exp - last; shift >= 0 {
+		num.Lsh(num, uint(shift))
+	} else {
+		den = c.den.Lsh(den, uint(-shift))
+	}
+	c.quo.QuoRem(num, den, &c.rest)
+	bits := c.quo.Uint64()
+	if c.rest.Sign() != 0 {
+		bits |= 1
+	}
+	if last == -1076 && bits < 1<<54 {
+		// Below 2^-1022 doubles are multiples of 2^-1074, and their bits the factor.
+		n := bits >> 2
+		if bits&3 == 3 || bits&3 == 2 && n&1 == 1 {
+			n++
+		}
+		return math.Float64frombits(n)
+	}
+	return math.Ldexp(float64(bits), last)
+}
+
+// power is a power of five, kept as long as its document is read.
+func (c *canonicalizer) power(n int) *big.Int {
+	p, ok := c.powers[n]
+	if !ok {
+		p = new(big.Int).Exp(big.NewInt(5), big.NewInt(int64(n)), nil)
+		if c.powers == nil {
+			c.powers = map[int]*big.Int{}
+		}
+		c.powers[n] = p
+	}
+	return p
 }

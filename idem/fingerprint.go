@@ -93,12 +93,18 @@ func isDigest(s string) bool {
 // its bytes. White space, the order of members, escapes and the way numbers are
 // written make no difference.
 //
-// The canonical form is that of RFC 8785, but plain integers are exact at any size,
-// and a number with a fraction or an exponent is refused if a double-precision
-// reader would see another number. Refused too are duplicate member names, invalid
-// UTF-8 (half surrogate pairs included), nesting beyond [MaxDepth], a byte order mark,
-// and anything but exactly one value: with a [*NotCanonicalError], which matches
-// [ErrNotCanonical]. These hold for the whole text, also for parts left out.
+// The canonical form is that of RFC 8785, but plain integers are exact at any size.
+// A number with a fraction or an exponent stands for the shortest decimal of the
+// double next to it, a plain integer for itself, and two numbers are equal if they
+// stand for the same: 1, 1.0 and 10e-1 are one number, and so are
+// 9007199254740993.0 and 9007199254740992, but not 9007199254740993. Refused are
+// numbers beyond the doubles, duplicate member names, invalid UTF-8 (half surrogate
+// pairs included), nesting beyond [MaxDepth], a byte order mark, and anything but
+// exactly one value: with a [*NotCanonicalError], which matches [ErrNotCanonical].
+// These hold for the whole text, also for parts left out.
+//
+// No text costs much more than another of its size: a hostile one five times as much
+// as a plain one at most.
 //
 // sel says which parts count; nil means all. It is a [*ConfigError] if it is
 // contradictory, see [Select.Check].
