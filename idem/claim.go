@@ -298,6 +298,7 @@ func (p *plan) answer(ctx context.Context, rec *Record, do Action) error {
 		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 	case DoUnknown:
+		n.State = Unknown // also of a claim that was parked just now
 		p.notify(ctx, e.obs.Unknown, n)
 		return ErrOutcomeUnknown
 	case DoAccepted:

@@ -21,8 +21,13 @@ func LogTo(l *slog.Logger) *Observer {
 				return
 			}
 			attrs := []slog.Attr{
-				slog.String("record", n.ID), slog.String("operation", n.Operation),
-				slog.Int("attempt", n.Attempt), slog.String("state", string(n.State)), slog.Duration("elapsed", n.Elapsed),
+				slog.String("record", n.ID), slog.String("operation", n.Operation), slog.Duration("elapsed", n.Elapsed),
+			}
+			if n.Attempt > 0 {
+				attrs = append(attrs, slog.Int("attempt", n.Attempt))
+			}
+			if n.State != Absent {
+				attrs = append(attrs, slog.String("state", string(n.State)))
 			}
 			if n.Step != "" {
 				attrs = append(attrs, slog.String("step", n.Step))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,14 @@ func TestLogToCoversTheObserver(t *testing.T) {
 		require.NotContains(t, said, message, "%s says the same as another", name)
 		said[message] = name
 	}
+}
+
+// What is not known, such as the state before a claim, is left out.
+func TestLogToLeavesOutWhatIsNotKnown(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	idem.LogTo(log).StoreUnavailable(t.Context(), idem.Notice{ID: "acme#charge#digest", Operation: "charge", Elapsed: time.Second})
+	require.Regexp(t, `msg="idem: store unavailable, nothing was executed" record=acme#charge#digest operation=charge elapsed=1s\n$`, out.String())
 }
 
 func TestLogToTheDefaultLogger(t *testing.T) {

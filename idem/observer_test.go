@@ -164,6 +164,25 @@ func TestObserverMayBeNil(t *testing.T) {
 	}
 }
 
+// A call that parks a lapsed claim is told of the record as it is then.
+func TestNoticesOfALapsedClaim(t *testing.T) {
+	var states []idem.State
+	note := func(_ context.Context, n idem.Notice) { states = append(states, n.State) }
+	h := idemtest.New(t, &idem.Options{Observer: &idem.Observer{Parked: note, Unknown: note}})
+	key := unsafe.Key("acme", "k")
+	call := func(ctx context.Context, e *idem.Engine) (string, error) {
+		return idem.Do(ctx, e, key, 1, func(context.Context, int) (string, error) {
+			h.Crash()
+			return "", nil
+		})
+	}
+	idemtest.Deliver(h, 1, call)
+	h.Restart()
+	h.Clock.Advance(time.Hour)
+	require.ErrorIs(t, idemtest.Deliver(h, 1, call)[0].Err, idem.ErrOutcomeUnknown)
+	require.Equal(t, []idem.State{idem.Unknown, idem.Unknown}, states)
+}
+
 func TestNoticesSayWhatHappened(t *testing.T) {
 	var got []idem.Notice
 	note := func(_ context.Context, n idem.Notice) { got = append(got, n) }

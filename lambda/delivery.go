@@ -105,12 +105,17 @@ func (s *source[R]) log(d *delivery[R]) {
 	if !log.Enabled(d.ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{
-		slog.String(s.noun+"Id", d.name), slog.String("reason", string(o.Reason)), slog.String("record", o.KeyID),
-		slog.Int("attempt", o.Attempt),
+	attrs := []slog.Attr{slog.String(s.noun+"Id", d.name), slog.String("reason", string(o.Reason))}
+	if o.KeyID != "" {
+		attrs = append(attrs, slog.String("record", o.KeyID))
+	}
+	if o.Attempt > 0 {
+		attrs = append(attrs, slog.Int("attempt", o.Attempt))
 	}
 	if s.also != nil {
-		attrs = append(attrs, s.also(o.Record))
+		if also := s.also(o.Record); also.Value.String() != "" {
+			attrs = append(attrs, also)
+		}
 	}
 	if o.Err != nil {
 		// An error that panics over its text costs only that text.

@@ -251,11 +251,12 @@ func TestSQSLog(t *testing.T) {
 		`level=WARN msg="idem: message comes back" messageId=m3 reason=released record=#fulfil#`,
 		`level=ERROR msg="idem: message comes back" messageId=m4 reason=panicked record=#fulfil#`,
 		`level=WARN msg="idem: message comes back" messageId=m5 reason=key_reused record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" messageId=m6 reason=key_invalid record=""`,
+		`level=WARN msg="idem: message comes back" messageId=m6 reason=key_invalid receives=1 error=`,
 	} {
 		require.Contains(t, lines[i], want)
 		require.Contains(t, lines[i], "receives=1")
 	}
+	require.NotRegexp(t, `=""|attempt=0`, log.String(), "what is not known is left out")
 	require.Contains(t, lines[2], `error="connection reset"`)
 	require.Contains(t, lines[3], "sqs_test.go", "the stack")
 	require.NotContains(t, log.String(), "secret")
