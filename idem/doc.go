@@ -36,8 +36,9 @@
 //
 // A claim is taken by one conditional write, and every later write is conditional
 // on the claim's random owner. A lease bounds how long a claim is respected. When
-// it lapses without an outcome, a repeatable operation is taken over by the next
-// call, any other is parked as unknown. Out of unknown lead the parked attempt's
+// it lapses without an outcome, the next call takes a repeatable operation over, and
+// parks any other as unknown. Nobody else looks: a lapsed claim whose key is not sent
+// again stays as it is. Out of unknown lead the parked attempt's
 // own late outcome, and [Engine.Resolve].
 //
 // A [Step] changes no state: its result is recorded in in_progress, or late in

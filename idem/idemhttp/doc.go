@@ -35,7 +35,7 @@
 //	first sent before the retention window         412 idempotency_key_too_old
 //	outcome unknown                                409 outcome_unknown
 //	outcome recorded without its response          409 outcome_unavailable
-//	accepted for later                             202 request_accepted + Retry-After
+//	accepted for later (reserved, never sent)      202 request_accepted + Retry-After
 //	response of another version                    503 response_version_mismatch + Retry-After
 //	record damaged or newer                        503 idempotency_record_unreadable
 //	store unavailable                              503 idempotency_store_unavailable + Retry-After

@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// DefaultKeyHeader is the header that carries the key, as the IETF draft
-// draft-ietf-httpapi-idempotency-key-header names it.
+// DefaultKeyHeader is the header that carries the key, as
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/ names it:
+// a draft that has expired, and the de facto contract.
 const DefaultKeyHeader = "Idempotency-Key"
 
 // Options of a contract. Zero fields mean the defaults, but Tenant is required.

@@ -11,8 +11,8 @@ import (
 type Profile uint8
 
 const (
-	// IETF follows draft-ietf-httpapi-idempotency-key-header where that speaks. It is
-	// the zero value.
+	// IETF follows draft-ietf-httpapi-idempotency-key-header, which has expired and is
+	// the de facto contract, where that speaks. It is the zero value.
 	IETF Profile = iota
 	// Stripe answers as clients of Stripe's API know it: a reused key is 400, and
 	// [HeaderReplayedStripe] marks a replay.

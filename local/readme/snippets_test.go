@@ -2,6 +2,7 @@ package readme
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -78,12 +79,11 @@ func work(engine *idem.Engine, queues *sqs.Client, parkingQueue string, fulfil f
 	}, fulfil))
 }
 
-func open(ctx context.Context, client *dynamodb.Client, table string, store idem.Store) (*idem.Engine, error) {
+func open(ctx context.Context, client *dynamodb.Client, table string) (*dynamostore.Store, error) {
 	if err := dynamostore.Check(ctx, client, table); err != nil {
 		return nil, err // names the missing table, key, index, TTL or region
 	}
-	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
-	return engine, err
+	return dynamostore.New(client, table, nil)
 }
 
 func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
@@ -91,9 +91,35 @@ func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.NoTenant, "/orderId"), nil, fulfil))
 }
 
-func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt []byte) error {
-	err := engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: receipt})
-	return err
+func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt Receipt) error {
+	result, err := json.Marshal(receipt)
+	if err != nil {
+		return err
+	}
+	return engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: result})
+}
+
+func TestSettle(t *testing.T) {
+	h := idemtest.New(t, nil)
+	key := idem.Operation{Name: "refund"}.Key("acme", "payment-1")
+	call := func(ctx context.Context, e *idem.Engine) (Receipt, error) {
+		return idem.Do(ctx, e, key, "payment-1", func(context.Context, string) (Receipt, error) {
+			return Receipt{}, errors.New("no answer")
+		})
+	}
+	idemtest.Deliver(h, 1, call)
+	require.Equal(t, idem.Unknown, h.Record(key).State)
+	require.NoError(t, settle(t.Context(), h.Engine, key.ID(), Receipt{Number: "R-7"}))
+	got := idemtest.Deliver(h, 1, call)[0]
+	require.NoError(t, got.Err)
+	require.Equal(t, Receipt{Number: "R-7"}, got.Value)
+}
+
+func TestCallDirectly(t *testing.T) {
+	payment := Payment{ID: "payment-1", Cents: 4200}
+	receipt, err := charge(idemtest.Context(t, Charge.Key("acme", "payment-1")), payment)
+	require.NoError(t, err)
+	require.Contains(t, receipt.Number, "receipt for ")
 }
 
 type (
@@ -142,4 +168,4 @@ func TestBook(t *testing.T) {
 	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
 }
 
-var _, _, _, _, _ = serve, work, open, listen, settle
+var _, _, _, _ = serve, work, open, listen
