@@ -18,12 +18,14 @@ type attempt struct {
 	begun  time.Time
 	kill   time.Time // zero where nobody kills the process
 	writes atomic.Int32
-	// notExecuted is set by the handler beside its response.
-	notExecuted atomic.Bool
-	kept        []byte // what to record of a result that is too large
-	dropped     bool   // the outcome is recorded without its result
-	running     *lease // while the handler runs
-	steps       steps
+	// says is the class that the handler has set beside its response.
+	says atomic.Int32
+	// signs is set once the handler has done what comes with an effect.
+	signs   atomic.Bool
+	kept    []byte // what to record of a result that is too large
+	dropped bool   // the outcome is recorded without its result
+	running *lease // while the handler runs
+	steps   steps
 	// born is the claim that an attempt in atomic mode did not write, and stood the
 	// state that the record was in when it began.
 	born  *Claim
@@ -70,6 +72,7 @@ func InfoOf(ctx context.Context) (Info, bool) {
 	if a == nil {
 		return Info{}, false
 	}
+	a.signs.Store(true)
 	info := Info{
 		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name, Step: stepOf(ctx),
 		Attempt: a.rec.Attempt, Token: a.token(ctx),
@@ -97,6 +100,7 @@ func Token(ctx context.Context) string {
 	if a == nil {
 		panic("idem.Token: the context is not a handler's: pass the context that the handler was given")
 	}
+	a.signs.Store(true)
 	return a.token(ctx)
 }
 
@@ -125,10 +129,21 @@ func tokenOf(id string) string {
 
 // SetNotExecuted says, beside a response and without an error, that surely
 // nothing took effect: the response is returned and the next call with the key
-// gets the claim. Outside an operation it does nothing.
-func SetNotExecuted(ctx context.Context) {
-	if a := attemptOf(ctx); a != nil {
-		a.notExecuted.Store(true)
+// gets the claim. It speaks for the operation: outside of one, and inside a [Step],
+// it does nothing. Of several calls of SetNotExecuted and [SetCompleted] the last
+// one counts.
+func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
+
+// SetCompleted says, beside a response and without an error, that the response is
+// the operation's outcome although it looks like a refusal, such as HTTP 402: its
+// [Unit] of work commits with it and its steps stay as they are. Steps that are
+// already being undone are a failure all the same, unless this attempt has called
+// [Compensate] itself. Outside an operation, and inside a [Step], it does nothing.
+func SetCompleted(ctx context.Context) { set(ctx, ClassCompleted) }
+
+func set(ctx context.Context, c Class) {
+	if a := attemptOf(ctx); a != nil && stepOf(ctx) == "" {
+		a.says.Store(int32(c))
 	}
 }
 

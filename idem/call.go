@@ -41,6 +41,9 @@ type Answer struct {
 	Err error
 	// Class is the caller's own rule; ClassDefault goes by Err.
 	Class Class
+	// Cause is why an answer of ClassFailed without Err fails, where steps are undone
+	// for it. Nil means that nothing is known but that it does.
+	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any
 	// ResponseVersion of the Body's schema.
@@ -84,11 +87,21 @@ type Outcome struct {
 // Execute runs the call under the protocol: it claims the key and runs the
 // handler, or answers with the recorded outcome, or with one of the package's
 // errors. A handler's error is returned as the handler gave it; a recorded
-// failure is a [*RecordedError].
+// failure is a [*RecordedError]. Called by another operation's handler, it hides the
+// error's marks from that operation: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 	if err := c.check(); err != nil {
 		return Outcome{}, err
 	}
+	if outer := attemptOf(ctx); outer != nil {
+		outer.signs.Store(true)
+		out, err := e.execute(ctx, c)
+		return out, border(err)
+	}
+	return e.execute(ctx, c)
+}
+
+func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 	p := &plan{engine: e, call: &c, begun: e.now()}
 	if err := p.schedule(ctx); err != nil {
 		p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})

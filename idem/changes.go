@@ -91,13 +91,19 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if next.Steps == nil {
 		next.Steps = map[string]RecordedStep{}
 	}
-	next.Steps[s.Name] = s.step()
+	next.Steps[s.Name] = s.step(now)
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
 }
 
-func (s StepWrite) step() RecordedStep {
-	st := RecordedStep{Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Compensates: s.Compensates, Write: s.Write}
+func (s StepWrite) step(now time.Time) RecordedStep {
+	st := RecordedStep{
+		Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Unavailable: s.Unavailable,
+		Compensates: s.Compensates, Write: s.Write,
+	}
+	if s.Begin {
+		st.BegunAt = now.Truncate(time.Millisecond).UTC()
+	}
 	if st.done() && s.Failure == nil {
 		st.Body = Body{Data: s.Result, Size: len(s.Result), Stored: len(s.Result)}
 	}

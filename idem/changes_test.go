@@ -118,7 +118,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			},
 		},
 		"begin mark": {held, idem.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply, func(r *idem.Record) {
-			r.Steps["new"] = idem.RecordedStep{Begun: true, Write: "w"}
+			r.Steps["new"] = idem.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
 		"completion": {held, finish(idem.Ending{

@@ -3,6 +3,7 @@ package idem
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,8 +16,9 @@ const (
 	// ClassCompleted: the result is the outcome; it is recorded and replayed. An
 	// error beside it is not: this caller does not get it either.
 	ClassCompleted
-	// ClassFailed: the error is the outcome; it is recorded and replayed. Without an
-	// error the result is, as with ClassCompleted.
+	// ClassFailed: the error is the outcome; it is recorded and replayed. The [Unit]
+	// of work is dropped and the steps are undone. Without an error the result is
+	// what is recorded and replayed, in state Completed.
 	ClassFailed
 	// ClassNotExecuted: surely nothing took effect; the next call gets the claim,
 	// whatever the declaration.
@@ -24,22 +26,51 @@ const (
 	// ClassUncertain: nobody knows. A repeatable operation becomes Retryable, any
 	// other Unknown.
 	ClassUncertain
+	// ClassRejected: the answer is one that handlers give before they do anything,
+	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of
+	// an effect, and ClassUncertain afterwards. Signs are a call of [Token] or [InfoOf], a
+	// [Step], a [Unit] of work asked for, and another operation called.
+	ClassRejected
 )
 
 // NotExecuted marks an error that proves that nothing took effect, such as a
 // refused connection or a validation before the first call. The next call with
 // the key gets the claim. The handler's caller gets err itself. NotExecuted(nil)
 // is nil.
+//
+// A mark, this one and [Permanent], speaks for whoever made it. The outermost mark
+// around an error counts. Where an error has several branches, as errors.Join and
+// fmt.Errorf with several %w make them, the strictest branch does: one without a
+// mark, then Permanent, then NotExecuted. Joined with a time-out, no mark says
+// anything. The marks of a [Step]'s function and of an operation that a handler
+// calls end with the step and with that operation: a handler that means its own
+// operation marks what it returns again ([PermanentStep]). Marks are found through Unwrap alone, not
+// through an As method. errors.Is and errors.As see through all of them.
 func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 
 // Permanent marks an error that is the operation's outcome, such as a declined
 // card: it is recorded and replayed. The handler's caller gets err itself.
-// Permanent(nil) is nil.
+// Permanent(nil) is nil. [NotExecuted] says how far a mark reaches.
 func Permanent(err error) error { return mark(err, ClassFailed) }
 
+// PermanentStep marks the error of a [Step] as [Permanent] if it is the step's
+// recorded outcome, live or of an earlier attempt, and returns any other error as it
+// is: return receipt, idem.PermanentStep(err) is a handler that fails where its step
+// has failed, and is tried again where the step is. Around several errors it marks
+// only if each of them is a step's outcome. PermanentStep(nil) is nil.
+func PermanentStep(err error) error {
+	if isFinal(err) {
+		return Permanent(err)
+	}
+	return err
+}
+
+// markedError is a mark around an error. One of ClassUncertain is a border: it says
+// nothing, and hides the marks inside.
 type markedError struct {
 	error
 	class Class
+	final bool // a border around the outcome of a step
 }
 
 func (e *markedError) Unwrap() error { return e.error }
@@ -48,19 +79,84 @@ func mark(err error, c Class) error {
 	if err == nil {
 		return nil
 	}
-	return &markedError{err, c}
+	return &markedError{error: err, class: c}
 }
 
-// classOf reads the outermost mark in the error's tree.
+// border ends the reach of the marks in an error that leaves its scope. Errors
+// without a mark that counts stay as they are.
+func border(err error) error {
+	if c := classOf(err); c != ClassFailed && c != ClassNotExecuted {
+		return err
+	}
+	if err = unmark(err); classOf(err) == ClassUncertain {
+		return err
+	}
+	return mark(err, ClassUncertain)
+}
+
+// stepBorder is the border of a step.
+func stepBorder(err error) error {
+	if classOf(err) != ClassFailed {
+		return border(err)
+	}
+	return &markedError{error: unmark(err), class: ClassUncertain, final: true}
+}
+
+func isFinal(err error) bool {
+	for err != nil {
+		switch e := err.(type) {
+		case *markedError:
+			return e.final
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			all := e.Unwrap()
+			return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !isFinal(err) })
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// classOf reads the marks in the error's tree.
 func classOf(err error) Class {
-	if err == nil {
-		return ClassCompleted
+	for err != nil {
+		switch e := err.(type) {
+		case *markedError:
+			return e.class
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+			if err == nil {
+				return ClassUncertain
+			}
+		case interface{ Unwrap() []error }:
+			return strictest(e.Unwrap())
+		default:
+			return ClassUncertain
+		}
 	}
-	var m *markedError
-	if errors.As(err, &m) {
-		return m.class
+	return ClassCompleted
+}
+
+// strictest is what the branches of an error say together. What may have taken
+// effect in one of them has, whatever the others say. A branch that is over for
+// good beats one that had no effect: run again, both would be.
+func strictest(branches []error) Class {
+	all := ClassDefault
+	for _, err := range branches {
+		switch c := classOf(err); {
+		case c == ClassCompleted: // nil
+		case c == ClassUncertain:
+			return c
+		case all != ClassFailed:
+			all = c
+		}
 	}
-	return ClassUncertain
+	if all == ClassDefault {
+		return ClassUncertain
+	}
+	return all
 }
 
 // unmark takes off the marks around an error, so that the runtime and the caller

@@ -25,6 +25,22 @@ type uncomparable []string
 
 func (e uncomparable) Error() string { return strings.Join(e, ",") }
 
+// branches is an error of several, of which some may be nil.
+type branches []error
+
+func (b branches) Error() string   { return "several" }
+func (b branches) Unwrap() []error { return b }
+
+type wraps struct{ err error }
+
+func (w wraps) Error() string { return "wraps" }
+func (w wraps) Unwrap() error { return w.err }
+
+// as shows what is inside by As, as lists of errors do that know one of them at a time.
+type as struct{ error }
+
+func (a as) As(target any) bool { return errors.As(a.error, target) }
+
 func TestClassOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -42,7 +58,20 @@ func TestClassOf(t *testing.T) {
 		"wrapped":                          {fmt.Errorf("charging: %w", Permanent(io.EOF)), ClassFailed},
 		"wrapped twice":                    {fmt.Errorf("a: %w", fmt.Errorf("b: %w", NotExecuted(io.EOF))), ClassNotExecuted},
 		"wrapped without %w":               {fmt.Errorf("charging: %v", Permanent(io.EOF)), ClassUncertain},
-		"joined":                           {errors.Join(io.EOF, Permanent(io.EOF)), ClassFailed},
+		"joined, one without a mark":       {errors.Join(io.EOF, Permanent(io.EOF)), ClassUncertain},
+		"the same, the reverse":            {errors.Join(Permanent(io.EOF), io.EOF), ClassUncertain},
+		"joined, one not executed":         {errors.Join(io.EOF, NotExecuted(io.EOF)), ClassUncertain},
+		"several %w":                       {fmt.Errorf("%w; undo: %w", io.EOF, NotExecuted(io.EOF)), ClassUncertain},
+		"joined, both not executed":        {errors.Join(NotExecuted(io.EOF), NotExecuted(io.EOF)), ClassNotExecuted},
+		"joined, over and not executed":    {errors.Join(Permanent(io.EOF), NotExecuted(io.EOF)), ClassFailed},
+		"not executed and over":            {errors.Join(NotExecuted(io.EOF), Permanent(io.EOF)), ClassFailed},
+		"joined in a join":                 {errors.Join(NotExecuted(io.EOF), errors.Join(NotExecuted(io.EOF), io.EOF)), ClassUncertain},
+		"a mark around a join":             {Permanent(errors.Join(io.EOF, NotExecuted(io.EOF))), ClassFailed},
+		"joined with nil":                  {branches{nil, Permanent(io.EOF)}, ClassFailed},
+		"joined of nothing":                {branches{}, ClassUncertain},
+		"joined of nil":                    {branches{nil}, ClassUncertain},
+		"wraps nothing":                    {wraps{}, ClassUncertain},
+		"found by As alone":                {as{NotExecuted(io.EOF)}, ClassUncertain},
 		"a recorded error is not a mark":   {&RecordedError{Failure{Message: "x"}}, ClassUncertain},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, classOf(c.err)) })
@@ -65,6 +94,56 @@ func TestMarksAreTransparent(t *testing.T) {
 		require.Equal(t, wrapped, unmark(wrapped), "what the handler wrapped stays as it is")
 	}
 	require.NoError(t, unmark(nil))
+}
+
+// A border hides the marks inside, and nothing else.
+func TestBorder(t *testing.T) {
+	inner := &declined{"no funds"}
+	for name, err := range map[string]error{
+		"marked": NotExecuted(inner), "marked twice": Permanent(NotExecuted(inner)), "wrapped": fmt.Errorf("x: %w", NotExecuted(inner)),
+		"joined": errors.Join(NotExecuted(inner), Permanent(inner)), "marked inside and out": Permanent(fmt.Errorf("x: %w", NotExecuted(inner))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, out := range []error{border(err), stepBorder(err)} {
+				require.Equal(t, ClassUncertain, classOf(out))
+				require.Equal(t, ClassUncertain, classOf(fmt.Errorf("further out: %w", out)))
+				require.Equal(t, ClassFailed, classOf(Permanent(out)), "the next scope may mark it again")
+				require.ErrorIs(t, out, inner)
+				require.Equal(t, err.Error(), out.Error())
+				require.Equal(t, unmark(err), unmark(out), "the caller gets what the handler gave")
+			}
+		})
+	}
+	require.Equal(t, io.EOF, border(io.EOF), "without a mark it stays as it is")
+	require.Same(t, inner, border(Permanent(inner)))
+	require.NoError(t, border(nil))
+	require.NoError(t, stepBorder(nil))
+}
+
+func TestPermanentStep(t *testing.T) {
+	failed := stepBorder(Permanent(io.EOF))
+	for name, c := range map[string]struct {
+		err  error
+		want Class
+	}{
+		"nil":                      {nil, ClassCompleted},
+		"a step's outcome":         {failed, ClassFailed},
+		"wrapped":                  {fmt.Errorf("paying: %w", failed), ClassFailed},
+		"two of them":              {errors.Join(failed, failed), ClassFailed},
+		"joined with another":      {errors.Join(failed, io.EOF), ClassUncertain},
+		"a step's plain error":     {stepBorder(io.EOF), ClassUncertain},
+		"a step not executed":      {stepBorder(NotExecuted(io.EOF)), ClassUncertain},
+		"plain":                    {io.EOF, ClassUncertain},
+		"a nested operation's":     {border(fmt.Errorf("x: %w", Permanent(io.EOF))), ClassUncertain},
+		"marked by the handler":    {NotExecuted(io.EOF), ClassNotExecuted},
+		"wraps nothing":            {wraps{}, ClassUncertain},
+		"several that are nothing": {branches{}, ClassUncertain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, classOf(PermanentStep(c.err)))
+			require.Equal(t, unmark(c.err), unmark(PermanentStep(c.err)))
+		})
+	}
 }
 
 func TestFailureOf(t *testing.T) {

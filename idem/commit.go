@@ -219,6 +219,7 @@ func (c *commit) judge(r *RefusedError) Ending {
 			_, _ = c.lost(c.outer, a, err)
 		}
 	}()
+	a.says.Store(int32(ClassDefault)) // it was said of another answer
 	made := c.ans.Refused
 	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
 	if made != nil {
@@ -228,13 +229,17 @@ func (c *commit) judge(r *RefusedError) Ending {
 		c.ans.Kept = nil
 	}
 	c.replaced, a.kept, a.dropped = true, c.ans.Kept, false
-	class := c.classify(context.WithoutCancel(c.hctx), a, c.ans)
-	if class == ClassCompleted && c.ans.Err != nil {
+	class := c.rule(context.WithoutCancel(c.hctx), a, c.ans)
+	if class == ClassCompleted {
 		class = ClassFailed // the result was one of writes that are not there
 	}
-	if (class == ClassFailed || class == ClassCompleted) && (a.steps.any() || a.open) {
+	if c.ans.Cause == nil {
+		c.ans.Cause = r.Err
+	}
+	if class == ClassFailed && (a.steps.any() || a.open) {
 		class = c.undo(r, class)
 	}
+	class, _ = a.response(class, c.ans, nil)
 	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
 	a.dropped = end.Unavailable
 	done = true
@@ -254,13 +259,6 @@ func (c *commit) undo(r *RefusedError, class Class) Class {
 	a.running.mu.Unlock()
 	l := c.lease(c.outer, a)
 	defer l.stop()
-	if class == ClassCompleted {
-		// It fails with a response: settleSteps would take that for a success.
-		if err := a.compensate(l.ctx, r.Err); err != nil {
-			c.ans = Answer{Err: errors.Join(unmark(r.Err), err)}
-			return ClassUncertain
-		}
-	}
 	return c.settleSteps(l.ctx, a, &c.ans, class)
 }
 

@@ -9,17 +9,21 @@ import (
 
 // compensation undoes a step's result.
 type compensation struct {
-	step   *step
-	result []byte
+	step *step
+	of   tried
 }
 
 // Compensate undoes the operation's steps so far, as a [Permanent] error of the
-// handler does: for handlers that fail with a response, such as HTTP 402, and no
-// error. cause is recorded as the reason. Steps that have no outcome yet are refused
-// from now on, in later attempts too, with cause as a permanent [*RecordedError]. It
-// returns nil if there is nothing left to undo, and what a compensation failed with
-// otherwise: the handler should return that. Outside an operation, inside a step and
-// without a cause it returns a [*ConfigError].
+// handler does, or a response that is a refusal: for handlers that want to see it
+// done before they answer, or fail with another response. cause is recorded as the
+// reason. Steps that have no outcome yet are refused from now on, in later attempts
+// too, with cause as a [*RecordedError]. The [Unit] of work is dropped, unless the
+// handler says [SetCompleted].
+//
+// It returns nil if there is nothing left to undo, a [*StepInterruptedError] while an
+// AtMostOnce step is open, since what comes before it must not be undone first, and
+// what a compensation failed with otherwise: the handler should return that. Outside
+// an operation, inside a step and without a cause it returns a [*ConfigError].
 func Compensate(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{"compensation", problem} }
@@ -34,24 +38,42 @@ func Compensate(ctx context.Context, cause error) error {
 		return bad("the handler has returned: call it from the handler")
 	}
 	defer a.steps.endUndo()
-	return a.compensate(ctx, cause)
+	return border(a.compensate(ctx, cause))
 }
 
-// compensateBy remembers how to undo a step that has a result.
-func (st *steps) compensateBy(s *step, raw []byte) {
+// compensateBy remembers how to undo a step that is done.
+func (st *steps) compensateBy(s *step, t tried) {
 	if s.opts.compensate == nil {
 		return
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.undo = append(st.undo, compensation{s, raw})
+	st.undo = append(st.undo, compensation{s, t})
 }
 
 // undone returns why the operation is being undone; nil if it is not.
 func (st *steps) undone() *Failure {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.known[compensating].Failure
+	return st.cause
+}
+
+// beginUndoing says that the operation is being undone from now on, unless a step is
+// open: nothing is undone across it.
+func (st *steps) beginUndoing(cause error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	name, _ := st.opened()
+	for n := range st.starts {
+		name = n
+	}
+	if name != "" {
+		return &StepInterruptedError{Name: name}
+	}
+	if st.cause == nil {
+		st.cause = failureOf(cause)
+	}
+	return nil
 }
 
 // compensate undoes the steps in reverse order, each recorded as a step. The first
@@ -71,11 +93,14 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if err := st.beginUndoing(cause); err != nil {
+		return err
+	}
 	if a.open {
 		return st.undoUnrecorded(ctx, todo)
 	}
-	if st.undone() == nil {
-		if err := st.record(ctx, a, StepWrite{Name: compensating, Failure: failureOf(cause)}); err != nil {
+	if !st.marked() {
+		if err := st.record(ctx, a, &StepWrite{Name: compensating, Failure: st.undone()}); err != nil {
 			return err
 		}
 	}
@@ -84,7 +109,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 			return st.notUndone(c, err)
 		}
 		name := undoing + c.step.name
-		if err := st.record(ctx, a, StepWrite{Name: name, Result: []byte("null")}); err != nil {
+		if err := st.record(ctx, a, &StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
 		a.notifyStep(ctx, a.engine().obs.Compensated, c.step.name, nil)
@@ -124,7 +149,7 @@ func (c compensation) run(ctx context.Context) error {
 	}
 	ctx = s.inside(undoing + s.name)
 	for n := 1; ; n++ {
-		err := s.opts.compensate.fn(ctx, c.result)
+		err := s.opts.compensate.fn(ctx, c.of.raw)
 		if err == nil || classOf(err) == ClassFailed || !s.opts.retry.wait(ctx, n) {
 			return err
 		}
@@ -138,19 +163,31 @@ func (st *steps) compensations() ([]compensation, error) {
 	defer st.mu.Unlock()
 	known := map[string]bool{}
 	var todo []compensation
+	var errs []error
 	for _, c := range slices.Backward(st.undo) {
 		known[c.step.name] = true
-		if _, done := st.known[undoing+c.step.name]; !done {
-			todo = append(todo, c)
+		if _, done := st.known[undoing+c.step.name]; done {
+			continue
 		}
+		if c.of.lost != nil {
+			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone, its result could not be kept: undo it by hand, then resolve the record", c.step.name))
+		}
+		todo = append(todo, c)
 	}
-	var errs []error
 	for name, s := range st.known {
 		if _, done := st.known[undoing+name]; s.Compensates && !done && !known[name] {
 			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not come by it", name))
 		}
 	}
 	return todo, errors.Join(errs...)
+}
+
+// marked reports whether the record says that the operation is being undone.
+func (st *steps) marked() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	_, ok := st.known[compensating]
+	return ok
 }
 
 // beginUndo counts a call of Compensate in. It returns false once the handler has
@@ -160,6 +197,7 @@ func (st *steps) beginUndo() bool {
 	defer st.mu.Unlock()
 	if !st.over {
 		st.undoers++
+		st.byHand = true
 	}
 	return !st.over
 }

@@ -56,7 +56,7 @@ func TestCompensationsRunInReverse(t *testing.T) {
 		_, err := idem.Step(ctx, "plain", e.step("plain"))
 		require.NoError(t, err)
 		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})), undo("pay"))
-		return "", err
+		return "", idem.PermanentStep(err)
 	})
 	require.ErrorIs(t, err, declinedError{})
 	require.Equal(t, []string{"car", "hotel", "flight"}, order)
@@ -100,15 +100,62 @@ func TestCompensationResumes(t *testing.T) {
 	require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
 }
 
-// A handler that changes its mind after compensation has begun does not leave half
-// of it undone.
-func TestCompensationIsFinishedBeforeAnyOutcome(t *testing.T) {
+// Once undoing has begun its cause is the outcome: a later attempt finishes undoing
+// and fails with it, whatever its handler returns.
+func TestWhatIsBeingUndoneFails(t *testing.T) {
+	for name, then := range map[string]error{
+		"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain), "another failure": idem.Permanent(errPlain),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
+			require.Error(t, err)
+			for range 2 {
+				_, err = doSteps(t, r, key, trip(e, then))
+				var recorded *idem.RecordedError
+				require.ErrorAs(t, err, &recorded)
+				require.EqualError(t, err, "card declined", "live as on replay")
+				require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
+				require.Equal(t, idem.Failed, r.state(t, key))
+			}
+		})
+	}
+}
+
+// An attempt that ends before it has come by all that must be undone leaves that to
+// the next one.
+func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end   error
+		state idem.State
+	}{"plain": {errPlain, idem.Retryable}, "not executed": {idem.NotExecuted(errPlain), idem.Retryable}, "for good": {idem.Permanent(errPlain), idem.Unknown}} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
+			require.Error(t, err)
+			_, err = doSteps(t, r, key, func(context.Context) (string, error) { return "", tc.end })
+			require.ErrorIs(t, err, errPlain)
+			require.Equal(t, tc.state, r.state(t, key))
+			require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
+		})
+	}
+}
+
+// A later attempt that undoes by hand answers in its own words.
+func TestUndoneByHandInALaterAttempt(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
 	_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
 	require.Error(t, err)
-	_, err = doSteps(t, r, key, trip(e, nil))
+	got, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := trip(e, nil)(ctx)
+		require.NoError(t, err)
+		return "402", idem.Compensate(ctx, errPlain)
+	})
 	require.NoError(t, err)
+	require.Equal(t, "402", got)
 	require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
 	require.Equal(t, idem.Completed, r.state(t, key))
 }

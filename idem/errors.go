@@ -36,9 +36,6 @@ var (
 	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has
 	// it. It is the cause of the handler's context when that happens.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
-	// ErrStepInterrupted: an at-most-once step began in an earlier attempt and left
-	// no outcome. Read a [*StepInterruptedError] for which.
-	ErrStepInterrupted = errors.New("idem: an at-most-once step was interrupted and is not run again; find out what became of it")
 	// ErrNotCommitted: an outcome that commits with business writes, or without a
 	// claim, could not be committed or its commit could not be confirmed. Read a
 	// [*CommitError] for which.

@@ -92,7 +92,7 @@ func ExampleWithInterrupted() {
 			charges[idem.Token(ctx)] = amount
 			h.Crash()
 			return amount, nil
-		}, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(func(ctx context.Context) (string, error) {
+		}, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(10*time.Minute, func(ctx context.Context, _ time.Time) (string, error) {
 			amount, ok := charges[idem.Token(ctx)]
 			if !ok {
 				return "", idem.NotExecuted(errors.New("the bank does not know the charge"))

@@ -78,7 +78,7 @@ func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engin
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
 func (p *plan) parks(a *attempt) bool {
-	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.steps.open() != "")
+	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.steps.mustPark())
 }
 
 // arm sets the time at which the attempt is parked from the side.

@@ -15,6 +15,11 @@ const (
 	// NotRepeatable is the zero value: running again after an uncertain attempt
 	// could do harm. Such an attempt is parked as [Unknown] and stays there until
 	// it is resolved.
+	//
+	// Over HTTP the statuses 401, 403, 425 and 429 release it all the same while the
+	// attempt has shown no sign of an effect, see [ClassRejected]. An effect that does
+	// not carry the [Token] and is in no step shows none: a handler that may pass on
+	// another service's 429 after such an effect answers with another status.
 	NotRepeatable Repeat = iota
 	// Repeatable says that every effect of the handler carries the [Token], is
 	// naturally idempotent, or commits together with the record. An uncertain

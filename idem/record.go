@@ -103,8 +103,13 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and surely had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// Failure is the step's terminal error, if it has one.
+	// BegunAt is when the begin mark was written, in milliseconds; zero without one.
+	BegunAt time.Time
+	// Failure is the step's terminal error, if it has one. Of an Unavailable step it
+	// says why its result could not be kept.
 	Failure *Failure
+	// Unavailable says that the step is done and that its result could not be kept.
+	Unavailable bool
 	// Body describes what the step returned; read it with [Store.StepResult].
 	Body Body
 	// Compensates says that the step has a compensation, which must run before the

@@ -40,7 +40,8 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}()
 	ans := p.call.Run(l.ctx)
 	unit := a.unit.seal()
-	class := p.settleSteps(l.ctx, a, &ans, p.classify(l.ctx, a, ans))
+	class := p.settleSteps(l.ctx, a, &ans, p.rule(l.ctx, a, ans))
+	class, unit = a.response(class, ans, unit)
 	if class == ClassCompleted {
 		// The result is the outcome, live as on replay, whatever stood beside it.
 		ans.Err = nil
@@ -74,31 +75,46 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}, unmark(ans.Err)
 }
 
-// classify says what the attempt's end means. A failure without an error has only
-// its result to replay.
-func (p *plan) classify(ctx context.Context, a *attempt, ans Answer) Class {
-	c := p.rule(ctx, a, ans)
-	if c == ClassFailed && ans.Err == nil {
-		return ClassCompleted
+// rule is whose word counts: the operation's own rule first, then what the
+// handler said, then the wrapper's rule, then the error.
+func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
+	c := ClassDefault
+	if f := p.call.Key.op.Classify; f != nil {
+		c = f(ctx, ans.Value, ans.Err)
+	}
+	if c == ClassDefault || c > ClassRejected {
+		c = a.said(ans)
+	}
+	if c == ClassRejected && a.signs.Load() {
+		return ClassUncertain
+	}
+	if c == ClassRejected {
+		return ClassNotExecuted
 	}
 	return c
 }
 
-// rule is whose word counts: the operation's own rule first, then what the
-// handler said, then the wrapper's rule, then the error.
-func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
-	if f := p.call.Key.op.Classify; f != nil {
-		if c := f(ctx, ans.Value, ans.Err); c != ClassDefault && c <= ClassUncertain {
-			return c
-		}
-	}
-	if a.notExecuted.Load() {
-		return ClassNotExecuted
+// said is what the handler and its wrapper say.
+func (a *attempt) said(ans Answer) Class {
+	if c := Class(a.says.Load()); c == ClassNotExecuted || c == ClassCompleted && ans.Err == nil {
+		return c
 	}
 	if ans.Class != ClassDefault {
 		return ans.Class
 	}
 	return classOf(ans.Err)
+}
+
+// response is what becomes of an answer that fails without an error: it is the
+// outcome, without its unit of work. That is dropped too once steps are undone.
+func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
+	switch {
+	case c == ClassFailed && ans.Err == nil:
+		return ClassCompleted, nil
+	case a.steps.undone() != nil && Class(a.says.Load()) != ClassCompleted:
+		return c, nil
+	}
+	return c, unit
 }
 
 // ending turns the class into what the record becomes, by the declaration.
@@ -158,10 +174,14 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	err = e.record(ctx, p.recorded, a, f)
 	var large *TooLargeError
 	if errors.As(err, &large) {
-		// The fact is never lost for the sake of the body.
-		a.dropped = true
-		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
-		f.Ending.Result, f.Ending.Unavailable = a.kept, true
+		// The fact is never lost for the sake of the body, or of an error's text.
+		if en.State == Completed {
+			a.dropped = true
+			p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
+			f.Ending.Result, f.Ending.Unavailable = a.kept, true
+		} else if f.Ending.Failure != nil {
+			f.Ending.Failure = f.Ending.Failure.short()
+		}
 		f.Write = a.writeID()
 		err = e.record(ctx, p.recorded, a, f)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 )
 
 // StepSemantics says how often a step's function may run. The words are those of
@@ -36,10 +37,18 @@ const (
 // another one's function, and a Step outside an operation or after its handler
 // has returned. Steps may run side by side.
 //
-// An error of fn is returned as it is. [Permanent] errors are the step's outcome:
-// they are recorded, and a later attempt gets them as a [*RecordedError] that is
-// permanent too. After any other error the step has no outcome; a later attempt
-// runs it again, unless it is AtMostOnce.
+// An error of fn is returned, and its marks end here: see [NotExecuted]. A [Permanent]
+// error is the step's outcome: it is recorded, and a later attempt gets it as a
+// [*RecordedError]. That the operation has failed with it is the handler's to say:
+// it returns [PermanentStep](err). After any other error the step
+// has no outcome; a later attempt runs it again, unless it is AtMostOnce.
+//
+// Once fn has succeeded the step is done. A result that cannot be encoded, or is too
+// large for the store, gives a [*StepUnavailableError], now and in every later
+// attempt. A step for which the record might have no room is not run: see [StepRoom],
+// which also says how many there may be. Each step is one write of the whole record,
+// two if it is AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65
+// write units each.
 //
 // A step whose record cannot be shown to have been written stops the operation:
 // its context ends, every further Step fails with the same error, and it ends by
@@ -61,21 +70,38 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if fn == nil {
 		return out, s.bad("the function is nil")
 	}
-	raw, err := s.do(func(ctx context.Context) ([]byte, error) {
-		v, err := fn(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var probe T
-		return throughCodec(v, &probe)
-	})
+	raw, err := s.do(encoding(fn))
 	if err != nil {
-		return out, err
+		return out, stepBorder(err)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return *new(T), s.halt(fmt.Errorf("%w: the result recorded of step %q does not fit %T: %w", ErrRecordUnreadable, name, out, err))
 	}
 	return out, nil
+}
+
+// tried is what a step's function gave that succeeded: an encoded result, or why
+// there is none.
+type tried struct {
+	raw  []byte
+	lost error
+}
+
+// encoding keeps the function's error apart from its codec's: what succeeded is done,
+// whatever becomes of its result.
+func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) (tried, error) {
+	return func(ctx context.Context) (tried, error) {
+		v, err := fn(ctx)
+		if err != nil {
+			return tried{}, err
+		}
+		var probe T
+		raw, lost := throughCodec(v, &probe)
+		if lost != nil {
+			return tried{lost: lost}, nil
+		}
+		return tried{raw: raw}, nil
+	}
 }
 
 // StepOption is an option of a [Step].
@@ -85,7 +111,8 @@ type stepOptions struct {
 	semantics   StepSemantics
 	retry       RetryConfig
 	compensate  *typedStep[func(context.Context, []byte) error]
-	interrupted *typedStep[func(context.Context) ([]byte, error)]
+	interrupted *typedStep[func(context.Context, time.Time) (tried, error)]
+	minAge      time.Duration // of what was interrupted, before its absence is proof
 }
 
 // typedStep is a function of an option that must fit the step's result.
@@ -110,10 +137,12 @@ func WithRetry(c RetryConfig) StepOption {
 }
 
 // WithCompensation says how to undo the step once it has a result. When the
-// operation fails for good, with a [Permanent] error or by [Compensate], the
-// compensations of its steps run in reverse order, each recorded as a step, before
-// the failure is: a crash between two of them resumes with the next one, and no
-// further step runs forward. fn runs at least once, with a [Token] of its own, and
+// operation fails for good, with a [Permanent] error, with a response that is a
+// refusal, or by [Compensate], the compensations of its steps run in reverse order,
+// each recorded as a step, before the failure is: a crash between two of them resumes
+// with the next one, and no further step runs forward. From the first one on the
+// operation has failed: a later attempt finishes undoing and records that failure,
+// whatever its handler returns. fn runs at least once, with a [Token] of its own, and
 // under the step's [RetryConfig]. An error of fn ends the attempt by the operation's
 // declaration; a permanent one parks it: somebody must look.
 //
@@ -137,51 +166,33 @@ func WithCompensation[T any](fn func(ctx context.Context, result T) error) StepO
 
 // WithInterrupted says how to find out what became of an AtMostOnce step that began
 // and left no outcome, such as asking the provider for the payment with the step's
-// [Token]. It is called instead of the step's function and settles the step: with
-// its result, with a [Permanent] error as the step's outcome, or with a
-// [NotExecuted] error, which says that the step surely had no effect and lets its
-// function run. After any other error the step stays open.
+// [Token]. fn is called instead of the step's function, with the time at which the
+// step began, and settles the step: with its result, with a [Permanent] error as the
+// step's outcome, or with a [NotExecuted] error, which says that the step surely had
+// no effect and lets its function run. After any other error the step stays open.
 //
-// Only an attempt that follows a crash asks it. An error of the step's function that
-// is neither Permanent nor NotExecuted parks the operation at once, a time-out too:
-// ask the other system inside the function before you return such an error.
-func WithInterrupted[T any](fn func(context.Context) (T, error)) StepOption {
+// A process that died may have left a request on its way, of which the provider does
+// not know yet. So absence is proof only once the provider's longest delay is over:
+// a NotExecuted error does not count until minAge, and the engine's margin for the
+// clocks, have passed since the step began. Until then the step stays open, and a
+// repeatable operation is released, so that the next attempt asks again
+// ([StepInterruptedError].AskAgain). Zero is for providers that refuse what comes
+// late, or know it at once.
+//
+// Only an attempt that follows a crash asks it, also if the operation is being undone:
+// the step is settled, not run, and then undone in its turn. An error of the step's
+// function that is neither Permanent nor NotExecuted parks the operation at once, a
+// time-out too: ask the other system inside the function before you return such an
+// error.
+func WithInterrupted[T any](minAge time.Duration, fn func(ctx context.Context, began time.Time) (T, error)) StepOption {
 	return stepOption(func(o *stepOptions) {
-		o.interrupted = &typedStep[func(context.Context) ([]byte, error)]{reflect.TypeFor[T](), nil}
+		o.minAge = minAge
+		o.interrupted = &typedStep[func(context.Context, time.Time) (tried, error)]{reflect.TypeFor[T](), nil}
 		if fn == nil {
 			return
 		}
-		o.interrupted.fn = func(ctx context.Context) ([]byte, error) {
-			v, err := fn(ctx)
-			if err != nil {
-				return nil, err
-			}
-			var probe T
-			return throughCodec(v, &probe)
+		o.interrupted.fn = func(ctx context.Context, began time.Time) (tried, error) {
+			return encoding(func(ctx context.Context) (T, error) { return fn(ctx, began) })(ctx)
 		}
 	})
 }
-
-// StepInterruptedError is what an AtMostOnce step returns that began in an earlier
-// attempt and left no outcome: it may have taken effect, and is not run again. It
-// matches [ErrStepInterrupted]. While the step is open, the operation ends as
-// unknown, whatever its declaration and whatever the handler returns;
-// [WithInterrupted] settles it.
-type StepInterruptedError struct {
-	// Name of the step.
-	Name string
-	// Err is why it could not be settled; nil if nobody tried.
-	Err error
-}
-
-func (e *StepInterruptedError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("%v: step %q: %v", ErrStepInterrupted, e.Name, e.Err)
-	}
-	return fmt.Sprintf("%v: step %q", ErrStepInterrupted, e.Name)
-}
-
-// Is makes the error match [ErrStepInterrupted].
-func (e *StepInterruptedError) Is(target error) bool { return target == ErrStepInterrupted }
-
-func (e *StepInterruptedError) Unwrap() error { return e.Err }

@@ -50,6 +50,11 @@ func (e *effects) step(name string, errs ...error) func(context.Context) (receip
 	}
 }
 
+// found is what there is to find out about a step that was interrupted.
+func (e *effects) found(name string, errs ...error) func(context.Context, time.Time) (receiptOf, error) {
+	return func(ctx context.Context, _ time.Time) (receiptOf, error) { return e.step(name, errs...)(ctx) }
+}
+
 // undo is the compensation of a step.
 func (e *effects) undo(name string, errs ...error) idem.StepOption {
 	return idem.WithCompensation(func(ctx context.Context, r receiptOf) error {
@@ -156,10 +161,10 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	var rec *idem.RecordedError
 	require.ErrorAs(t, got[1], &rec)
 	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
-	// Returned by the handler, it is the operation's outcome too.
+	// The handler may make it the operation's outcome too.
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "charge", e.step("charge"))
-		return "", err
+		return "", idem.PermanentStep(err)
 	})
 	require.EqualError(t, err, "card declined")
 	require.Equal(t, idem.Failed, r.state(t, key))
@@ -209,26 +214,28 @@ func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 
 func TestInterruptedStepIsSettled(t *testing.T) {
 	for name, c := range map[string]struct {
-		found func(context.Context) (receiptOf, error)
+		found func(context.Context, time.Time) (receiptOf, error)
 		runs  int
 		state idem.State
 		err   string
 	}{
-		"took effect":     {func(context.Context) (receiptOf, error) { return receiptOf{"found"}, nil }, 0, idem.Completed, ""},
-		"had no effect":   {func(context.Context) (receiptOf, error) { return receiptOf{}, idem.NotExecuted(errPlain) }, 1, idem.Completed, ""},
-		"was declined":    {func(context.Context) (receiptOf, error) { return receiptOf{}, idem.Permanent(declinedError{}) }, 0, idem.Failed, "card declined"},
-		"nobody can tell": {func(context.Context) (receiptOf, error) { return receiptOf{}, errPlain }, 0, idem.Unknown, "plain"},
+		"took effect":   {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{"found"}, nil }, 0, idem.Completed, ""},
+		"had no effect": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, idem.NotExecuted(errPlain) }, 1, idem.Completed, ""},
+		"was declined": {func(context.Context, time.Time) (receiptOf, error) {
+			return receiptOf{}, idem.Permanent(declinedError{})
+		}, 0, idem.Failed, "card declined"},
+		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain }, 0, idem.Unknown, "plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
 			abandonedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(c.found))
+				got, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, c.found))
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
-				return 0, err
+				return 0, idem.PermanentStep(err)
 			})
 			require.Equal(t, c.state, r.state(t, key))
 			require.Equal(t, c.runs, e.ran("ship"))
@@ -257,7 +264,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 			key := safe.Key("t", "k")
 			handler := func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), idem.WithSemantics(idem.AtMostOnce))
-				return "done", err
+				return "done", idem.PermanentStep(err)
 			}
 			_, err := doSteps(t, r, key, handler)
 			require.ErrorIs(t, err, errPlain)
@@ -298,19 +305,6 @@ func TestStepRetries(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A result that JSON cannot hold is an error, and the step has no outcome.
-func TestStepResultThatCannotBeEncoded(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil })
-		return "", err
-	})
-	require.Error(t, err)
-	require.Equal(t, idem.Retryable, r.state(t, key))
-	require.Empty(t, r.record(t, key).Steps)
 }
 
 // A recorded result that no longer fits stops the operation: guessing would be

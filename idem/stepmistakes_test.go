@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,11 +62,11 @@ func TestStepMistakes(t *testing.T) {
 			},
 			"gives a int": func() error {
 				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce),
-					idem.WithInterrupted(func(context.Context) (int, error) { return 1, nil }))
+					idem.WithInterrupted(0, func(context.Context, time.Time) (int, error) { return 1, nil }))
 				return err
 			},
 			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithInterrupted(e.step("s")))
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithInterrupted(0, e.found("s")))
 				return err
 			},
 		} {

@@ -18,9 +18,6 @@ const (
 	compensating = ownSteps + "compensating"
 	// undoing starts the name of a step's compensation.
 	undoing = ownSteps + "undo:"
-	// largeStep is the size from which a store may keep a step's result beside the
-	// record.
-	largeStep = 1 << 10
 )
 
 type stepKey struct{}
@@ -59,6 +56,8 @@ func newStep(ctx context.Context, name string, result reflect.Type, opts []StepO
 		return nil, s.bad("names that begin with %q are the engine's own", ownSteps)
 	case s.opts.semantics > AtMostOnce:
 		return nil, s.bad("WithSemantics(%d): use idem.AtLeastOnce or idem.AtMostOnce", s.opts.semantics)
+	case s.opts.minAge < 0:
+		return nil, s.bad("WithInterrupted has an age of %v: it cannot be negative", s.opts.minAge)
 	case s.opts.retry.problem() != "":
 		return nil, s.bad("%s", s.opts.retry.problem())
 	}
@@ -97,16 +96,17 @@ func (s *step) bad(format string, args ...any) error {
 func (s *step) halt(err error) error { return s.a.steps.halt(s.a.running, err) }
 
 // do gives the step's recorded outcome, or runs it and records one.
-func (s *step) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
+func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	known, err := s.a.steps.enter(s)
 	if err != nil {
 		return nil, err
 	}
+	s.a.signs.Store(true)
 	defer s.a.steps.leave(s.name)
 	if known.Write != "" && known.done() {
 		return s.replay(known)
 	}
-	if f := s.a.steps.undone(); f != nil {
+	if f := s.a.steps.undone(); f != nil && !known.Begun {
 		// The operation fails: nothing new runs forward.
 		return nil, Permanent(&RecordedError{*f})
 	}
@@ -114,39 +114,73 @@ func (s *step) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 		return nil, context.Cause(s.ctx)
 	}
 	if s.a.open {
-		if s.opts.semantics == AtMostOnce {
-			// Not marked as NotExecuted: other steps may have run.
-			return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
-		}
-		raw, err := s.try(fn)
-		if err == nil {
-			s.a.steps.compensateBy(s, raw)
-		}
-		return raw, err
+		return s.unrecorded(fn)
 	}
 	// A mark holds, whatever the step has been declared as since.
 	if known.Begun {
-		raw, err := s.interrupted()
-		if err == nil || !errors.Is(err, errRunAgain) {
+		if raw, again, err := s.interrupted(known); !again {
 			return raw, err
 		}
-	} else if s.opts.semantics == AtMostOnce {
-		if err := s.a.steps.record(s.ctx, s.a, StepWrite{Name: s.name, Begin: true}); err != nil {
-			return nil, err
-		}
-		if s.ctx.Err() != nil {
-			// Time ran out over the mark: surely nothing was executed.
-			_, err := s.settle(nil, NotExecuted(context.Cause(s.ctx)))
-			return nil, unmark(err)
+		if f := s.a.steps.undone(); f != nil {
+			return nil, Permanent(&RecordedError{*f})
 		}
 	}
-	raw, err := s.try(fn)
-	return s.settle(raw, err)
+	if err := s.a.steps.reserve(s); err != nil {
+		return nil, err
+	}
+	if s.opts.semantics == AtMostOnce {
+		if err := s.begin(); err != nil {
+			return nil, err
+		}
+	}
+	t, err := s.try(fn)
+	return s.settle(t, err)
+}
+
+// begin writes the begin mark. Where it returns nil the function runs.
+func (s *step) begin() error {
+	st := &s.a.steps
+	if err := st.beginStep(s.name); err != nil {
+		return err
+	}
+	err := st.record(s.ctx, s.a, &StepWrite{Name: s.name, Begin: true})
+	st.began(s.name)
+	if err != nil {
+		return err
+	}
+	if s.ctx.Err() != nil {
+		// Time ran out over the mark: surely nothing was executed.
+		_, err := s.settle(tried{}, NotExecuted(context.Cause(s.ctx)))
+		return unmark(err)
+	}
+	return nil
+}
+
+// unrecorded runs the step of an attempt without a claim.
+func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, error) {
+	if s.opts.semantics == AtMostOnce {
+		// Not marked as NotExecuted: other steps may have run.
+		return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
+	}
+	t, err := s.try(fn)
+	if err != nil {
+		return nil, err
+	}
+	s.a.steps.compensateBy(s, t)
+	if t.lost != nil {
+		return nil, s.unavailable(unavailable(t.lost))
+	}
+	return t.raw, nil
 }
 
 func (s *step) replay(known RecordedStep) ([]byte, error) {
 	s.notify(s.a.engine().obs.StepReplayed, nil)
-	if known.Failure != nil {
+	switch {
+	case known.Unavailable:
+		err := s.unavailable(known.Failure)
+		s.a.steps.compensateBy(s, tried{lost: err})
+		return nil, err
+	case known.Failure != nil:
 		return nil, Permanent(&RecordedError{*known.Failure})
 	}
 	rec := s.a.rec
@@ -157,34 +191,74 @@ func (s *step) replay(known RecordedStep) ([]byte, error) {
 	if err != nil {
 		return nil, s.halt(fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
 	}
-	s.a.steps.compensateBy(s, raw)
+	s.a.steps.compensateBy(s, tried{raw: raw})
 	return raw, nil
 }
 
-// errRunAgain says that an interrupted step surely had no effect.
-var errRunAgain = errors.New("idem: the interrupted step had no effect")
+// unavailable describes, as it is recorded, why a result could not be kept.
+func unavailable(why error) *Failure {
+	return &Failure{Message: textOf(why, why.Error), Type: typeName(why)}
+}
 
-func (s *step) interrupted() ([]byte, error) {
+func (s *step) unavailable(f *Failure) error {
+	reason := ""
+	if f != nil {
+		reason = f.Message
+	}
+	return Permanent(&StepUnavailableError{Name: s.name, Reason: reason})
+}
+
+// interrupted asks what became of a step that an earlier attempt began. again says
+// that it surely had no effect, which is recorded.
+func (s *step) interrupted(known RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(s.a.engine().obs.StepInterrupted, nil)
 	if s.opts.interrupted == nil {
-		return nil, &StepInterruptedError{Name: s.name}
+		return nil, false, &StepInterruptedError{Name: s.name}
 	}
-	raw, err := s.opts.interrupted.fn(s.inside(s.name))
+	t, err := s.opts.interrupted.fn(s.inside(s.name), known.BegunAt)
 	switch {
 	case err == nil || classOf(err) == ClassFailed:
-		return s.settle(raw, err)
+		raw, err = s.settle(t, err)
+		return raw, false, err
 	case classOf(err) == ClassNotExecuted:
-		return nil, errRunAgain
+		if early := s.tooEarly(known, err); early != nil {
+			return nil, false, early
+		}
+		// Recorded, so that the function, if it runs, has a mark with a time of its own.
+		if _, sErr := s.settle(tried{}, err); classOf(sErr) != ClassNotExecuted {
+			return nil, false, sErr
+		}
+		return nil, true, nil
 	}
-	return nil, &StepInterruptedError{Name: s.name, Err: err}
+	return nil, false, &StepInterruptedError{Name: s.name, Err: err}
+}
+
+// tooEarly says that the other system may come to know the step yet.
+func (s *step) tooEarly(known RecordedStep, err error) error {
+	if s.opts.minAge == 0 {
+		return nil
+	}
+	if known.BegunAt.IsZero() {
+		return &StepInterruptedError{Name: s.name, Err: fmt.Errorf("its begin mark does not say when it began: %w", err)}
+	}
+	e := s.a.engine()
+	proof := known.BegunAt.Add(s.opts.minAge + e.opts.Margin)
+	if !e.now().Before(proof) {
+		return nil
+	}
+	s.a.steps.askAgain(s.name)
+	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
 }
 
 // settle records how the step's function ended, if it is the step's outcome.
-func (s *step) settle(raw []byte, err error) ([]byte, error) {
-	w := StepWrite{Name: s.name, Result: raw}
+func (s *step) settle(t tried, err error) ([]byte, error) {
+	w := &StepWrite{Name: s.name}
 	switch {
 	case err == nil:
-		w.Compensates = s.opts.compensate != nil
+		w.Result, w.Compensates = t.raw, s.opts.compensate != nil
+		if t.lost != nil {
+			w.lose(t.lost)
+		}
 	case classOf(err) == ClassFailed:
 		w.Failure = failureOf(err)
 	case classOf(err) == ClassNotExecuted && s.a.steps.begun(s.name):
@@ -195,24 +269,43 @@ func (s *step) settle(raw []byte, err error) ([]byte, error) {
 	if wErr := s.a.steps.record(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
-	s.notify(s.a.engine().obs.StepRecorded, err)
-	if err == nil {
-		s.a.steps.compensateBy(s, raw)
+	if w.Unavailable {
+		err = s.unavailable(w.Failure)
+		t.lost = err
 	}
-	return raw, err
+	s.notify(s.a.engine().obs.StepRecorded, err)
+	if w.done() && (w.Failure == nil || w.Unavailable) {
+		s.a.steps.compensateBy(s, t)
+	}
+	return t.raw, err
 }
 
+// lose makes of the write one that says that the step is done, without its result.
+func (w *StepWrite) lose(why error) { w.Result, w.Unavailable, w.Failure = nil, true, unavailable(why) }
+
+func (w *StepWrite) done() bool { return !w.Begin && !w.NotExecuted }
+
 // try runs the function, again where that is allowed.
-func (s *step) try(fn func(context.Context) ([]byte, error)) ([]byte, error) {
+func (s *step) try(fn func(context.Context) (tried, error)) (tried, error) {
 	ctx := s.inside(s.name)
 	for n := 1; ; n++ {
-		raw, err := fn(ctx)
+		t, err := fn(ctx)
 		if err == nil {
-			return raw, nil
+			return t, nil
 		}
 		class := classOf(err)
 		if class == ClassFailed || s.opts.semantics == AtMostOnce && class != ClassNotExecuted || !s.opts.retry.wait(ctx, n) {
-			return nil, err
+			return tried{}, err
+		}
+		if s.opts.semantics != AtMostOnce {
+			continue
+		}
+		// The next try begins later than the mark says.
+		if _, wErr := s.settle(tried{}, err); classOf(wErr) != ClassNotExecuted {
+			return tried{}, wErr
+		}
+		if wErr := s.begin(); wErr != nil {
+			return tried{}, wErr
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 )
 
 // steps is what an attempt knows of its operation's steps. Steps may run side by
@@ -14,7 +15,14 @@ type steps struct {
 	mu      sync.Mutex
 	known   map[string]RecordedStep // those of earlier attempts, and what this one wrote
 	entered map[string]bool         // names that this attempt has come by, true while it is inside
+	starts  map[string]bool         // begin marks on their way
+	again   map[string]bool         // open steps that a later attempt asks about again
+	held    map[string]int          // room kept for the steps on their way
+	room    room                    // what the steps take in the record
 	undo    []compensation          // in the order in which the results came
+	cause   *Failure                // why the operation is being undone
+	found   bool                    // an earlier attempt has begun to undo it
+	byHand  bool                    // the handler has called Compensate
 	halted  error                   // stops the operation
 	large   bool                    // a result may lie beside the record
 	parks   bool                    // somebody must look
@@ -48,6 +56,58 @@ func (st *steps) leave(name string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.entered[name] = false
+	st.room.held -= st.held[name]
+	delete(st.held, name)
+}
+
+// reserve keeps room for a step that is about to run, or refuses it. What an error of
+// the step takes beyond that is cut where there is no room.
+func (st *steps) reserve(s *step) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	need := stepNeeds(s.name, s.opts.compensate != nil) + smallStep
+	if taken := st.room.taken(); taken+need > StepRoom {
+		return &StepLimitError{Name: s.name, Taken: taken, Limit: StepRoom}
+	}
+	if st.held == nil {
+		st.held = map[string]int{}
+	}
+	st.held[s.name] = need
+	st.room.held += need
+	return nil
+}
+
+// beginStep says that a begin mark is about to be written. Nothing begins once the
+// operation is being undone.
+func (st *steps) beginStep(name string) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.cause != nil {
+		return Permanent(&RecordedError{*st.cause})
+	}
+	if st.starts == nil {
+		st.starts = map[string]bool{}
+	}
+	st.starts[name] = true
+	return nil
+}
+
+// began says that the begin mark is written, or will not be.
+func (st *steps) began(name string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.starts, name)
+}
+
+// askAgain notes an open step that is not to be parked for: what became of it can be
+// found out later.
+func (st *steps) askAgain(name string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.again == nil {
+		st.again = map[string]bool{}
+	}
+	st.again[name] = true
 }
 
 // halt stops the operation: its context ends, no further step runs, and it ends by
@@ -65,19 +125,44 @@ func (st *steps) halt(l *lease, err error) error {
 // record writes a step. What cannot be shown to have been written stops the
 // operation. It does not go by the caller's cancellation, which would leave the
 // write in doubt for nothing: a step whose sibling failed is one that often meets it.
-func (st *steps) record(ctx context.Context, a *attempt, w StepWrite) error {
+// A result that the store cannot take is left out, as w then says.
+func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 	st.mu.Lock()
-	halted, first := st.halted, len(st.known) == 0
+	halted := st.halted
+	w.First = len(st.known) == 0
 	if halted == nil && w.Begin && st.over {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
+	}
+	w.Beside = !st.room.fits(w.Result)
+	if f := w.Failure; f != nil && w.Name != compensating {
+		if st.room.taken()+f.size() > StepRoom {
+			w.Failure = f.short()
+		}
+		size := w.Failure.size()
+		st.room.held += size
+		defer func() {
+			st.mu.Lock()
+			st.room.held -= size
+			st.mu.Unlock()
+		}()
 	}
 	st.mu.Unlock()
 	if halted != nil {
 		return halted
 	}
 	l := a.running
-	w.First = first
-	err := l.send(ctx, &w)
+	at, err := l.send(ctx, w)
+	var large *TooLargeError
+	if errors.As(err, &large) {
+		switch {
+		case w.Begin:
+			return &StepLimitError{Name: w.Name, Taken: large.Size, Limit: large.Limit}
+		case w.Result != nil:
+			// Done is done, whatever becomes of the result.
+			w.lose(err)
+			at, err = l.send(ctx, w)
+		}
+	}
 	var conflict *ConflictError
 	switch {
 	case err == nil:
@@ -88,41 +173,48 @@ func (st *steps) record(ctx context.Context, a *attempt, w StepWrite) error {
 		if w.Begin {
 			// The function has not run and will not, whether the mark landed or not. Taken
 			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
-			back := StepWrite{Name: w.Name, NotExecuted: true, First: first}
-			if l.send(ctx, &back) == nil {
-				st.put(w.Name, back)
+			back := &StepWrite{Name: w.Name, NotExecuted: true, First: w.First}
+			if at, bErr := l.send(ctx, back); bErr == nil {
+				st.put(back, at)
 			}
 		} else {
 			// Recorded or not: the next attempt sees, and may know how to settle it.
-			st.put(w.Name, w)
+			st.put(w, at)
 		}
 		return st.halt(l, err)
 	}
-	st.put(w.Name, w)
+	st.put(w, at)
 	if w.Begin {
 		l.watch()
 	}
 	return nil
 }
 
-// send makes one call to the store.
-func (l *lease) send(ctx context.Context, w *StepWrite) error {
+// send makes one call to the store, and says for when.
+func (l *lease) send(ctx context.Context, w *StepWrite) (time.Time, error) {
 	e := l.plan.engine
 	w.ID, w.Owner, w.Write = l.a.rec.ID, l.a.rec.Owner, l.a.writeID()
 	ctx, cancel := l.plan.finishing(ctx, len(w.Result))
 	defer cancel()
-	return e.store.RecordStep(ctx, e.now(), *w)
+	now := e.now()
+	return now, e.store.RecordStep(ctx, now, *w)
 }
 
 // put notes what has been recorded.
-func (st *steps) put(name string, w StepWrite) {
+func (st *steps) put(w *StepWrite, at time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.known == nil {
 		st.known = map[string]RecordedStep{}
 	}
-	st.known[name] = w.step()
-	st.large = st.large || len(w.Result) > largeStep
+	s := w.step(at)
+	if w.Beside {
+		s.Body.Data = s.Body.Data[:min(len(s.Body.Data), smallStep)] // for room alone
+	}
+	st.room.add(-1, w.Name, st.known[w.Name])
+	st.room.add(1, w.Name, s)
+	st.known[w.Name] = s
+	st.large = st.large || len(w.Result) > largeStep || w.Beside
 }
 
 // inherit takes over the steps of earlier attempts.
@@ -131,9 +223,12 @@ func (st *steps) inherit(recorded map[string]RecordedStep) {
 		return
 	}
 	st.known = maps.Clone(recorded)
-	for _, s := range recorded {
+	for name, s := range recorded {
 		st.large = st.large || s.Body.Parts > 0
+		st.room.add(1, name, s)
 	}
+	st.cause = st.known[compensating].Failure
+	st.found = st.cause != nil
 }
 
 // begun reports whether the step has a begin mark and no outcome.
@@ -147,21 +242,31 @@ func (st *steps) begun(name string) bool {
 func (st *steps) open() string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for name, s := range st.known {
-		if s.Begun {
-			return name
-		}
-	}
-	return ""
+	name, _ := st.opened()
+	return name
 }
 
-// mustPark reports whether an attempt that ends without outcome leaves a question,
-// whatever its declaration.
+// opened returns an open step, one that must be looked at before all others.
+func (st *steps) opened() (name string, looked bool) {
+	for n, s := range st.known {
+		if !s.Begun {
+			continue
+		}
+		if !st.again[n] {
+			return n, true
+		}
+		name = n
+	}
+	return name, false
+}
+
+// mustPark reports whether an attempt that ends without outcome leaves a question
+// that no later attempt answers, whatever its declaration.
 func (st *steps) mustPark() bool {
 	st.mu.Lock()
-	parks := st.parks
-	st.mu.Unlock()
-	return parks || st.open() != ""
+	defer st.mu.Unlock()
+	_, looked := st.opened()
+	return st.parks || looked
 }
 
 // anyLarge reports whether a result may lie beside the record.
@@ -196,38 +301,4 @@ func (st *steps) close() error {
 		return &ConfigError{"compensation", "it still goes on although the handler has returned: wait for Compensate before"}
 	}
 	return nil
-}
-
-// settleSteps decides what the steps make of the handler's end: an operation that
-// was stopped, or has an open step, has no outcome; one that fails for good is
-// undone first.
-func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
-	st := &a.steps
-	halted := st.close()
-	if halted == nil && !st.any() && !a.open {
-		return class
-	}
-	if halted != nil {
-		switch {
-		case ans.Err == nil:
-			ans.Err = halted
-		case !errors.Is(ans.Err, halted):
-			ans.Err = errors.Join(unmark(ans.Err), halted)
-		}
-		return ClassUncertain
-	}
-	if name := st.open(); name != "" {
-		if ans.Err == nil {
-			ans.Err = &StepInterruptedError{Name: name}
-		}
-		return ClassUncertain
-	}
-	if class != ClassFailed && (class != ClassCompleted || st.undone() == nil) {
-		return class
-	}
-	if err := a.compensate(ctx, ans.Err); err != nil {
-		ans.Err = errors.Join(unmark(ans.Err), err)
-		return ClassUncertain
-	}
-	return class
 }

@@ -46,7 +46,8 @@ type Store interface {
 	// call only while the owner's record still is InProgress, since it is leave to
 	// run. An outcome takes an InProgress or Unknown record and is conditional on the
 	// step's not being done. A result too large for the record is stored beside it
-	// first.
+	// first. The record takes steps up to [StepRoom], and beside them the ending of an
+	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as
@@ -112,12 +113,17 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
-	// Failure is the step's terminal error; it has no Result then.
-	Failure *Failure
+	// Failure is the step's terminal error; it has no Result then. With Unavailable
+	// it says why a step that is done has none.
+	Failure     *Failure
+	Unavailable bool
 	// Result is the step's encoded result.
 	Result []byte
 	// Compensates: see [RecordedStep].
 	Compensates bool
+	// Beside says that the record is full enough: of the Result it should keep no more
+	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
+	Beside bool
 	// First says that the caller knows of no step of the record: a hint, by which a
 	// store may save a call.
 	First bool

@@ -21,8 +21,10 @@ type Unit interface {
 // It is for packages with a store, whose own functions handlers call, such as
 // dynamostore.TxOf.
 //
-// A unit commits if and only if the attempt ends with a result: a handler's error,
-// also one marked [Permanent], drops it. If the store refuses it, the handler's
+// A unit commits if and only if the attempt ends as completed. A handler's error,
+// also one marked [Permanent], drops it, and so does a response that is a refusal,
+// such as an HTTP status of 400 or more, unless the handler says [SetCompleted]. It
+// is dropped as well once steps are being undone. If the store refuses it, the handler's
 // caller gets the reason as the handler's own error, and the record goes by its
 // class as for every error. If the commit cannot be confirmed the caller gets a
 // [*CommitError].
@@ -34,6 +36,7 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	case stepOf(ctx) != "":
 		return nil, &ConfigError{"unit of work", "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
 	}
+	a.signs.Store(true)
 	s := &a.unit
 	s.mu.Lock()
 	defer s.mu.Unlock()

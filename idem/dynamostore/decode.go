@@ -277,7 +277,10 @@ func (d *decoder) steps() map[string]idem.RecordedStep {
 		e.item = e.members(name)
 		s := idem.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
-			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(),
+			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Unavailable: e.flag(schema.Unavailable),
+		}
+		if e.has(schema.StepBegunAt) {
+			s.BegunAt = e.time(schema.StepBegunAt)
 		}
 		kinds := 0
 		for _, is := range []bool{s.Begun, s.NotExecuted, s.Failure != nil, e.has(schema.Result) || e.has(schema.Parts)} {
@@ -287,6 +290,9 @@ func (d *decoder) steps() map[string]idem.RecordedStep {
 		}
 		if kinds != 1 {
 			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with none or several of a begin mark, an error and a result")
+		}
+		if s.Unavailable && s.Failure == nil {
+			e.fail(schema.Error, "is missing although step "+strconv.Quote(name)+" is unavailable")
 		}
 		if !s.Begun && !s.NotExecuted && s.Failure == nil {
 			s.Body = e.body(idem.Completed)

@@ -104,15 +104,21 @@ func encodeSteps(steps map[string]idem.RecordedStep) types.AttributeValue {
 }
 
 func encodeStep(s idem.RecordedStep) types.AttributeValue {
-	v := newValues(1, 0)
+	v := newValues(1, 1)
 	v.str(schema.Write, s.Write)
 	switch {
 	case s.Begun:
 		v.yes(schema.StepBegun)
+		if !s.BegunAt.IsZero() {
+			v.num(schema.StepBegunAt, millis(s.BegunAt))
+		}
 	case s.NotExecuted:
 		v.yes(schema.StepNotExecuted)
 	case s.Failure != nil:
 		v.item[schema.Error] = encodeFailure(s.Failure)
+		if s.Unavailable {
+			v.yes(schema.Unavailable)
+		}
 	default:
 		encodeBody(v, s.Body)
 	}

@@ -85,7 +85,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		}
 	})
 	if err == nil && f.LargeSteps {
-		s.expireSteps(k, f, spent)
+		s.expireSteps(k, f.ID, f.Ending, spent)
 	}
 	return err
 }
@@ -135,11 +135,13 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 		steps = unsure
 	}
 	send := func(u *update, cond string) (item, error) { return s.update(k, w.ID, u, cond) }
-	return s.end(k, send, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
+	var spent item
+	err = s.end(k, send, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
 		if cleared != nil && w.Ending.State == idem.Retryable {
 			steps = cleared.after
 		}
 		u, names := s.ending(w.ID, w.Write, w.Ending, body, now, steps)
+		u.wantsOld = w.Kind == idem.EventResolve
 		u.str(":seen", w.Seen)
 		cond := ifSeen + ifUnknown
 		if w.Kind == idem.EventLapse {
@@ -161,7 +163,11 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 		// The write that was seen settles which steps there are.
 		cleared.apply(u, names)
 		return u, cond
-	})
+	}, func(old item) { spent = old })
+	if err == nil {
+		s.expireSteps(k, w.ID, w.Ending, spent)
+	}
+	return err
 }
 
 // likely is the form of an end to try first: the engine gives an expiry exactly

@@ -17,10 +17,13 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// stepInlineUpTo is the largest stored form of a step's result that is kept in the
-// record: every failed condition is billed by the record's size, and a record may
-// have many steps.
-const stepInlineUpTo = 1 << 10
+// Largest stored forms of a step's result that are kept in the record: every write
+// is billed by the record's size, and a record may have many steps. A full record
+// keeps what is hardly larger than the description of its parts.
+const (
+	stepInlineUpTo     = 1 << 10
+	stepInlineFullUpTo = 128
+)
 
 // RecordStep implements [idem.Store]: one UpdateItem, after the parts of a large
 // result, and a second one where w.First has guessed wrongly.
@@ -34,10 +37,18 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 		return k.fail(errors.New("a step without a name"))
 	}
 	step := idem.RecordedStep{
-		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Compensates: w.Compensates, Write: w.Write,
+		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Unavailable: w.Unavailable,
+		Compensates: w.Compensates, Write: w.Write,
+	}
+	if w.Begin {
+		step.BegunAt = now
 	}
 	if !w.Begin && !w.NotExecuted && w.Failure == nil {
-		step.Body = s.codec.packUpTo(w.Result, stepInlineUpTo)
+		inline := stepInlineUpTo
+		if w.Beside {
+			inline = stepInlineFullUpTo
+		}
+		step.Body = s.codec.packUpTo(w.Result, inline)
 	}
 	if step.Body.Parts > 0 {
 		// Without an expiry: the table never forgets an open question.
@@ -61,7 +72,12 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 			first = !first
 			continue
 		}
-		return conclude(old, err, "")
+		err = conclude(old, err, "")
+		if _, refused := errors.AsType[*idem.ConflictError](err); refused && step.Body.Parts > 0 {
+			// Nothing will ever name them: what refuses a step refuses it for good.
+			s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
+		}
+		return err
 	}
 }
 
@@ -119,26 +135,36 @@ func landedStep(old item, w idem.StepWrite) bool {
 }
 
 // expireSteps lets the large results of the steps that went with an outcome expire
-// with it. It is a matter of cost alone: what it cannot reach stays.
-func (s *Store) expireSteps(k *call, f idem.Finish, changed item) {
-	if f.Ending.ExpiresAt.IsZero() {
+// with it.
+func (s *Store) expireSteps(k *call, id string, e idem.Ending, changed item) {
+	if e.ExpiresAt.IsZero() || e.State != idem.Completed && e.State != idem.Failed {
 		return
 	}
-	d := &decoder{item: changed, id: f.ID}
-	expires := strconv.FormatInt(expiry(f.Ending.ExpiresAt.Add(partsOutlive)), 10)
+	d := &decoder{item: changed, id: id}
+	var prefixes []string
+	var parts []int
+	for _, step := range d.steps() {
+		if d.err == nil && step.Body.Parts > 0 {
+			prefixes = append(prefixes, partKeyPrefix(id, step.Write, step.Body.Digest))
+			parts = append(parts, step.Body.Parts)
+		}
+	}
+	s.expireParts(k, prefixes, parts, e.ExpiresAt)
+}
+
+// expireParts gives parts an expiry, a day after the given one. It is a matter of
+// cost alone: what it cannot reach stays.
+func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires time.Time) {
+	at := strconv.FormatInt(expiry(expires.Add(partsOutlive)), 10)
 	g, ctx := errgroup.WithContext(k.ctx)
 	g.SetLimit(partsAtOnce)
-	for _, step := range d.steps() {
-		if d.err != nil || step.Body.Parts == 0 {
-			continue
-		}
-		prefix := partKeyPrefix(f.ID, step.Write, step.Body.Digest)
-		for n := range step.Body.Parts {
+	for i, prefix := range prefixes {
+		for n := range parts[i] {
 			g.Go(func() error {
 				_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 					TableName: s.table, Key: key(prefix + strconv.Itoa(n)),
 					UpdateExpression: aws.String(partExpires), ConditionExpression: aws.String(partIsThere),
-					ExpressionAttributeValues: item{":expires_at": &types.AttributeValueMemberN{Value: expires}},
+					ExpressionAttributeValues: item{":expires_at": &types.AttributeValueMemberN{Value: at}},
 				}, s.optFns...)
 				return err
 			})

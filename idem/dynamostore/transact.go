@@ -200,7 +200,7 @@ func (e *recordError) Unwrap() error { return e.error }
 func tooLarge(err error, e idem.Ending, k *call) bool {
 	var own *recordError
 	large := errors.As(err, &own) && strings.Contains(strings.ToLower(own.message), "item size")
-	return (large || isItemTooLarge(err)) && len(e.Result) > 0 && !k.maybe
+	return (large || isItemTooLarge(err)) && (len(e.Result) > 0 || e.Failure != nil) && !k.maybe
 }
 
 // tokenFor is the token under which DynamoDB knows the transaction for ten minutes:

@@ -143,9 +143,9 @@ func (t *Tx) Publish(m outbox.Message) error {
 	return err
 }
 
-// Reset drops all that was collected, mistakes too. It is for a handler that fails
-// with a response and no error, such as HTTP 402: its response is the outcome, and
-// what was collected would commit with it.
+// Reset drops all that was collected, mistakes too, for a handler that begins anew. A
+// handler that fails, with an error or with a response that is a refusal such as HTTP
+// 402, needs no Reset: what it has collected does not commit.
 func (t *Tx) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

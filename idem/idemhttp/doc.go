@@ -50,12 +50,25 @@
 //
 // # What is kept
 //
-// By the response's status: 2xx, 3xx and 4xx are outcomes and are replayed; 401,
-// 403, 425 and 429 say that nothing was executed, so the same key may try again;
-// 408, 5xx and everything else leave open whether something was, and the
-// operation's declaration decides. A handler that knows better says so with
-// [idem.SetNotExecuted] or in [idem.Operation.Classify]; [Options.Status] changes
-// what a status means everywhere.
+// By the response's status: 2xx, 3xx and 4xx are outcomes and are replayed. A 4xx is a
+// refusal: it is recorded, the unit of work (dynamostore.TxOf) is dropped and the
+// steps are undone, as an error does it elsewhere. A handler that wants both, the
+// refusal and what it has collected, says [idem.SetCompleted]. 408, 5xx and everything
+// else leave open whether something was executed, and the operation's declaration
+// decides.
+//
+// 401, 403, 425 and 429 are what handlers answer before they do anything: the same key
+// may then try again. But a handler may also pass on another service's 429 after it
+// has charged a card. So they count as nothing executed only while the attempt has
+// shown no sign of an effect: it has not asked for its token ([idem.Token],
+// [idem.InfoOf]), come by a step, asked for its unit of
+// work or called another operation. With a sign the declaration decides. An effect
+// without the token shows none: an operation that is not repeatable should send it, or
+// answer with another status.
+//
+// A handler that knows better says so with [idem.SetNotExecuted], [idem.SetCompleted]
+// or in [idem.Operation.Classify]; [Options.Status] changes what a status means
+// everywhere.
 //
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
 // hop-by-hop and authentication headers are not: they belong to one exchange. The

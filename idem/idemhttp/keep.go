@@ -22,6 +22,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 	ans.Value, ans.Kept, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
 	if err == nil {
 		ans.Class = c.classOf(given.Status)
+		ans.Cause = statusError(given.Status)
 	}
 	body, bad := encode(given, c.never)
 	if bad == nil {
@@ -69,5 +70,10 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	}
 	return encode(r, c.never)
 }
+
+// statusError is why an operation fails that answers with a refusal.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("the response's status is %d", int(e)) }
 
 var errNoResponse = errors.New("idemhttp: the handler returned neither a response nor an error")

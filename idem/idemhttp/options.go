@@ -74,11 +74,12 @@ type Options struct {
 	// left out, and all are if they cannot be encoded as JSON. Nil adds none.
 	Members func(ctx context.Context, r *Request, code Code) map[string]any
 
-	// Status overrides what a response's status means for its record: one of
-	// [idem.ClassCompleted], [idem.ClassNotExecuted] and [idem.ClassUncertain] for
-	// any status from 200 to 599. [idem.Operation.Classify] and
-	// [idem.SetNotExecuted] still come first. Others keep their meaning, see the
-	// package's documentation.
+	// Status overrides what a response's status means for its record, for any status
+	// from 200 to 599: [idem.ClassCompleted] commits the unit of work and keeps the
+	// steps, [idem.ClassFailed] drops and undoes them, and both record the response;
+	// [idem.ClassNotExecuted], [idem.ClassRejected] and [idem.ClassUncertain] record
+	// none. [idem.Operation.Classify], [idem.SetNotExecuted] and [idem.SetCompleted]
+	// still come first. Others keep their meaning, see the package's documentation.
 	Status map[int]idem.Class
 
 	// Refused makes the response of a request whose unit of work was refused, in place
@@ -198,9 +199,9 @@ func (o *Options) checkStatus() error {
 			return mistake("Status has %d, which is not a final HTTP status: use 200 to 599", status)
 		}
 		switch o.Status[status] {
-		case idem.ClassCompleted, idem.ClassNotExecuted, idem.ClassUncertain:
+		case idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassUncertain:
 		default:
-			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassNotExecuted or idem.ClassUncertain", status, o.Status[status])
+			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected or idem.ClassUncertain", status, o.Status[status])
 		}
 	}
 	return nil

@@ -19,11 +19,14 @@ func (c *Contract) classOf(status int) idem.Class {
 func classOf(status int) idem.Class {
 	switch {
 	case status == 401, status == 403, status == 425, status == 429:
-		// Refused before anything was done: authentication, too early, throttled.
-		return idem.ClassNotExecuted
+		// Refused before anything was done, as a rule: authentication, too early,
+		// throttled. But a handler may pass on what another service said after an effect.
+		return idem.ClassRejected
 	case status == 408:
 		return idem.ClassUncertain
-	case status >= 200 && status <= 499:
+	case status >= 400 && status <= 499:
+		return idem.ClassFailed
+	case status >= 200 && status <= 399:
 		return idem.ClassCompleted
 	}
 	return idem.ClassUncertain

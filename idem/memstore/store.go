@@ -15,7 +15,8 @@ import (
 
 // Options of a store. The zero value is what [New] uses.
 type Options struct {
-	// MaxResult is the largest result in bytes that the store takes; a larger one
+	// MaxResult is the largest result in bytes, of an operation or a step, that the
+	// store takes; a larger one
 	// is refused with [idem.TooLargeError]. Zero or less means no limit.
 	MaxResult int
 }
@@ -61,6 +62,9 @@ func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) err
 
 // RecordStep writes a step; see [idem.Store].
 func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	if err := s.fits(w.Result); err != nil {
+		return err
+	}
 	return s.write(ctx, "RecordStep", s.place(w.ID, w.Owner), now, w.Apply, nil)
 }
 
@@ -70,7 +74,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 	if f.With != nil && !ok {
 		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.With, errors.ErrUnsupported)
 	}
-	if err := s.fits(f.Ending); err != nil {
+	if err := s.fits(f.Ending.Result); err != nil {
 		return err
 	}
 	return s.write(ctx, "Finish", s.place(f.ID, f.Owner), now, f.Apply, unit)
@@ -78,7 +82,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 
 // Settle parks or resolves a record; see [idem.Store].
 func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
-	if err := s.fits(w.Ending); err != nil {
+	if err := s.fits(w.Ending.Result); err != nil {
 		return err
 	}
 	return s.write(ctx, "Settle", w.ID, now, w.Apply, nil)
@@ -185,9 +189,9 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 	return nil
 }
 
-func (s *Store) fits(e idem.Ending) error {
-	if s.maxResult > 0 && len(e.Result) > s.maxResult {
-		return &idem.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
+func (s *Store) fits(result []byte) error {
+	if s.maxResult > 0 && len(result) > s.maxResult {
+		return &idem.TooLargeError{Size: len(result), Limit: s.maxResult}
 	}
 	return nil
 }

@@ -55,10 +55,11 @@ const (
 	PartLength = "len"
 	PartDigest = "sha256"
 
-	// Members of an entry of Steps, beside Write, Error and where its result is as in
-	// a record: the begin mark, that the step had no effect, that it has a
-	// compensation.
+	// Members of an entry of Steps, beside Write, Error, Unavailable and where its
+	// result is as in a record: the begin mark and its time in milliseconds, that the
+	// step had no effect, that it has a compensation.
 	StepBegun       = "begun"
+	StepBegunAt     = "begun_at"
 	StepNotExecuted = "not_executed"
 	StepCompensates = "compensates"
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -27,7 +28,7 @@ var scenarios = []scenario{
 		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
 	}},
 	{"order that asks the bank", idem.Completed, true, func(w *world, ctx context.Context) (string, error) {
-		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(w.asked))
+		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, w.asked))
 	}},
 	{"order that is declined", idem.Failed, false, (*world).declined},
 }
@@ -114,7 +115,7 @@ func (w *world) order(ctx context.Context, charge ...idem.StepOption) (string, e
 }
 
 // asked is what the bank says of a charge that was interrupted.
-func (w *world) asked(context.Context) (string, error) {
+func (w *world) asked(context.Context, time.Time) (string, error) {
 	if w.counts()["charge"] == 0 {
 		return "", idem.NotExecuted(errors.New("the bank does not know the payment"))
 	}
@@ -139,5 +140,5 @@ func (w *world) declined(ctx context.Context) (string, error) {
 		_, _ = w.effect("ship")
 		return "", idem.Permanent(errors.New("nobody delivers there"))
 	})
-	return "", err
+	return "", idem.PermanentStep(err)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -142,7 +143,7 @@ func (t Trip) pay(context.Context) (string, error) {
 	return "", idem.Permanent(errors.New("card declined"))
 }
 
-func (t Trip) findPayment(context.Context) (string, error) {
+func (t Trip) findPayment(context.Context, time.Time) (string, error) {
 	return "", errors.New("not asked in this test")
 }
 
@@ -152,8 +153,8 @@ func book(ctx context.Context, trip Trip) (Booking, error) {
 		return Booking{}, err
 	}
 	paid, err := idem.Step(ctx, "payment", trip.pay,
-		idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(trip.findPayment))
-	return Booking{Seat: seat, Payment: paid}, err
+		idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(time.Hour, trip.findPayment))
+	return Booking{Seat: seat, Payment: paid}, idem.PermanentStep(err)
 }
 
 func TestBook(t *testing.T) {

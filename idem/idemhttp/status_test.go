@@ -1,0 +1,89 @@
+package idemhttp
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
+)
+
+// A handler that passes on what another service said after an effect is not run
+// again, if its operation must not be.
+func TestRejectedRequestsWithASignOfAnEffect(t *testing.T) {
+	for _, status := range []int{401, 403, 425, 429} {
+		for route, repeatable := range map[string]bool{"/payments": false, "/transfers/{id}": true} {
+			for _, sign := range []bool{false, true} {
+				t.Run(fmt.Sprint(status, route, sign), func(t *testing.T) {
+					c, n := newContract(t, memory()), 0
+					r := payment(func(r *Request) { r.Route = route })
+					next := func(ctx context.Context) (*Response, error) {
+						n++
+						if sign {
+							idem.Token(ctx)
+						}
+						return &Response{Status: status}, nil
+					}
+					require.Equal(t, status, serve(t, c, r, next).Status)
+					again := serve(t, c, r, next)
+					if sign && !repeatable {
+						require.Equal(t, 1, n)
+						require.Contains(t, string(again.Body), CodeOutcomeUnknown)
+						return
+					}
+					require.Equal(t, 2, n)
+					require.Equal(t, status, again.Status)
+				})
+			}
+		}
+	}
+}
+
+// committing sees what would commit with an outcome.
+type committing struct {
+	idem.Store
+	with int
+}
+
+type anything struct{}
+
+func (anything) Seal() bool { return true }
+
+func (s *committing) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+	if f.With != nil {
+		s.with++
+		f.With = nil
+	}
+	return s.Store.Finish(ctx, now, f)
+}
+
+// A refusal is recorded, and commits nothing of what the handler has collected.
+func TestRefusalsCommitNothing(t *testing.T) {
+	for status, commits := range map[int]bool{201: true, 303: true, 400: false, 402: false, 404: false, 409: false, 422: false, 429: false, 500: false} {
+		for _, asked := range []bool{false, true} {
+			t.Run(fmt.Sprint(status, asked), func(t *testing.T) {
+				store := &committing{Store: memory()}
+				c := newContract(t, store)
+				n := 0
+				next := func(ctx context.Context) (*Response, error) {
+					n++
+					if _, err := idem.UnitOf(ctx, func() idem.Unit { return anything{} }); err != nil {
+						return nil, err
+					}
+					if asked {
+						idem.SetCompleted(ctx)
+					}
+					return &Response{Status: status}, nil
+				}
+				require.Equal(t, status, serve(t, c, payment(), next).Status)
+				require.Equal(t, commits || asked, store.with == 1)
+				if status != 429 && status != 500 || asked {
+					require.Equal(t, status, serve(t, c, payment(), next).Status)
+					require.Equal(t, 1, n)
+				}
+			})
+		}
+	}
+}

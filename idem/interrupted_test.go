@@ -1,0 +1,163 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// The other system may not know the request yet. That it does not is proof only
+// once its longest delay is over; until then the step stays open and is asked about
+// again.
+func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
+	const longest = 10 * time.Minute
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	var began []time.Time
+	handler := func(ctx context.Context) (string, error) {
+		got, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce),
+			idem.WithInterrupted(longest, func(_ context.Context, at time.Time) (receiptOf, error) {
+				began = append(began, at)
+				return receiptOf{}, idem.NotExecuted(errPlain)
+			}))
+		return got.ID, err
+	}
+	abandoned(t, r, key)
+	rec := r.record(t, key)
+	start := r.clock.Now()
+	require.NoError(t, r.mem.RecordStep(t.Context(), start, idem.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
+	proof := start.Add(longest + idem.DefaultMargin)
+	for _, wait := range []time.Duration{time.Minute, time.Minute, longest - 2*time.Minute} {
+		r.clock.Advance(wait)
+		_, err := doSteps(t, r, key, handler)
+		var open *idem.StepInterruptedError
+		require.ErrorAs(t, err, &open)
+		require.WithinDuration(t, proof, open.AskAgain, time.Second)
+		require.ErrorIs(t, err, errPlain)
+		require.Equal(t, idem.Retryable, r.state(t, key), "a later attempt asks again")
+		require.True(t, r.record(t, key).Steps["charge"].Begun)
+		require.True(t, r.record(t, key).Uncertain)
+		require.Zero(t, e.ran("charge"))
+	}
+	r.clock.Advance(idem.DefaultMargin)
+	v, err := doSteps(t, r, key, handler)
+	require.NoError(t, err)
+	require.Equal(t, "charge", v)
+	require.Equal(t, 1, e.ran("charge"))
+	for _, at := range began {
+		require.WithinDuration(t, start, at, time.Second)
+	}
+}
+
+// A function that runs after all has a begin mark of its own time, and so has each
+// try of one that surely had no effect.
+func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
+	for name, tries := range map[string]int{"after it was asked about": 1, "tried again": 2} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			abandonedWith(t, r, key, shipping)
+			runs := 0
+			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) {
+					runs++
+					require.WithinDuration(t, r.clock.Now(), r.record(t, key).Steps["ship"].BegunAt, time.Second)
+					if runs < tries {
+						r.clock.Advance(time.Minute)
+						return 0, idem.NotExecuted(errPlain)
+					}
+					return 1, nil
+				}, idem.WithSemantics(idem.AtMostOnce), idem.WithRetry(idem.RetryConfig{InitialDelay: time.Nanosecond}),
+					idem.WithInterrupted(time.Minute, func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }))
+				return "", err
+			})
+			require.NoError(t, err)
+			require.Equal(t, tries, runs)
+		})
+	}
+}
+
+// booking reserves, charges at most once, and fails by hand if the charge does.
+type booking struct {
+	log      []string
+	lost     bool // the charge's reply
+	answered error
+}
+
+func (b *booking) handler(ctx context.Context) (string, error) {
+	undo := func(name string) idem.StepOption {
+		return idem.WithCompensation(func(context.Context, string) error { b.log = append(b.log, "undo "+name); return nil })
+	}
+	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil }, undo("reserve")); err != nil {
+		return "", err
+	}
+	_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
+		b.log = append(b.log, "charge")
+		if b.lost {
+			return "", errPlain
+		}
+		return "c", nil
+	}, undo("charge"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, func(context.Context, time.Time) (string, error) {
+		b.log = append(b.log, "asked")
+		return "c", b.answered
+	}))
+	if err != nil {
+		return "402", idem.Compensate(ctx, declinedError{})
+	}
+	return "ok", nil
+}
+
+// Nobody knows whether the charge took effect: what came before is not undone.
+func TestCompensateWaitsForAnOpenStep(t *testing.T) {
+	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
+	_, err := doSteps(t, r, key, b.handler)
+	var open *idem.StepInterruptedError
+	require.ErrorAs(t, err, &open)
+	require.Equal(t, "charge", open.Name)
+	require.Equal(t, []string{"charge"}, b.log)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+	require.NotContains(t, r.record(t, key).Steps, "idem:compensating")
+}
+
+// A process that dies there leaves a step that the next attempt asks about.
+func TestOpenStepIsAskedAboutBeforeAnythingIsUndone(t *testing.T) {
+	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
+	r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+	_, err := doSteps(t, r, key, b.handler)
+	require.Error(t, err)
+	r.clock.Advance(time.Hour)
+	v, err := doSteps(t, r.twin(t), key, b.handler)
+	require.NoError(t, err)
+	require.Equal(t, "ok", v)
+	require.Equal(t, []string{"charge", "asked"}, b.log)
+}
+
+// An operation that is being undone asks about its open step, settles it, and undoes
+// it in its turn; it does not run it.
+func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answered error
+		log      []string
+		state    idem.State
+	}{
+		"took effect":     {nil, []string{"asked", "undo charge", "undo reserve"}, idem.Failed},
+		"had no effect":   {idem.NotExecuted(errPlain), []string{"asked", "undo reserve"}, idem.Completed},
+		"nobody can tell": {errPlain, []string{"asked"}, idem.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{answered: tc.answered}
+			abandonedWith(t, r, key,
+				idem.StepWrite{Name: "reserve", Result: []byte(`"r"`), Compensates: true},
+				idem.StepWrite{Name: "charge", Begin: true},
+				idem.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}})
+			_, _ = doSteps(t, r, key, b.handler)
+			require.Equal(t, tc.log, b.log)
+			require.Equal(t, tc.state, r.state(t, key))
+		})
+	}
+}

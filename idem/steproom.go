@@ -1,0 +1,80 @@
+package idem
+
+import "strings"
+
+// StepRoom is what the steps of one operation may take in its record, in bytes. A
+// step that might not fit is refused before it runs ([*StepLimitError]), so that what
+// has run can always be recorded, undone and ended. A step counts 192 bytes, its
+// name, and what the record keeps of its result or error; with a compensation, for
+// which room is kept, as much again. Results of up to 1 KiB are kept in the record
+// while they take 64 KiB together, later ones only up to 128 bytes; larger ones lie
+// beside it. So there is room for some 1,400 small steps, or 800 with compensations.
+//
+// It is the contract between engine and stores: a store must take steps of that
+// size, and beside them an ending and the mark that the operation is being undone.
+const StepRoom = 320 << 10
+
+const (
+	// stepOverhead is more than a store takes for a step beside its name, result and
+	// error. The conformance suite holds stores to it.
+	stepOverhead = 192
+	// smallStep is the size up to which the record keeps any step's result.
+	smallStep = 128
+	// largeStep is the size from which a store may keep a step's result beside the
+	// record.
+	largeStep = 1 << 10
+	// inlineRoom is for the results between the two: a record is written as a whole,
+	// and billed so, with every step.
+	inlineRoom = 64 << 10
+)
+
+// room counts what an attempt's steps take in the record.
+type room struct {
+	fixed  int // what no store can keep elsewhere
+	inline int // of results, above smallStep each
+	held   int // for steps on their way
+}
+
+func (r *room) taken() int { return r.fixed + min(r.inline, inlineRoom) + r.held }
+
+// add counts an entry, or with sign -1 takes it out.
+func (r *room) add(sign int, name string, s RecordedStep) {
+	if s.Write == "" || name == compensating || strings.HasPrefix(name, undoing) {
+		return // not there, or counted elsewhere
+	}
+	r.fixed += sign * (stepNeeds(name, s.Compensates) + s.Failure.size() + min(len(s.Body.Data), smallStep))
+	r.inline += sign * max(0, min(len(s.Body.Data), largeStep)-smallStep)
+}
+
+// stepNeeds is what a step takes without its result. Room for the entry of its
+// compensation is kept from the start.
+func stepNeeds(name string, compensates bool) int {
+	n := stepOverhead + len(name)
+	if compensates {
+		n += n + len(undoing)
+	}
+	return n
+}
+
+// fits reports whether a result is still to be kept in the record.
+func (r *room) fits(result []byte) bool {
+	return len(result) <= smallStep || r.inline+len(result) <= inlineRoom
+}
+
+func (f *Failure) size() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.Message) + len(f.Type) + len(f.Code)
+}
+
+// short is what is kept of a step's error where there is room for no more.
+func (f *Failure) short() *Failure {
+	cut := func(s string, n int) string {
+		if len(s) <= n {
+			return s
+		}
+		return strings.ToValidUTF8(s[:n], "")
+	}
+	return &Failure{Message: cut(f.Message, smallStep/2), Type: cut(f.Type, smallStep/4), Code: cut(f.Code, smallStep/4)}
+}

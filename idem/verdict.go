@@ -1,0 +1,79 @@
+package idem
+
+import (
+	"context"
+	"errors"
+)
+
+var errResponse = errors.New("the handler answered with a failure")
+
+// settleSteps decides what the steps make of the handler's end: an operation that
+// was stopped, or has an open step, has no outcome; one that fails for good is
+// undone first.
+func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
+	st := &a.steps
+	halted := st.close()
+	if halted == nil && !st.any() && !a.open {
+		return class
+	}
+	if halted != nil {
+		switch {
+		case ans.Err == nil:
+			ans.Err = halted
+		case !errors.Is(ans.Err, halted):
+			ans.Err = errors.Join(unmark(ans.Err), halted)
+		}
+		return ClassUncertain
+	}
+	if name := st.open(); name != "" {
+		if ans.Err == nil {
+			ans.Err = &StepInterruptedError{Name: name}
+		}
+		return ClassUncertain
+	}
+	cause := ans.Err
+	if cause == nil {
+		cause = ans.Cause
+	}
+	if cause == nil {
+		cause = errResponse
+	}
+	verdict := st.verdict(class, ans.Err)
+	switch {
+	case verdict != nil:
+		if class != ClassCompleted && class != ClassFailed && !st.complete() {
+			return class // it has not come by all that must be undone
+		}
+	case class != ClassFailed && (class != ClassCompleted || st.undone() == nil):
+		return class
+	}
+	if err := a.compensate(ctx, cause); err != nil {
+		ans.Err = errors.Join(unmark(cause), err)
+		return ClassUncertain
+	}
+	if verdict != nil {
+		*ans = Answer{Err: verdict, Value: ans.Value}
+		return ClassFailed
+	}
+	return class
+}
+
+// verdict is the failure that an earlier attempt has begun to undo the operation
+// for: it is the outcome, whatever this attempt's handler returns that has not come
+// by it itself. A response that is a refusal may say it in its own words, and so may
+// any answer of a handler that has called Compensate.
+func (st *steps) verdict(class Class, err error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	refusal := class == ClassFailed && err == nil
+	if !st.found || refusal || st.byHand && class == ClassCompleted {
+		return nil
+	}
+	return &RecordedError{*st.cause}
+}
+
+// complete reports whether this attempt can undo all that is left to undo.
+func (st *steps) complete() bool {
+	_, err := st.compensations()
+	return err == nil
+}
