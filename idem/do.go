@@ -22,8 +22,12 @@ type Result[Out any] struct {
 //
 // The input's fingerprint is taken before fn runs: raw JSON ([json.RawMessage])
 // as RFC 8785 canonicalises it, []byte and string as they are, everything else as
-// its JSON; a struct without an exported field is refused. The result is recorded
-// as JSON, and live too it is what decoding that JSON gives. fn's error is returned
+// its JSON. The result is recorded as JSON, and live too it is what decoding that JSON
+// gives. Both are encoded by address: a MarshalJSON or MarshalText method with a pointer receiver counts.
+// An input or a result type of which JSON sees nothing, at any depth, is refused before
+// anything is claimed: a struct with fields that are all unexported or excluded (an
+// empty struct is fine), or, in an input, such a value behind an interface, as most
+// errors are. fn's error is returned
 // as it is; later calls get a recorded failure as a [*RecordedError]. Instead of an
 // outcome a call can get one of the package's errors, such as [ErrInFlight],
 // [ErrKeyReused] or [ErrOutcomeUnknown].
@@ -46,7 +50,7 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	if err := e.checkResult(reflect.TypeFor[Out]()); err != nil {
 		return res, err
 	}
-	fp, err := fingerprintOf(in)
+	fp, err := fingerprintOf(e, &in)
 	if err != nil {
 		return res, err
 	}
@@ -82,22 +86,24 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	return res, nil
 }
 
-// throughCodec encodes v and decodes it again into out. A type's own encoder that
-// panics fails to encode: the handler has succeeded, and that must be recorded.
-func throughCodec(v, out any) (body []byte, err error) {
+// throughCodec encodes v and decodes it again into out. It encodes by address, so that
+// encoders with a pointer receiver work. A type's own encoder that panics fails to
+// encode: the handler has succeeded, and that must be recorded.
+func throughCodec[T any](v T, out *T) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			body, err = nil, fmt.Errorf("idem: encoding %T panicked: %v", v, r)
 		}
 	}()
-	if body, err = json.Marshal(v); err != nil {
+	if body, err = json.Marshal(&v); err != nil {
 		return nil, err
 	}
 	return body, json.Unmarshal(body, out)
 }
 
-func fingerprintOf[In any](in In) (Fingerprint, error) {
-	switch v := any(in).(type) {
+// fingerprintOf takes the fingerprint of an input, which is encoded by address too.
+func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
+	switch v := any(*in).(type) {
 	case json.RawMessage:
 		return FingerprintJSON(v, nil)
 	case []byte:
@@ -105,98 +111,25 @@ func fingerprintOf[In any](in In) (Fingerprint, error) {
 	case string:
 		return FingerprintBytes([]byte(v)), nil
 	}
-	raw, err := json.Marshal(in)
-	if err != nil {
-		return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
+	s := e.shape(reflect.TypeFor[In](), true)
+	blind := s.blind
+	var raw []byte
+	if blind == nil {
+		var err error
+		if raw, err = json.Marshal(in); err != nil {
+			return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
+		}
+		if s.open {
+			blind = e.blindIn(reflect.ValueOf(in).Elem())
+		}
 	}
-	if string(raw) == "{}" && hidesAll(reflect.TypeOf(in)) {
-		return "", &ConfigError{"input", fmt.Sprintf("%T has no exported field, so that all inputs would look the same: "+
-			"export what tells them apart", in)}
+	if blind != nil {
+		return "", &ConfigError{"input", fmt.Sprintf("of %v JSON sees nothing, so that all inputs would look the same: %s", blind, seen)}
 	}
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.
-	if bytes.Contains(raw, []byte(`\ufffd`)) && invalidText(reflect.ValueOf(in)) {
+	if bytes.Contains(raw, []byte(`\ufffd`)) && e.invalidText(reflect.ValueOf(in)) {
 		return "", &NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
 	}
 	return FingerprintJSON(raw, nil)
-}
-
-// hidesAll reports whether encoding/json sees none of the type's fields.
-func hidesAll(t reflect.Type) bool {
-	if p := reflect.PointerTo(t); p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
-		return false
-	}
-	if t.Kind() == reflect.Pointer {
-		return hidesAll(t.Elem())
-	}
-	if t.Kind() != reflect.Struct || t.NumField() == 0 {
-		return false
-	}
-	for i := range t.NumField() {
-		if f := t.Field(i); f.IsExported() || f.Anonymous {
-			return false
-		}
-	}
-	return true
-}
-
-// checkResult refuses a result type that no value of which can be encoded, before
-// anything runs.
-func (e *Engine) checkResult(t reflect.Type) error {
-	if known, ok := e.types.Load(t); ok {
-		err, _ := known.(error)
-		return err
-	}
-	err := CheckResultType(t)
-	e.types.Store(t, err)
-	return err
-}
-
-// CheckResultType reports a type that encoding/json cannot encode, such as a
-// channel or a function, as a [*ConfigError]. Types with methods of their own for
-// encoding are taken at their word.
-func CheckResultType(t reflect.Type) error {
-	if bad := unencodable(t, map[reflect.Type]bool{}); bad != nil {
-		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", bad)}
-	}
-	return nil
-}
-
-var (
-	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
-	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
-)
-
-func unencodable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
-	if p := reflect.PointerTo(t); seen[t] || p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
-		return nil
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return t
-	case reflect.Map:
-		if k := t.Key(); !isName(k.Kind()) && !k.Implements(textMarshaler) {
-			return t
-		}
-		return unencodable(t.Elem(), seen)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return unencodable(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
-				continue
-			}
-			if bad := unencodable(f.Type, seen); bad != nil {
-				return bad
-			}
-		}
-	}
-	return nil
-}
-
-// isName reports whether encoding/json makes member names of the kind by itself.
-func isName(k reflect.Kind) bool {
-	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr
 }

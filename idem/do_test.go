@@ -169,34 +169,6 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 	}
 }
 
-func TestResultTypesThatCannotBeEncoded(t *testing.T) {
-	require.ErrorContains(t, do[func()](t), "func()")
-	require.ErrorContains(t, do[complex128](t), "complex128")
-	require.ErrorContains(t, do[map[string]chan int](t), "chan int")
-	require.ErrorContains(t, do[struct{ Deep []*struct{ C chan int } }](t), "chan int")
-	require.ErrorContains(t, do[map[float64]string](t), "float64")
-	require.NoError(t, do[struct {
-		C chan int `json:"-"`
-		c chan int
-	}](t))
-	require.NoError(t, do[*order](t))
-	require.NoError(t, do[any](t))
-	require.NoError(t, do[awkward](t), "a type with an encoder of its own is taken at its word")
-	require.NoError(t, do[map[int]string](t))
-	type node struct{ Next *node }
-	require.NoError(t, do[node](t))
-}
-
-func do[Out any](t *testing.T) error {
-	t.Helper()
-	r := newRig(t, nil)
-	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (out Out, err error) { return out, nil })
-	if err != nil {
-		require.Empty(t, r.faults.Calls(), "found before anything ran")
-	}
-	return err
-}
-
 // A recorded result that does not fit the type any more fails closed.
 func TestRecordedResultOfAnotherType(t *testing.T) {
 	r := newRig(t, nil)
@@ -243,34 +215,4 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, "StoreUnavailable", fmt.Sprint(r.events.take()[2]))
-}
-
-// A type whose JSON is the same whatever it holds would make all inputs equal.
-func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
-	type hidden struct{ id string }
-	type mixed struct {
-		id    string
-		Cents int `json:"cents,omitempty"`
-	}
-	r := newRig(t, nil)
-	for name, call := range map[string]func() error{
-		"struct": func() error {
-			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "hidden"), hidden{"a"}, never[hidden])
-			return err
-		},
-		"pointer": func() error {
-			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "pointer"), &hidden{"a"}, never[*hidden])
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var bad *idem.ConfigError
-			require.ErrorAs(t, call(), &bad)
-			require.ErrorContains(t, bad, "hidden")
-		})
-	}
-	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "none"), struct{}{}, func(context.Context, struct{}) (int, error) { return 1, nil })
-	require.NoError(t, err, "an operation without input")
-	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "mixed"), mixed{id: "a"}, func(context.Context, mixed) (int, error) { return 1, nil })
-	require.NoError(t, err)
 }

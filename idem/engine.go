@@ -81,7 +81,7 @@ type Engine struct {
 	inLambda bool
 	runsOn   bool // a handler does, when its invocation's time is over
 	queue    *queue
-	types    sync.Map // reflect.Type → error, results that cannot be encoded
+	types    sync.Map // reflect.Type or typeAt → *shape
 }
 
 // New returns an engine over the store. It reports a nil store or options that

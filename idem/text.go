@@ -5,39 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// invalidText reports whether a string in the value, which has been encoded as
-// JSON before and so has no cycles, is not valid UTF-8. Values that encode
-// themselves are passed over: what they write is theirs.
-func invalidText(v reflect.Value) bool {
-	if !v.IsValid() || v.Type().Implements(jsonMarshaler) || v.Type().Implements(textMarshaler) {
-		return false
-	}
-	switch v.Kind() {
-	case reflect.String:
-		return !utf8.ValidString(v.String())
-	case reflect.Pointer, reflect.Interface:
-		return invalidText(v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && invalidText(v.Field(i)) {
-				return true
-			}
+// invalidText reports whether a string that encoding/json writes of the value is not
+// valid UTF-8. The value has been encoded before. Values that encode themselves are
+// passed over: what they write is theirs.
+func (e *Engine) invalidText(v reflect.Value) bool {
+	return !e.walk(v, false, func(v reflect.Value, pointed bool) visit {
+		p := typeAt{v.Type(), pointed}
+		switch k := v.Kind(); {
+		case p.encodesItself(), k == reflect.Slice && p.Elem().Kind() == reflect.Uint8:
+			return skip
+		case k == reflect.String && !utf8.ValidString(v.String()):
+			return stop
 		}
-	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return false
-		}
-		for i := range v.Len() {
-			if invalidText(v.Index(i)) {
-				return true
-			}
-		}
-	case reflect.Map:
-		for it := v.MapRange(); it.Next(); {
-			if invalidText(it.Key()) || invalidText(it.Value()) {
-				return true
-			}
-		}
-	}
-	return false
+		return enter
+	})
 }

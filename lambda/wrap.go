@@ -20,7 +20,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 
 // Wrap makes a typed handler idempotent. The fingerprint is that of the event's
 // raw JSON, so a new field in In changes none; In is decoded and Out encoded as
-// aws-lambda-go does. An event that is not canonical JSON, does not decode or has
+// aws-lambda-go does, but that encoders with a pointer receiver count. An event that is not canonical JSON, does not decode or has
 // no key is an error before anything is claimed.
 //
 // fn's error reaches the runtime as fn gave it. A recorded failure is replayed
@@ -90,7 +90,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 				ans := idem.Answer{Value: v, Err: recordable(err)}
 				// A result beside an error counts only by the operation's own rule.
 				if err == nil || op.Classify != nil {
-					ans.Body, unencodable = encode(v)
+					ans.Body, unencodable = encode(&v)
 					ans.Unencodable = unencodable
 				}
 				return ans

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"testing"
 	"time"
 
@@ -376,4 +377,21 @@ func TestSelectionOfAnEvent(t *testing.T) {
 		_, err = h(t.Context(), event(`{"id":"a","sentAt":2}`))
 		require.ErrorIs(t, err, idem.ErrKeyReused, name)
 	}
+}
+
+// A result is encoded by its address, so that a big.Int is more than {}; a type of which
+// JSON sees nothing is a mistake in the set-up.
+func TestWrapEncodesByAddress(t *testing.T) {
+	type total struct{ Sum big.Int }
+	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (total, error) {
+		return total{*big.NewInt(7)}, nil
+	})
+	for range 2 {
+		out, err := invoke(t, h, event)
+		require.NoError(t, err)
+		require.Equal(t, `{"Sum":7}`, out)
+	}
+	require.Panics(t, func() {
+		Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
+	})
 }

@@ -1,0 +1,261 @@
+package idem
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// What encoding/json makes of a type, found out before anything runs: a result that
+// cannot be encoded is lost after its effect, and inputs that all look the same are
+// taken for one another.
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+)
+
+// shape is what is known of a type at any depth.
+type shape struct {
+	// never is a type within that cannot be encoded, blind one whose values all
+	// look the same.
+	never, blind reflect.Type
+	// open is set if an interface is within: only its value tells what it holds.
+	open bool
+	// members of the type itself, if it is a struct.
+	members []member
+}
+
+// typeAt is a type where encoding/json may call the methods of a pointer to it, or
+// only its own: behind a pointer, but not in a map or an interface.
+type typeAt struct {
+	reflect.Type
+	pointed bool
+}
+
+// encodesItself reports whether the type has a method for it, whose word is taken.
+func (p typeAt) encodesItself() bool {
+	if p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
+		return true
+	}
+	ptr := reflect.PointerTo(p.Type)
+	return p.pointed && (ptr.Implements(jsonMarshaler) || ptr.Implements(textMarshaler))
+}
+
+// elem is the place of what the type is made of.
+func (p typeAt) elem() typeAt {
+	switch p.Kind() {
+	case reflect.Map:
+		return typeAt{p.Elem(), false}
+	case reflect.Array:
+		return typeAt{p.Elem(), p.pointed}
+	}
+	return typeAt{p.Elem(), true}
+}
+
+func shapeOf(t reflect.Type, pointed bool) *shape {
+	s := new(shape)
+	p := typeAt{t, pointed}
+	s.add(p, map[typeAt]bool{})
+	if t.Kind() == reflect.Struct {
+		s.members = members(p)
+	}
+	return s
+}
+
+func (s *shape) add(p typeAt, seen map[typeAt]bool) {
+	if seen[p] || p.encodesItself() {
+		return
+	}
+	seen[p] = true
+	switch p.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		s.never = cmp.Or(s.never, p.Type)
+	case reflect.Interface:
+		s.open = true
+	case reflect.Map:
+		if k := p.Key(); !isName(k.Kind()) && !k.Implements(textMarshaler) {
+			s.never = cmp.Or(s.never, p.Type)
+		}
+		s.add(p.elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		s.add(p.elem(), seen)
+	case reflect.Struct:
+		fields := members(p)
+		if len(fields) == 0 && p.Size() > 0 {
+			s.blind = cmp.Or(s.blind, p.Type)
+		}
+		for _, f := range fields {
+			s.add(f.typeAt, seen)
+		}
+	}
+}
+
+// isName reports whether encoding/json makes member names of the kind by itself.
+func isName(k reflect.Kind) bool {
+	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr
+}
+
+// member is a field that encoding/json writes.
+type member struct {
+	typeAt
+	index  []int
+	name   string
+	tagged bool
+}
+
+// members lists what encoding/json writes of a struct, by its rules: fields of
+// embedded structs are the outer one's, and of several with one name the least deep
+// counts, then the one with a tag, else none.
+func members(p typeAt) []member {
+	named := map[string][]member{}
+	var collect func(p typeAt, index []int, within []reflect.Type)
+	collect = func(p typeAt, index []int, within []reflect.Type) {
+		for i := range p.NumField() {
+			f := p.Type.Field(i)
+			tag, name := f.Tag.Get("json"), ""
+			if tag == "-" {
+				continue
+			}
+			name, _, _ = strings.Cut(tag, ",")
+			m := member{typeAt{f.Type, p.pointed}, append(slices.Clone(index), i), cmp.Or(name, f.Name), name != ""}
+			inner := m.typeAt
+			if inner.Kind() == reflect.Pointer {
+				inner = inner.elem()
+			}
+			switch {
+			case f.Anonymous && inner.Kind() == reflect.Struct && name == "":
+				if !slices.Contains(within, inner.Type) {
+					collect(inner, m.index, append(slices.Clone(within), inner.Type))
+				}
+			case f.IsExported():
+				named[m.name] = append(named[m.name], m)
+			}
+		}
+	}
+	collect(p, nil, []reflect.Type{p.Type})
+	var all []member
+	for _, ms := range named {
+		slices.SortStableFunc(ms, func(a, b member) int { return cmp.Compare(a.rank(), b.rank()) })
+		if len(ms) == 1 || ms[0].rank() != ms[1].rank() {
+			all = append(all, ms[0])
+		}
+	}
+	return all
+}
+
+// rank orders fields of one name.
+func (m member) rank() int {
+	if m.tagged {
+		return 2 * len(m.index)
+	}
+	return 2*len(m.index) + 1
+}
+
+// shape is [shapeOf] with a memory.
+func (e *Engine) shape(t reflect.Type, pointed bool) *shape {
+	var key any = t
+	if !pointed {
+		key = typeAt{t, false}
+	}
+	if s, ok := e.types.Load(key); ok {
+		return s.(*shape)
+	}
+	s := shapeOf(t, pointed)
+	e.types.Store(key, s)
+	return s
+}
+
+// walk calls at for the values that encoding/json writes of v, outermost first, until
+// it returns false; into those for which it returns skip it does not go. The value has
+// been encoded before, and so has no cycles.
+func (e *Engine) walk(v reflect.Value, pointed bool, at func(reflect.Value, bool) visit) bool {
+	if !v.IsValid() {
+		return true
+	}
+	switch at(v, pointed) {
+	case skip:
+		return true
+	case stop:
+		return false
+	}
+	p := typeAt{v.Type(), pointed}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return e.walk(v.Elem(), v.Kind() == reflect.Pointer, at)
+	case reflect.Struct:
+		for _, f := range e.shape(v.Type(), pointed).members {
+			// A nil embedded pointer has no fields.
+			if fv, err := v.FieldByIndexErr(f.index); err == nil && !e.walk(fv, f.pointed, at) {
+				return false
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if !e.walk(v.Index(i), p.elem().pointed, at) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			if !e.walk(it.Key(), false, at) || !e.walk(it.Value(), false, at) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// visit says how a walk goes on.
+type visit uint8
+
+const (
+	enter visit = iota
+	skip
+	stop
+)
+
+// blindIn returns the type of a value behind an interface that looks like every other
+// one of its type, nil if there is none.
+func (e *Engine) blindIn(v reflect.Value) (blind reflect.Type) {
+	behind := false
+	e.walk(v, true, func(v reflect.Value, pointed bool) visit {
+		if behind {
+			if blind = e.shape(v.Type(), false).blind; blind != nil {
+				return stop
+			}
+		}
+		behind = v.Kind() == reflect.Interface
+		if (typeAt{v.Type(), pointed}).encodesItself() || !e.shape(v.Type(), pointed).open {
+			return skip
+		}
+		return enter
+	})
+	return blind
+}
+
+// checkResult is [CheckResultType] with a memory.
+func (e *Engine) checkResult(t reflect.Type) error { return e.shape(t, true).asResult(t) }
+
+// CheckResultType reports a type that encoding/json cannot encode, such as a channel
+// or a function, and one of which it would see nothing, such as a struct whose fields
+// are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
+// their own for encoding are taken at their word, and what an interface will hold is
+// not known.
+func CheckResultType(t reflect.Type) error { return shapeOf(t, true).asResult(t) }
+
+func (s *shape) asResult(t reflect.Type) error {
+	switch {
+	case s.never != nil:
+		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
+	case s.blind != nil:
+		return &ConfigError{"result type " + t.String(), fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
+	}
+	return nil
+}
+
+// seen is what to do about a type of which JSON sees nothing.
+const seen = "export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)"
