@@ -13,6 +13,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -45,7 +50,13 @@ const (
 	maxAttributes = 10
 	// maxID is what SQS takes as a group or deduplication id.
 	maxID = 128
+	// maxMessage is what SQS takes at most, attributes included; a queue may take less.
+	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+	maxMessage = 1 << 20
 )
+
+// tooLong is how SQS refuses a message for its length; it names the queue's own limit.
+var tooLong = regexp.MustCompile(`must be shorter than (\d+) bytes`)
 
 // API is what is used of [sqs.Client].
 type API interface {
@@ -54,8 +65,13 @@ type API interface {
 
 // New makes a function for [idemlambda.SQSOptions].Parking. It sends body and
 // message attributes as they came, and says why beside them: as many of this
-// package's attributes, in the order of their declaration, as fit into SQS's limit
-// of ten. Characters that SQS does not take are replaced.
+// package's attributes, in the order of their declaration, as fit into SQS's limits
+// of ten attributes and of the message's length. Characters that SQS does not take are
+// replaced.
+//
+// The parking queue's MaximumMessageSize must be no less than the source's: a message
+// that it does not take even as it came can never be parked, and ends in its own queue's
+// dead-letter queue; the error says so.
 //
 // A message may be parked twice, if its acknowledgement is lost: the attributes
 // [QueueAttribute] and [MessageAttribute] tell. Where the parking queue is FIFO,
@@ -74,15 +90,40 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 	}
 	return func(ctx context.Context, out idemlambda.SQSOutcome) error {
 		in := &sqs.SendMessageInput{
-			QueueUrl: &queueURL, MessageBody: &out.Record.Body, MessageAttributes: attributes(&out),
+			QueueUrl: &queueURL, MessageBody: &out.Record.Body, MessageAttributes: attributes(&out, maxMessage),
 		}
 		if strings.HasSuffix(queueURL, ".fifo") {
 			in.MessageGroupId = aws.String(group(&out))
 			in.MessageDeduplicationId = aws.String(digest(out.Record.EventSourceARN + " " + out.Record.MessageId + " " + out.KeyID))
 		}
 		_, err := client.SendMessage(ctx, in)
+		limit, refused := limitOf(err)
+		if !refused {
+			return err
+		}
+		in.MessageAttributes = attributes(&out, limit)
+		if _, err = client.SendMessage(ctx, in); err != nil {
+			if _, refused = limitOf(err); refused {
+				err = fmt.Errorf("sqsparking: the message is too long for the parking queue, also as it came: "+
+					"raise the parking queue's MaximumMessageSize to the source's: %w", err)
+			}
+		}
 		return err
 	}
+}
+
+// limitOf returns the queue's limit if the error is that a message is above it.
+func limitOf(err error) (limit int, refused bool) {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return 0, false
+	}
+	found := tooLong.FindStringSubmatch(api.ErrorMessage())
+	if found == nil {
+		return 0, false
+	}
+	limit, err = strconv.Atoi(found[1])
+	return limit, err == nil
 }
 
 func group(out *idemlambda.SQSOutcome) string {
@@ -97,7 +138,9 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func attributes(out *idemlambda.SQSOutcome) map[string]types.MessageAttributeValue {
+// attributes are the message's own, and those that say why, as far as the message stays
+// shorter than the limit.
+func attributes(out *idemlambda.SQSOutcome, limit int) map[string]types.MessageAttributeValue {
 	all := make(map[string]types.MessageAttributeValue, maxAttributes)
 	for name, a := range out.Record.MessageAttributes {
 		if v, ok := own(a); ok {
@@ -115,12 +158,24 @@ func attributes(out *idemlambda.SQSOutcome) map[string]types.MessageAttributeVal
 	for _, a := range why {
 		delete(all, a[0]) // of an earlier parking
 	}
+	length := len(out.Record.Body)
+	for name, v := range all {
+		length += lengthOf(name, v)
+	}
 	for _, a := range why {
-		if text := sendable(a[1]); text != "" && len(all) < maxAttributes {
-			all[a[0]] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &text}
+		text := sendable(a[1])
+		v := types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &text}
+		if n := lengthOf(a[0], v); text != "" && len(all) < maxAttributes && length+n < limit {
+			all[a[0]] = v
+			length += n
 		}
 	}
 	return all
+}
+
+// lengthOf is what an attribute adds to a message's length.
+func lengthOf(name string, v types.MessageAttributeValue) int {
+	return len(name) + len(aws.ToString(v.DataType)) + len(aws.ToString(v.StringValue)) + len(v.BinaryValue)
 }
 
 // own is an attribute as it came. SQS sends no others than these.

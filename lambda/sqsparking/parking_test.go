@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
@@ -82,7 +85,7 @@ func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 		for i := range n {
 			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String", StringValue: aws.String("v")}
 		}
-		got := attributes(&idemlambda.SQSOutcome{Record: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}})
+		got := attributes(&idemlambda.SQSOutcome{Record: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}}, maxMessage)
 		require.Len(t, got, min(n+6, 10))
 		for i := range n {
 			require.Contains(t, got, fmt.Sprint("own-", i))
@@ -151,4 +154,73 @@ func TestNothingIsLostWhereParkingFails(t *testing.T) {
 	require.Len(t, f.sent, 1)
 	require.Equal(t, "no such article", *f.sent[0].MessageAttributes[FailureAttribute].StringValue)
 	require.Equal(t, "errorString", *f.sent[0].MessageAttributes[FailureTypeAttribute].StringValue)
+}
+
+// limited is a queue with a MaximumMessageSize, which refuses as SQS does.
+type limited struct {
+	fake
+	limit, calls int
+}
+
+func (l *limited) SendMessage(ctx context.Context, in *sqs.SendMessageInput, o ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	l.calls++
+	n := len(*in.MessageBody)
+	for name, v := range in.MessageAttributes {
+		n += lengthOf(name, v)
+	}
+	if n > l.limit {
+		return nil, &smithy.GenericAPIError{Code: "InvalidParameterValue",
+			Message: fmt.Sprintf("One or more parameters are invalid. Reason: Message must be shorter than %d bytes.", l.limit)}
+	}
+	return l.fake.SendMessage(ctx, in, o...)
+}
+
+// Whatever a queue has taken its parking queue takes, with as much of the reason as fits.
+func TestMessagesAtTheSizeLimit(t *testing.T) {
+	failure := &idem.Failure{Message: strings.Repeat("no such article ", 128), Type: "MissingError"}
+	length := 0
+	for name, a := range message().MessageAttributes {
+		if v, ok := own(a); ok && name != FailureAttribute && name != FailureCodeAttribute {
+			length += lengthOf(name, v)
+		}
+	}
+	for _, limit := range []int{1 << 20, 1 << 18, 1 << 14} {
+		for _, c := range []struct {
+			name  string
+			room  int // beside body and own attributes
+			calls int
+			has   []string
+		}{
+			{"none", 0, 2, nil},
+			{"a little", 100, 2, []string{FailureTypeAttribute, RecordAttribute}},
+			{"enough", 4096, 1, []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute, MessageAttribute}},
+		} {
+			q := &limited{limit: limit}
+			m := message()
+			m.Body = strings.Repeat("x", limit-length-c.room)
+			park := New(q, "https://sqs/1/parking")
+			require.NoError(t, park(t.Context(), idemlambda.SQSOutcome{Record: m, KeyID: "#fulfil#abc", Failure: failure}), c.name)
+			in := q.sent[0]
+			require.Equal(t, m.Body, *in.MessageBody)
+			require.Equal(t, text("k1"), in.MessageAttributes["idempotency-key"], c.name)
+			for _, name := range []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute, MessageAttribute} {
+				_, has := in.MessageAttributes[name]
+				require.Equal(t, slices.Contains(c.has, name), has, "%d, %s: %s", limit, c.name, name)
+			}
+			if limit == maxMessage { // known beforehand
+				c.calls = 1
+			}
+			require.Equal(t, c.calls, q.calls, "%d, %s", limit, c.name)
+		}
+	}
+}
+
+// A parking queue that takes less than its source says so.
+func TestParkingQueueThatTakesLess(t *testing.T) {
+	m := message()
+	m.Body = strings.Repeat("x", 2000)
+	err := New(&limited{limit: 1024}, "https://sqs/1/parking")(t.Context(), idemlambda.SQSOutcome{Record: m})
+	require.ErrorContains(t, err, "MaximumMessageSize")
+	var api smithy.APIError
+	require.ErrorAs(t, err, &api)
 }

@@ -26,7 +26,7 @@ func TestParksOnAServer(t *testing.T) {
 		require.Len(t, all, 1)
 		m := all[0]
 		require.Equal(t, out.Record.Body, *m.Body)
-		require.Equal(t, attributes(&out), m.MessageAttributes)
+		require.Equal(t, attributes(&out, maxMessage), m.MessageAttributes)
 		require.Equal(t, "no such article\uFFFD[0m", *m.MessageAttributes[FailureAttribute].StringValue)
 		if fifo {
 			require.Equal(t, "customer-17", m.Attributes["MessageGroupId"])
