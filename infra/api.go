@@ -26,6 +26,8 @@ const (
 
 	HTTPAPILimit = 30 * time.Second
 	RESTAPILimit = 29 * time.Second
+	// MaxRESTAPILimit is that of a REST API whose account has the quota for it.
+	MaxRESTAPILimit = 15 * time.Minute
 )
 
 // Defaults of an API's throttling.
@@ -56,6 +58,16 @@ type APIProps struct {
 	Routes []Route
 	// Authorizer says who may call.
 	Authorizer Authorizer
+	// CORS lets pages of other origins call the API from a browser. Nil means none.
+	CORS *CORS
+	// Limit is how long the API waits for the function. Zero means [HTTPAPILimit] or
+	// [RESTAPILimit]. Of a REST API, which is Regional here, it can be more, up to
+	// [MaxRESTAPILimit], once AWS has raised the account's quota "Maximum integration
+	// timeout in milliseconds"; without that CloudFormation fails
+	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html). The
+	// library itself waits for a twin in flight no longer than for [RESTAPILimit].
+	// Streamed responses, which may take longer too, are not what the library records.
+	Limit time.Duration
 	// Rate and Burst throttle the whole stage: requests a second, and at once. Zero
 	// means [DefaultRate] and [DefaultBurst].
 	Rate  float64
@@ -118,7 +130,8 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 	problems := p.settle(id)
 	p.Authorizer.check(&p, func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) })
 	a.routes, problems = p.parse(problems)
-	if limit := p.limit(); timeoutOf(handler) > limit {
+	p.CORS, problems = p.CORS.settle(a.routes, p.Flavour, problems)
+	if limit := p.Limit; timeoutOf(handler) > limit {
 		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would be told 503 or 504 while the operation runs on; "+
 			"set the function's Timeout to at most %v, or answer 202 and do the work behind a queue", timeoutOf(handler), limit, limit))
 	}
@@ -145,11 +158,19 @@ func (a *API) GrantInvoke(to awsiam.IGrantable) {
 	}
 }
 
-func (p *APIProps) limit() time.Duration {
+// settleLimit sets the default of the flavour.
+func (p *APIProps) settleLimit(bad func(string, ...any)) {
+	usual, most := HTTPAPILimit, HTTPAPILimit
 	if p.Flavour == RESTAPI {
-		return RESTAPILimit
+		usual, most = RESTAPILimit, MaxRESTAPILimit
 	}
-	return HTTPAPILimit
+	if p.Limit != 0 && (p.Limit < time.Second || p.Limit > most || p.Limit%time.Second != 0) {
+		bad("Limit is %v: use whole seconds from 1s to %v, or zero for %v", p.Limit, most, usual)
+		p.Limit = 0
+	}
+	if p.Limit == 0 {
+		p.Limit = usual
+	}
 }
 
 // settle sets the defaults, and puts usable values where there are none.
@@ -166,6 +187,7 @@ func (p *APIProps) settle(id string) (problems []string) {
 	if p.Name == "" {
 		p.Name = id
 	}
+	p.settleLimit(bad)
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}

@@ -35,7 +35,7 @@ func logFormat(own map[string]string) *string {
 
 func (a *API) http(handler awslambda.Function, p *APIProps) {
 	a.HTTP = awsapigatewayv2.NewHttpApi(a, jsii.String("HTTP"), &awsapigatewayv2.HttpApiProps{
-		ApiName: &p.Name, CreateDefaultStage: jsii.Bool(false),
+		ApiName: &p.Name, CreateDefaultStage: jsii.Bool(false), CorsPreflight: p.CORS.http(),
 	})
 	stage := awsapigatewayv2.NewHttpStage(a, jsii.String("Stage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: a.HTTP, StageName: jsii.String(defaultStage), AutoDeploy: jsii.Bool(true),
@@ -50,7 +50,7 @@ func (a *API) http(handler awslambda.Function, p *APIProps) {
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), handler,
 		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
 			// No time-out means the longest that there is.
-			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(),
+			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(), Timeout: p.shorter(),
 		})
 	authorizer := p.Authorizer.http()
 	p.warnOpen(a)
@@ -75,6 +75,14 @@ func (a *API) http(handler awslambda.Function, p *APIProps) {
 	}
 }
 
+// shorter is the time-out of an HTTP API's integration, nil if it is the longest.
+func (p *APIProps) shorter() awscdk.Duration {
+	if p.Limit == HTTPAPILimit {
+		return nil
+	}
+	return duration(p.Limit)
+}
+
 func (a *API) rest(handler awslambda.Function, p *APIProps) {
 	perMethod := map[string]*awsapigateway.MethodDeploymentOptions{}
 	for _, r := range a.routes {
@@ -97,7 +105,7 @@ func (a *API) rest(handler awslambda.Function, p *APIProps) {
 	})
 	a.URL = strings.TrimSuffix(*a.REST.Url(), "/")
 	integration := awsapigateway.NewLambdaIntegration(handler, &awsapigateway.LambdaIntegrationOptions{
-		Proxy: jsii.Bool(true), AllowTestInvoke: jsii.Bool(false), Timeout: duration(RESTAPILimit),
+		Proxy: jsii.Bool(true), AllowTestInvoke: jsii.Bool(false), Timeout: duration(p.Limit),
 	})
 	p.warnOpen(a)
 	options := p.Authorizer.rest(a)
@@ -111,6 +119,7 @@ func (a *API) rest(handler awslambda.Function, p *APIProps) {
 		}
 		a.REST.Root().ResourceForPath(&r.path).AddMethod(&r.method, integration, &in)
 	}
+	p.CORS.rest(a)
 	a.plan(p)
 	if p.WebACL != "" {
 		awscdk.NewCfnResource(a, jsii.String("WAF"), &awscdk.CfnResourceProps{

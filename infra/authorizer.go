@@ -2,6 +2,7 @@ package infra
 
 import (
 	"regexp"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
@@ -25,6 +26,13 @@ type Authorizer struct {
 	// payload 2.0 and answers in either form on an HTTP API, and gets a request event
 	// and answers with a policy on a REST API.
 	Lambda awslambda.IFunction
+	// Headers are the request headers by which that function decides, and from which it
+	// takes the tenant: all of them. API Gateway then keeps its answers for 5 minutes by
+	// these headers' values, and answers a request without one of them with 401 itself.
+	// Empty means that nothing is kept, and the function is asked about every request. A
+	// header that the function looks at and that is not named here would give one
+	// caller's tenant to another whose named headers are the same. For Lambda.
+	Headers []string
 	// None lets everybody call. A warning says so.
 	None bool
 }
@@ -37,6 +45,24 @@ type JWT struct {
 	// Audience is what a token's aud or client_id claim must be, any one of them.
 	// Required on an HTTP API; a REST API does not look at it.
 	Audience []string
+}
+
+// token is a header's name (RFC 9110, 5.1).
+var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// keptAnswers is how long API Gateway keeps what an authorizer has answered.
+const keptAnswers = 5 * time.Minute
+
+// sources are the headers as an API knows them, and how long answers are kept by them.
+func (z *Authorizer) sources(prefix string) (headers *[]*string, kept awscdk.Duration) {
+	named := make([]*string, len(z.Headers))
+	for i, h := range z.Headers {
+		named[i] = jsii.String(prefix + h)
+	}
+	if len(named) == 0 {
+		return &named, duration(0)
+	}
+	return &named, duration(keptAnswers)
 }
 
 // cognitoIssuer has the region and the pool.
@@ -54,6 +80,16 @@ func (z *Authorizer) check(p *APIProps, bad func(string, ...any)) {
 	}
 	if set == 0 {
 		z.IAM = true // a mistake must not open the API
+	}
+	if z.Lambda == nil && len(z.Headers) > 0 {
+		bad("Authorizer.Headers is for a Lambda authorizer: leave it out")
+	}
+	for _, h := range z.Headers {
+		if !token.MatchString(h) {
+			bad("Authorizer.Headers has %q: name request headers, such as Authorization", h)
+			z.Headers = nil
+			break
+		}
 	}
 	if z.JWT == nil {
 		return
@@ -83,8 +119,10 @@ func (z *Authorizer) http() awsapigatewayv2.IHttpRouteAuthorizer {
 	case z.IAM:
 		return awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 	case z.Lambda != nil:
+		headers, kept := z.sources("$request.header.")
 		return awsapigatewayv2authorizers.NewHttpLambdaAuthorizer(jsii.String("Authorizer"), z.Lambda,
 			&awsapigatewayv2authorizers.HttpLambdaAuthorizerProps{
+				IdentitySource: headers, ResultsCacheTtl: kept,
 				ResponseTypes: &[]awsapigatewayv2authorizers.HttpLambdaResponseType{
 					awsapigatewayv2authorizers.HttpLambdaResponseType_SIMPLE, awsapigatewayv2authorizers.HttpLambdaResponseType_IAM,
 				},
@@ -110,10 +148,11 @@ func (z *Authorizer) rest(scope constructs.Construct) *awsapigateway.MethodOptio
 	case z.IAM:
 		return &awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM}
 	case z.Lambda != nil:
+		headers, kept := z.sources("method.request.header.")
 		return &awsapigateway.MethodOptions{
 			AuthorizationType: awsapigateway.AuthorizationType_CUSTOM,
 			Authorizer: awsapigateway.NewRequestAuthorizer(scope, jsii.String("Authorizer"), &awsapigateway.RequestAuthorizerProps{
-				Handler: z.Lambda, IdentitySources: jsii.Strings("method.request.header.Authorization"),
+				Handler: z.Lambda, IdentitySources: headers, ResultsCacheTtl: kept,
 			}),
 		}
 	}

@@ -8,11 +8,30 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// EventSource is who invokes a function asynchronously. The library's retention of an
+// operation that names none follows from it, and for how long an event may come again.
+type EventSource string
+
+// The sources of asynchronous events.
+const (
+	// FromCallers is a caller that does not wait, for idemlambda.Async.
+	FromCallers EventSource = "callers"
+	// FromScheduler is EventBridge Scheduler, for idemlambda.Async: it tries for a day
+	// to hand its payload over.
+	FromScheduler EventSource = "scheduler"
+	// FromEventBridge is a rule of a bus, for idemlambda.EventBridge.
+	FromEventBridge EventSource = "eventbridge"
+	// FromSNS is a topic, for idemlambda.SNS.
+	FromSNS EventSource = "sns"
+	// FromS3 is a bucket, for idemlambda.S3.
+	FromS3 EventSource = "s3"
 )
 
 const (
-	// DefaultRetention is an operation's that names none, as in package idem.
-	DefaultRetention = 24 * time.Hour
 	// MaxEventAge is how long Lambda keeps an asynchronous invocation.
 	// https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 	MaxEventAge = 6 * time.Hour
@@ -20,15 +39,43 @@ const (
 	// then has its own time.
 	// https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
 	EventBridgeAge = 24 * time.Hour
+	// SchedulerAge is the same of EventBridge Scheduler.
+	// https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
+	SchedulerAge = 24 * time.Hour
+	// SNSAge is the same of SNS.
+	// https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
+	SNSAge = 23 * day
+
+	// The retentions of operations that name none, as in package idemlambda.
+	DefaultAsyncRetention       = 36 * time.Hour
+	DefaultEventBridgeRetention = 36 * time.Hour
+	DefaultSNSRetention         = 24 * day
+	DefaultS3Retention          = 48 * time.Hour
 )
+
+// eventSources is what is known of each: how long it tries to hand an event to Lambda,
+// which then has its own time, and the library's retention.
+var eventSources = map[EventSource]struct {
+	age, retention time.Duration
+	name           string
+}{
+	FromCallers:     {0, DefaultAsyncRetention, ""},
+	FromScheduler:   {SchedulerAge, DefaultAsyncRetention, "EventBridge Scheduler"},
+	FromEventBridge: {EventBridgeAge, DefaultEventBridgeRetention, "EventBridge"},
+	FromSNS:         {SNSAge, DefaultSNSRetention, "SNS"},
+	FromS3:          {0, DefaultS3Retention, ""},
+}
 
 // EventsProps say how a function is invoked asynchronously: by SNS, S3, EventBridge
 // or a caller that does not wait. Repeat is required.
 type EventsProps struct {
 	// Repeat is the declaration of the operation that events run.
 	Repeat Repeat
-	// Retention of that operation, if its code sets one. Zero means
-	// [DefaultRetention], as in the library.
+	// Source is who sends the events. Empty means [FromEventBridge] if EventBridge is
+	// set, else [FromCallers].
+	Source EventSource
+	// Retention of that operation, if its code sets one. Zero means the library's for
+	// the source.
 	Retention time.Duration
 	// MaxAge is how long Lambda keeps an event that it cannot hand over, 1 minute to
 	// 6 hours. Zero means [MaxEventAge].
@@ -36,8 +83,8 @@ type EventsProps struct {
 	// NoRetries has a failed event tried once instead of three times.
 	NoRetries bool
 	// EventBridge is how long rules try to hand their events to Lambda, up to 24
-	// hours: the MaximumEventAge of their targets. [EventBridgeAge] is their default.
-	// Zero means that no events come through EventBridge.
+	// hours: the MaximumEventAge of their targets. For [FromEventBridge]; zero means
+	// [EventBridgeAge] there, their default.
 	EventBridge time.Duration
 
 	// Failures is a queue for what could not be handled. Nil creates one that keeps
@@ -50,8 +97,9 @@ type EventsProps struct {
 	EncryptionKey awskms.IKey
 }
 
-// OnEvents sets how the function is invoked asynchronously. It returns the queue
-// of what could not be handled, nil if there is none. Call it once.
+// OnEvents sets how the function is invoked asynchronously, and tells the function for
+// how long its source may deliver an event again. It returns the queue of what could not
+// be handled, nil if there is none. Call it once.
 func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	p := EventsProps{}
 	if props != nil {
@@ -60,11 +108,16 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	for _, problem := range p.settle() {
 		refuse(f, "%s", problem)
 	}
+	source := eventSources[p.Source]
 	window, from := p.MaxAge, "Lambda's time for asynchronous events"
-	if p.EventBridge > 0 {
-		window, from = window+p.EventBridge, "EventBridge's time for the delivery to Lambda, then "+from
+	if p.Source == FromEventBridge {
+		source.age = p.EventBridge
 	}
-	checkRetention(f, p.Repeat, p.Retention, DefaultRetention, window, from)
+	if source.age > 0 {
+		window, from = window+source.age, source.name+"'s time for the delivery to Lambda, then "+from
+	}
+	checkRetention(f, p.Repeat, p.Retention, source.retention, window, from)
+	f.AddEnvironment(jsii.String(schema.EnvEventRedelivery), jsii.String(seconds(window)), nil)
 	queue := p.Failures
 	switch {
 	case p.NoFailures:
@@ -107,8 +160,25 @@ func (p *EventsProps) settle() (problems []string) {
 		bad("MaxAge is %v: use whole seconds from 1m to %v", p.MaxAge, MaxEventAge)
 		p.MaxAge = MaxEventAge
 	}
+	if p.Source == "" {
+		p.Source = FromCallers
+		if p.EventBridge != 0 {
+			p.Source = FromEventBridge
+		}
+	}
+	if _, known := eventSources[p.Source]; !known {
+		bad("Source is %q: use infra.FromCallers, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
+		p.Source = FromCallers
+	}
+	if p.Source == FromEventBridge && p.EventBridge == 0 {
+		p.EventBridge = EventBridgeAge
+	}
+	if p.Source != FromEventBridge && p.EventBridge != 0 {
+		bad("EventBridge is %v and Source is %q: leave one of them out", p.EventBridge, p.Source)
+		p.EventBridge = 0
+	}
 	if p.EventBridge != 0 && (p.EventBridge < time.Minute || p.EventBridge > EventBridgeAge) {
-		bad("EventBridge is %v: use 1m to %v, or zero if no events come that way", p.EventBridge, EventBridgeAge)
+		bad("EventBridge is %v: use 1m to %v, or zero for that", p.EventBridge, EventBridgeAge)
 		p.EventBridge = EventBridgeAge
 	}
 	if p.NoFailures && p.Failures != nil {

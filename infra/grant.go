@@ -33,8 +33,8 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 }
 
 // GrantOperator allows what a person needs who settles open questions: to list
-// them in the index, read a record with its result, and resolve it, with an audit
-// entry. It reaches every tenant.
+// them in the index, read a record with its result, and resolve it, with a large
+// result in items of its own. It reaches every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")

@@ -51,7 +51,7 @@ type MonitoringProps struct {
 	// [DefaultFailedConditions].
 	FailedConditions int
 
-	// Metrics are more metrics for the dashboard, such as the library's own, each in
+	// Metrics are more metrics for the dashboard, such as your functions' own, each in
 	// a graph by its label or name.
 	Metrics []awscloudwatch.Metric
 }

@@ -60,7 +60,8 @@ type QueueProps struct {
 	// FIFO keeps the order within a message group.
 	FIFO bool
 	// PerGroup deduplicates and throttles by message group instead of by queue: for
-	// more than 300 messages a second. For FIFO queues.
+	// more than 300 messages a second. A deduplication id then counts within its group
+	// alone, as it does for idemlambda.SQSDeduplicationID. For FIFO queues.
 	PerGroup bool
 
 	// Visibility is how long a received message is hidden. Zero means six times the
@@ -193,6 +194,8 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
 		schema.EnvQueueRepeat:      string(p.Repeat),
 	}
+	window, _ := p.redelivery()
+	settings[schema.EnvQueueRedelivery] = seconds(window)
 	if !p.NoDeadLetters {
 		settings[schema.EnvQueueMaxReceives] = strconv.Itoa(p.MaxReceives)
 	}

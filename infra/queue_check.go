@@ -118,11 +118,16 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, %v each): resolve such records "+
 			"sooner, or lower MaxReceives or Visibility", time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}
-	window, from := p.MessageRetention, "the queue's retention"
-	if !p.NoDeadLetters {
-		window, from = window+maxMessageRetention, "the queue's retention and, after a redrive, its dead-letter queue's"
-	}
+	window, from := p.redelivery()
 	checkRetention(q, p.Repeat, p.Retention, DefaultQueueRetention, window, from)
+}
+
+// redelivery is how long a message may come again, and why.
+func (p *QueueProps) redelivery() (window time.Duration, from string) {
+	if p.NoDeadLetters {
+		return p.MessageRetention, "the queue's retention"
+	}
+	return p.MessageRetention + maxMessageRetention, "the queue's retention and, after a redrive, its dead-letter queue's"
 }
 
 func (p *QueueProps) goodVisibility(timeout time.Duration) time.Duration {

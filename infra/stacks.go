@@ -48,9 +48,12 @@ type Payments struct {
 
 // Orders is the stack orders-worker: the business's table of orders, the orders
 // function and its queue, and the relay of the outbox, which sends what the function
-// publishes for order-events to a topic. It shares the table of records.
+// publishes for order-events to a topic. Its table of records is its own: neither the
+// function nor the relay, which reads all of the table's stream, can see what the
+// payments function has recorded.
 type Orders struct {
 	awscdk.Stack
+	Records  *Table
 	Table    awsdynamodb.TableV2
 	Function *Function
 	Queue    *Queue
@@ -95,6 +98,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Orders {
 	o := &Orders{Stack: awscdk.NewStack(app, jsii.String("orders-worker"),
 		s.stack("orders-worker", "Orders from a queue, each written once, and told of."))}
+	o.Records = NewTable(o.Stack, "Records", nil)
 	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
 		Billing: awsdynamodb.Billing_OnDemand(nil), Encryption: awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
@@ -104,20 +108,21 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	o.Function = NewFunction(o.Stack, "Worker", &FunctionProps{
 		Package: functions + "orders", Description: "Writes each order once.", Tracing: s.Tracing, Timeout: 30 * time.Second,
 	})
-	o.Function.UseTable(payments.Records, nil)
+	o.Function.UseTable(o.Records, nil)
 	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
 	// An order's row, its message and its outcome commit in one transaction.
 	GrantBusiness(o.Table, o.Function, "PutItem")
 	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
 	o.Events = awssns.NewTopic(o.Stack, jsii.String("OrderEvents"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
-	o.Relay = NewRelay(o.Stack, "Relay", payments.Records, &RelayProps{
+	o.Relay = NewRelay(o.Stack, "Relay", o.Records, &RelayProps{
 		Function: FunctionProps{Description: "Sends the messages of the outbox.", Tracing: s.Tracing},
 		Topics:   map[string]awssns.ITopic{"order-events": o.Events},
 	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
-		Topic: payments.Alarms, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay},
+		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
+	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
 	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())
 	return o

@@ -146,6 +146,104 @@ func lambdaAuthorizer(t *testing.T) func(awscdk.Stack) infra.Authorizer {
 	}
 }
 
+// What a Lambda authorizer has answered is kept by the headers that it decides by, or not
+// at all: kept by another header, a tenant would be given to whoever sends that one.
+func TestLambdaAuthorizerIsKeptByWhatItDecidesBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		headers    []string
+		http, rest any
+		ttl        float64
+	}{
+		"nothing named": {nil, nil, nil, 0},
+		"two headers": {[]string{"Authorization", "X-Tenant"}, []any{"$request.header.Authorization", "$request.header.X-Tenant"},
+			"method.request.header.Authorization,method.request.header.X-Tenant", 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			make := func(flavour infra.Flavour) template {
+				got, problems := synth(t, func(s awscdk.Stack) {
+					guard := lambdaAuthorizer(t)(s)
+					guard.Headers = tc.headers
+					f := infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)})
+					infra.NewAPI(s, "Payments", f, &infra.APIProps{Flavour: flavour, Routes: twoRoutes, Authorizer: guard})
+				})
+				require.Empty(t, problems)
+				return got
+			}
+			_, http := make(infra.HTTPAPI).only(t, "AWS::ApiGatewayV2::Authorizer")
+			_, rest := make(infra.RESTAPI).only(t, "AWS::ApiGateway::Authorizer")
+			require.Equal(t, tc.ttl, http["AuthorizerResultTtlInSeconds"])
+			if tc.headers == nil {
+				require.Empty(t, http["IdentitySource"])
+				require.Empty(t, rest["IdentitySource"])
+				return
+			}
+			require.Equal(t, tc.http, http["IdentitySource"])
+			require.Equal(t, tc.ttl, rest["AuthorizerResultTtlInSeconds"])
+			require.Equal(t, tc.rest, rest["IdentitySource"])
+		})
+	}
+}
+
+// A browser asks before it sends an Idempotency-Key, and sees what the contract says.
+func TestAPICORS(t *testing.T) {
+	cors := &infra.CORS{Origins: []string{"https://shop.example"}, Headers: []string{"X-Trace", "content-type"}, Credentials: true, MaxAge: time.Hour}
+	got, problems := api(t, infra.APIProps{Routes: twoRoutes, Authorizer: tokens, CORS: cors}, nil)
+	require.Empty(t, problems)
+	_, p := got.only(t, "AWS::ApiGatewayV2::Api")
+	require.Equal(t, map[string]any{
+		"AllowOrigins": []any{"https://shop.example"}, "AllowMethods": []any{"POST", "GET"}, "AllowCredentials": true, "MaxAge": 3600.0,
+		"AllowHeaders":  []any{"Idempotency-Key", "Content-Type", "Authorization", "X-Api-Key", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256", "X-Trace"},
+		"ExposeHeaders": []any{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After", "Location"},
+	}, p["CorsConfiguration"])
+
+	got, problems = api(t, infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}, UsagePlan: &infra.UsagePlan{Keys: []string{"shop"}}, CORS: cors}, nil)
+	require.Empty(t, problems)
+	asked := 0
+	for _, m := range got.resources("AWS::ApiGateway::Method") {
+		p := m["Properties"].(map[string]any)
+		if p["HttpMethod"] != "OPTIONS" {
+			continue
+		}
+		asked++
+		require.Equal(t, "NONE", p["AuthorizationType"], "a preflight request has no credentials")
+		require.NotEqual(t, true, p["ApiKeyRequired"])
+		require.Equal(t, "MOCK", at(p, "Integration", "Type"))
+		sent := at(p, "Integration", "IntegrationResponses", 0, "ResponseParameters").(map[string]any)
+		require.Contains(t, sent["method.response.header.Access-Control-Allow-Headers"], "Idempotency-Key")
+		require.Equal(t, "'https://shop.example'", sent["method.response.header.Access-Control-Allow-Origin"])
+		require.Contains(t, []any{"'POST'", "'GET'"}, sent["method.response.header.Access-Control-Allow-Methods"])
+	}
+	require.Equal(t, 2, asked, "one a path")
+	refusals := got.resources("AWS::ApiGateway::GatewayResponse")
+	require.Len(t, refusals, 2)
+	for _, r := range refusals {
+		require.Equal(t, "'https://shop.example'", at(r, "Properties", "ResponseParameters", "gatewayresponse.header.Access-Control-Allow-Origin"))
+		require.Equal(t, "'true'", at(r, "Properties", "ResponseParameters", "gatewayresponse.header.Access-Control-Allow-Credentials"))
+	}
+}
+
+// A REST API waits longer where its account may.
+func TestAPILimit(t *testing.T) {
+	for limit, ok := range map[time.Duration]bool{0: false, 30 * time.Second: false, time.Minute: true, 2 * time.Minute: true} {
+		got, problems := synth(t, func(s awscdk.Stack) {
+			f := infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t), Timeout: time.Minute})
+			infra.NewAPI(s, "Payments", f, &infra.APIProps{Flavour: infra.RESTAPI, Limit: limit, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}})
+		})
+		if !ok {
+			says(t, problems, true, "time-out is 1m0s")
+			continue
+		}
+		require.Empty(t, problems)
+		for _, m := range got.resources("AWS::ApiGateway::Method") {
+			require.Equal(t, limit.Seconds()*1000, at(m, "Properties", "Integration", "TimeoutInMillis"))
+		}
+	}
+	got, problems := api(t, infra.APIProps{Limit: 10 * time.Second, Routes: twoRoutes, Authorizer: tokens}, nil)
+	require.Empty(t, problems)
+	_, integration := got.only(t, "AWS::ApiGatewayV2::Integration")
+	require.Equal(t, 10000.0, integration["TimeoutInMillis"])
+}
+
 func TestAPIScopes(t *testing.T) {
 	got, problems := api(t, infra.APIProps{Routes: []infra.Route{{Route: "POST /payments", Scopes: []string{"pay"}}}, Authorizer: tokens}, nil)
 	require.Empty(t, problems)
@@ -195,7 +293,27 @@ func TestAPIChecks(t *testing.T) {
 		"WAF for HTTP":      {infra.APIProps{Routes: twoRoutes, Authorizer: iam, WebACL: "arn"}, isError, []string{"WebACL is for a REST API", "CloudFront"}},
 		"log role for HTTP": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, HasLogRole: true}, isError, []string{"HasLogRole is for a REST API"}},
 		"a plan of no key":  {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: iam, UsagePlan: &infra.UsagePlan{}}, isWarning, []string{"no Keys"}},
-		"a negative quota":  {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: iam, UsagePlan: &infra.UsagePlan{Daily: -1}}, isError, []string{"Daily is -1"}},
+		"headers without an authorizer": {infra.APIProps{Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true, Headers: []string{"Authorization"}}}, isError,
+			[]string{"Headers is for a Lambda authorizer"}},
+		"a header that is none": {infra.APIProps{Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true, Headers: []string{"X Tenant"}}}, isError,
+			[]string{"name request headers"}},
+		"a long limit of HTTP": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, Limit: 31 * time.Second}, isError, []string{"Limit is 31s", "to 30s"}},
+		"a limit without end":  {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: iam, Limit: time.Hour}, isError, []string{"Limit is 1h0m0s", "to 15m0s"}},
+		"no origins":           {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{}}, isError, []string{"CORS has no Origins"}},
+		"an origin with a path": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"https://shop.example/"}}}, isError,
+			[]string{"write an origin like"}},
+		"all origins with cookies": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*"}, Credentials: true}}, isError,
+			[]string{`takes no origin "*"`}},
+		"all origins and one": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*", "https://shop.example"}}}, isError,
+			[]string{"leave the others out"}},
+		"no header of CORS": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*"}, Headers: []string{"a b"}}}, isError,
+			[]string{`the header "a b"`}},
+		"a long age": {infra.APIProps{Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*"}, MaxAge: 25 * time.Hour}}, isError, []string{"CORS.MaxAge is 25h0m0s"}},
+		"exposed by REST": {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*"}, Expose: []string{"X-A"}}}, isError,
+			[]string{"Expose is for an HTTP API"}},
+		"a preflight of its own": {infra.APIProps{Routes: []infra.Route{{Route: "OPTIONS /a"}}, Authorizer: iam, CORS: &infra.CORS{Origins: []string{"*"}}}, isError,
+			[]string{`"OPTIONS /a" is for preflight`}},
+		"a negative quota": {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: iam, UsagePlan: &infra.UsagePlan{Daily: -1}}, isError, []string{"Daily is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := api(t, tc.props, nil)

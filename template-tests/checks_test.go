@@ -97,16 +97,19 @@ func namesAreTheSchemas(s stacks) error {
 	attribute := func(name, kind string) any { return map[string]any{"AttributeName": name, "AttributeType": kind} }
 	key := func(name, kind string) any { return map[string]any{"AttributeName": name, "KeyType": kind} }
 	errs := []error{
-		want("the table's attributes", []any{
-			attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.Stuck, "S"), attribute(schema.StuckAt, "N"),
-		}, s.payments.property(kind, "Records", "AttributeDefinitions")),
-		want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")}, s.payments.property(kind, "Records", "KeySchema")),
-		want("the index", []any{map[string]any{
-			"IndexName": schema.StuckIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
-			"KeySchema": []any{key(schema.Stuck, "HASH"), key(schema.StuckAt, "RANGE")},
-		}}, s.payments.property(kind, "Records", "GlobalSecondaryIndexes")),
 		want("the relay's filter", []any{map[string]any{"Pattern": schema.OutboxFilter}},
 			s.orders.property("AWS::Lambda::EventSourceMapping", "RelayStream", "FilterCriteria", "Filters")),
+	}
+	for _, tt := range []template{s.payments, s.orders} {
+		errs = append(errs,
+			want("the table's attributes", []any{
+				attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.Stuck, "S"), attribute(schema.StuckAt, "N"),
+			}, tt.property(kind, "Records", "AttributeDefinitions")),
+			want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")}, tt.property(kind, "Records", "KeySchema")),
+			want("the index", []any{map[string]any{
+				"IndexName": schema.StuckIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
+				"KeySchema": []any{key(schema.Stuck, "HASH"), key(schema.StuckAt, "RANGE")},
+			}}, tt.property(kind, "Records", "GlobalSecondaryIndexes")))
 	}
 	// What the functions read at start-up is there under the name that they read.
 	for _, f := range []struct {
@@ -116,7 +119,7 @@ func namesAreTheSchemas(s stacks) error {
 	}{
 		{s.payments, "Payments", []string{schema.EnvTable, schema.EnvFunctionTimeout}},
 		{s.orders, "Worker", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
-			schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueMaxReceives}},
+			schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueRedelivery, schema.EnvQueueMaxReceives}},
 		{s.orders, "RelayFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}},
 	} {
 		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
@@ -137,15 +140,17 @@ func namesAreTheSchemas(s stacks) error {
 var ours = regexp.MustCompile("^IDEM_")
 
 func recordsExpire(s stacks) error {
-	return want("the table's TTL", map[string]any{"AttributeName": schema.ExpiresAt, "Enabled": true},
-		s.payments.property("AWS::DynamoDB::GlobalTable", "Records", "TimeToLiveSpecification"))
+	ttl := map[string]any{"AttributeName": schema.ExpiresAt, "Enabled": true}
+	const kind = "AWS::DynamoDB::GlobalTable"
+	return errors.Join(want("the table's TTL", ttl, s.payments.property(kind, "Records", "TimeToLiveSpecification")),
+		want("the orders' table's TTL", ttl, s.orders.property(kind, "Records", "TimeToLiveSpecification")))
 }
 
 func tablesAreSafe(s stacks) error {
 	var errs []error
-	for _, tt := range []template{s.payments, s.orders} {
+	for i, tt := range []template{s.payments, s.orders} {
 		tables := tt.resources("AWS::DynamoDB::GlobalTable")
-		errs = append(errs, want("the number of tables", 1, len(tables)))
+		errs = append(errs, want("the number of tables", i+1, len(tables)))
 		for id, r := range tables {
 			errs = append(errs,
 				want(id+"'s DeletionPolicy", "Retain", r["DeletionPolicy"]),
@@ -275,6 +280,7 @@ func tablesStay(s stacks) error {
 		return err
 	}
 	var errs []error
+	tables := map[string]int{"payments-api": 1, "orders-worker": 2}
 	for name, tt := range map[string]template{"payments-api": s.payments, "orders-worker": s.orders} {
 		text, err := os.ReadFile(snapshotFile(name))
 		if err != nil {
@@ -284,7 +290,7 @@ func tablesStay(s stacks) error {
 		if err := json.Unmarshal(text, &before); err != nil {
 			return err
 		}
-		errs = append(errs, want("the tables of the snapshot of "+name, 1, len(template(before).resources("AWS::DynamoDB::GlobalTable"))))
+		errs = append(errs, want("the tables of the snapshot of "+name, tables[name], len(template(before).resources("AWS::DynamoDB::GlobalTable"))))
 		for _, problem := range known.Replaced(before, tt, "AWS::DynamoDB::GlobalTable") {
 			errs = append(errs, errors.New(problem))
 		}

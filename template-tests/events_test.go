@@ -1,6 +1,7 @@
 package templatetests
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -43,6 +45,22 @@ func TestEventsSettings(t *testing.T) {
 	require.Equal(t, []string{"Own.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
 }
 
+// Without a retention of its own an operation's is long enough for each source, and the
+// function is told for how long its source delivers.
+func TestEventsOfEachSource(t *testing.T) {
+	for source, hours := range map[infra.EventSource]int{
+		"": 6, infra.FromCallers: 6, infra.FromS3: 6, infra.FromScheduler: 30, infra.FromEventBridge: 30, infra.FromSNS: 23*24 + 6,
+	} {
+		t.Run(string(source), func(t *testing.T) {
+			got, problems := synth(t, func(s awscdk.Stack) {
+				worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.NotRepeatable, Source: source})
+			})
+			require.Empty(t, problems)
+			require.Equal(t, strconv.Itoa(hours*3600), got.environment(t, "Worker")[schema.EnvEventRedelivery])
+		})
+	}
+}
+
 func TestEventsChecks(t *testing.T) {
 	const isError, isWarning = true, false
 	for name, tc := range map[string]struct {
@@ -53,12 +71,18 @@ func TestEventsChecks(t *testing.T) {
 		"no declaration": {infra.EventsProps{}, isError, []string{`Repeat is ""`, "infra.NotRepeatable"}},
 		"retention below Lambda's": {infra.EventsProps{Repeat: infra.NotRepeatable, Retention: 6 * time.Hour}, isError,
 			[]string{"Retention of 6h0m0s", "6h0m0s (Lambda's time", "above 6h0m0s"}},
-		"the default below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, EventBridge: 24 * time.Hour}, isError,
-			[]string{"the default retention of 24h0m0s", "30h0m0s", "EventBridge"}},
-		"repeatable and late": {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 24 * time.Hour}, isWarning, []string{"30h0m0s", "idem:retention"}},
-		"nowhere to go":       {infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true}, isWarning, []string{"are lost", "leave NoFailures out"}},
-		"a long age":          {infra.EventsProps{Repeat: infra.Repeatable, MaxAge: 7 * time.Hour}, isError, []string{"MaxAge is 7h0m0s"}},
-		"a long delivery":     {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 25 * time.Hour}, isError, []string{"EventBridge is 25h0m0s"}},
+		"retention below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, EventBridge: 23 * time.Hour, Retention: 29 * time.Hour}, isError,
+			[]string{"Retention of 29h0m0s", "29h0m0s", "EventBridge's time"}},
+		"repeatable and late": {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromEventBridge, Retention: time.Hour}, isWarning, []string{"30h0m0s", "idem:retention"}},
+		"retention below SNS's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromSNS, Retention: 23 * 24 * time.Hour}, isError,
+			[]string{"558h0m0s", "SNS's time"}},
+		"retention below the Scheduler's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromScheduler, Retention: 24 * time.Hour}, isError,
+			[]string{"30h0m0s", "EventBridge Scheduler's time"}},
+		"a source that is none": {infra.EventsProps{Repeat: infra.Repeatable, Source: "kafka"}, isError, []string{`Source is "kafka"`}},
+		"two sources":           {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromSNS, EventBridge: time.Hour}, isError, []string{`EventBridge is 1h0m0s and Source is "sns"`}},
+		"nowhere to go":         {infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true}, isWarning, []string{"are lost", "leave NoFailures out"}},
+		"a long age":            {infra.EventsProps{Repeat: infra.Repeatable, MaxAge: 7 * time.Hour}, isError, []string{"MaxAge is 7h0m0s"}},
+		"a long delivery":       {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 25 * time.Hour}, isError, []string{"EventBridge is 25h0m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&tc.props) })
@@ -75,7 +99,10 @@ func TestEventsChecks(t *testing.T) {
 
 // What the checks know of the library is what it does.
 func TestDefaultsAreTheLibrarys(t *testing.T) {
-	require.Equal(t, idem.DefaultRetention, infra.DefaultRetention)
+	require.Equal(t, idemlambda.AsyncRetention, infra.DefaultAsyncRetention)
+	require.Equal(t, idemlambda.EventBridgeRetention, infra.DefaultEventBridgeRetention)
+	require.Equal(t, idemlambda.SNSRetention, infra.DefaultSNSRetention)
+	require.Equal(t, idemlambda.S3Retention, infra.DefaultS3Retention)
 	require.Equal(t, idemlambda.SQSRetention, infra.DefaultQueueRetention)
 	require.Equal(t, idem.NoTenant, infra.NoTenant)
 	require.Equal(t, outbox.DefaultGrace, infra.DefaultGrace)

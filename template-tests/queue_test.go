@@ -65,6 +65,7 @@ func TestQueue(t *testing.T) {
 	require.Equal(t, map[string]any{
 		schema.EnvFunctionTimeout: "20", schema.EnvQueueVisibility: "120", schema.EnvQueueBatchSize: "10",
 		schema.EnvQueueBatchWindow: "0", schema.EnvQueueMaxReceives: "5", schema.EnvQueueRepeat: "repeatable",
+		schema.EnvQueueRedelivery: "2419200", // 14 days, and 14 in the dead-letter queue
 	}, got.environment(t, "Worker"))
 
 	allowed := got.allowed(t)

@@ -1,6 +1,7 @@
 package templatetests
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,21 +79,37 @@ func TestStacks(t *testing.T) {
 		"Condition": map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": map[string]any{"Ref": "AWS::AccountId"}}},
 	}, "alarms could tell nobody")
 
-	// Both use one table: what the second stack imports, the first exports.
-	require.Len(t, got.payments.resources("AWS::DynamoDB::GlobalTable"), 1)
-	shared := got.orders.environment(t, "Worker")[schema.EnvTable].(map[string]any)["Fn::ImportValue"]
-	require.NotNil(t, shared)
-	var exports []any
-	for _, o := range got.payments["Outputs"].(map[string]any) {
-		if export, ok := o.(map[string]any)["Export"].(map[string]any); ok {
-			exports = append(exports, export["Name"])
-		}
-	}
-	require.Contains(t, exports, shared)
-
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
 	require.Len(t, found, 3)
+}
+
+// The orders' function and relay neither know the table of the payments' records nor may
+// they read it: the topic of alarms is all that the stacks share.
+func TestOrdersCannotReadPaymentsRecords(t *testing.T) {
+	got := withDefaults(t)
+	for _, f := range []string{"Worker", "RelayFunction"} {
+		require.Equal(t, map[string]any{"Ref": got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Records")}, got.orders.environment(t, f)[schema.EnvTable], f)
+	}
+	var exported []string
+	for _, o := range got.payments["Outputs"].(map[string]any) {
+		if at(o, "Export", "Name") != nil {
+			exported = append(exported, texts(at(o, "Value"))...)
+		}
+	}
+	require.Equal(t, []string{"Alarms"}, exported)
+	own := got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Records")
+	for _, policy := range got.orders.resources("AWS::IAM::Policy") {
+		for _, raw := range at(policy, "Properties", "PolicyDocument", "Statement").([]any) {
+			if !strings.Contains(fmt.Sprint(at(raw, "Action")), "dynamodb:") {
+				continue
+			}
+			resource := fmt.Sprint(at(raw, "Resource"))
+			require.NotContains(t, resource, "ImportValue")
+			require.NotContains(t, resource, "*")
+			require.True(t, strings.Contains(resource, own) || strings.Contains(resource, got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Orders")), resource)
+		}
+	}
 }
 
 func TestStacksAsARESTAPI(t *testing.T) {
