@@ -2,7 +2,10 @@ package idem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,11 +15,20 @@ type Resolution struct {
 	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
 	// in Failure) or Retryable (it surely did not take effect). Required.
 	To State
-	// Result of To Completed, encoded as the operation's own results are. Nil means
-	// that it is not known: replays say [ErrOutcomeUnavailable].
+	// Result of To Completed, encoded as the operation's own results are: JSON for
+	// [Do], [Run] and the Lambda handlers; an idemhttp.Contract makes the resolution
+	// of a request. Nil means that it is not known: replays say
+	// [ErrOutcomeUnavailable].
 	Result []byte
+	// Check shows that later calls can read Result: a result that it refuses, or that
+	// is no JSON where Check is nil, is not stored.
+	Check func(result []byte) error
 	// Failure of To Failed. Required there.
 	Failure *Failure
+	// Undone says of To Failed that what the recorded steps did has been undone by
+	// hand. Without it a record with compensations that have not run is refused with a
+	// [*NotUndoneError].
+	Undone bool
 	// Ref is the provider's reference, if there is one.
 	Ref string
 	// ResponseVersion of the Result's schema.
@@ -31,8 +43,52 @@ func (r Resolution) check() error {
 		return &ConfigError{"resolution", "Failure is nil: say what the failure is"}
 	case r.To != Completed && r.Result != nil:
 		return &ConfigError{"resolution", "Result is given: only a completed outcome has one"}
+	case r.To != Failed && r.Undone:
+		return &ConfigError{"resolution", "Undone is set: only a failed outcome needs its steps undone"}
+	}
+	if r.Result == nil {
+		return nil
+	}
+	if r.Check == nil && !json.Valid(r.Result) {
+		return &ConfigError{"resolution", "Result is not JSON, which later calls could not read: encode it as the operation's handler does, " +
+			"or make the resolution of an HTTP request with the contract's Resolution method"}
+	}
+	if r.Check != nil {
+		if err := r.Check(r.Result); err != nil {
+			return &ConfigError{"resolution", "later calls could not read Result: " + err.Error()}
+		}
 	}
 	return nil
+}
+
+// ErrNotUndone: a resolution to Failed met steps whose compensations have not run.
+// Read a [*NotUndoneError] for which.
+var ErrNotUndone = errors.New("idem: steps have not been undone")
+
+// NotUndoneError says which steps of a record have a compensation that has not run:
+// resolved to Failed, they would be forgotten. It matches [ErrNotUndone].
+type NotUndoneError struct {
+	// Steps are their names, in order.
+	Steps []string
+}
+
+func (e *NotUndoneError) Error() string {
+	return fmt.Sprintf("%v: %q: resolve to retryable, so that the operation's next attempt undoes them or goes on; "+
+		"or undo them by hand and set Resolution.Undone", ErrNotUndone, e.Steps)
+}
+
+// Is makes the error match [ErrNotUndone].
+func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
+
+// notUndone lists the recorded steps whose compensations have not run.
+func (r *Record) notUndone() (names []string) {
+	for name, s := range r.Steps {
+		if _, undone := r.Steps[undoing+name]; s.Compensates && !undone {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Resolve settles the unknown outcome of the record with the id ([Key.ID]). It
@@ -70,6 +126,9 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return ErrTooEarly
 		case DoRefuse:
 			return ErrNotUnknown
+		}
+		if due := rec.notUndone(); r.To == Failed && !r.Undone && len(due) > 0 {
+			return &NotUndoneError{Steps: due}
 		}
 		err = e.settle(ctx, now, e.settlement(rec, r))
 		var conflict *ConflictError

@@ -92,6 +92,8 @@ func TestResolveRefuses(t *testing.T) {
 	for _, bad := range []idem.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
 		{To: idem.Failed, Failure: &idem.Failure{}, Result: []byte("1")}, {To: idem.Retryable, Result: []byte("1")},
+		{To: idem.Completed, Result: []byte("receipt 7")}, {To: idem.Completed, Result: []byte("")}, {To: idem.Completed, Undone: true},
+		{To: idem.Completed, Result: []byte("1"), Check: func([]byte) error { return errPlain }},
 	} {
 		require.ErrorAs(t, r.engine.Resolve(t.Context(), done.ID(), bad), &config)
 	}
@@ -203,4 +205,42 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, v)
 	require.Contains(t, r.events.take(), "LeaseLost")
+}
+
+// What recorded steps have done is not forgotten by a failure that a person states.
+func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		steps []idem.StepWrite
+		due   []string
+	}{
+		"none undone": {[]idem.StepWrite{
+			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true}, {Name: "c", Result: []byte("1")},
+		}, []string{"a", "b"}},
+		"one undone": {[]idem.StepWrite{
+			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true},
+			{Name: "idem:undo:a", Result: []byte("null")},
+		}, []string{"b"}},
+		"all undone":      {[]idem.StepWrite{{Name: "a", Result: []byte("1"), Compensates: true}, {Name: "idem:undo:a", Result: []byte("null")}}, nil},
+		"nothing to undo": {[]idem.StepWrite{{Name: "c", Result: []byte("1")}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			abandonedWith(t, r, key, tc.steps...)
+			no := idem.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
+			err := r.engine.Resolve(t.Context(), key.ID(), no)
+			if tc.due == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, idem.ErrNotUndone)
+			var due *idem.NotUndoneError
+			require.ErrorAs(t, err, &due)
+			require.Equal(t, tc.due, due.Steps)
+			require.Equal(t, idem.Unknown, r.state(t, key))
+			no.Undone = true
+			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), no))
+			require.Equal(t, idem.Failed, r.state(t, key))
+		})
+	}
 }

@@ -213,9 +213,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		case g.chance(20):
 			w.NotExecuted = true
 		case g.chance(20):
-			w.Failure = &idem.Failure{Message: "declined"}
+			w.Failure, w.Unavailable = &idem.Failure{Message: "declined"}, g.chance(30)
 		default:
-			w.Result, w.Compensates = text2(g.IntN(3000)), g.chance(30)
+			w.Result, w.Compensates, w.Beside = text2(g.IntN(3000)), g.chance(30), g.chance(30)
 		}
 		w.First = g.chance(30)
 		return anyWrite{name: "step", what: w, apply: w.Apply,

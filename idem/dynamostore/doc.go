@@ -40,8 +40,16 @@
 // unreadable ([idem.ErrRecordUnreadable]).
 //
 // Steps lie in the record until it is completed or failed, their results above 1 KB
-// in parts. Those never expire while the record is open. With the outcome they get
-// its expiry: parts that cannot be reached then stay, and cost their storage.
+// in parts, and above 128 bytes once those in the record take 64 KB. Parts never
+// expire while the record is open. With the outcome, also one that a person settles,
+// they get its expiry; those of a step whose write is refused get a day. Parts that
+// cannot be reached then stay, and cost their storage.
+//
+// An item takes 400 KB, of which the steps may take [idem.StepRoom]: a step beyond is
+// not run, so that there is always room to undo the steps and to end. Each write of a
+// record, a heartbeat too, is billed by all of it. A hundred steps of 1 KB cost some
+// 4,000 write units in all, a thousand small ones some 100,000: an operation with so
+// many is better split.
 //
 // # Calls and permissions
 //

@@ -87,3 +87,30 @@ func TestRefusalsCommitNothing(t *testing.T) {
 		}
 	}
 }
+
+// A person gives the response that later callers get.
+func TestResolution(t *testing.T) {
+	store := memory()
+	c, n := newContract(t, store), 0
+	serve(t, c, payment(), counting(&n, &Response{Status: 500}))
+	key := charge.Key("blue", testKey)
+	var mistaken *idem.ConfigError
+	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("HTTP/1.1 201")}), &mistaken)
+	_, err := c.Resolution(nil)
+	require.ErrorAs(t, err, &mistaken)
+	_, err = c.Resolution(&Response{Status: 100})
+	require.Error(t, err)
+	given := created()
+	given.Headers["Set-Cookie"] = "secret"
+	res, err := c.Resolution(given)
+	require.NoError(t, err)
+	damaged := res
+	damaged.Result = res.Result[1:]
+	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), damaged), &mistaken)
+	require.NoError(t, c.engine.Resolve(t.Context(), key.ID(), res))
+	again := serve(t, c, payment(), counting(&n, created()))
+	require.Equal(t, 1, n)
+	require.Equal(t, 201, again.Status)
+	require.Equal(t, created().Body, again.Body)
+	require.NotContains(t, again.Headers, "Set-Cookie")
+}

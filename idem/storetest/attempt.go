@@ -125,6 +125,13 @@ func (a *attempt) stepFails(name string) step {
 	return w
 }
 
+func (a *attempt) stepUnavailable(name string) step {
+	w := a.step(name, nil)
+	w.Unavailable, w.Compensates = true, true
+	w.Failure = &idem.Failure{Message: "unsupported value: +Inf", Type: "UnsupportedValueError"}
+	return w
+}
+
 func (a *attempt) finish(e idem.Ending) finish {
 	return finish{idem.Finish{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e}}
 }

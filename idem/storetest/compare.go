@@ -81,6 +81,8 @@ func differences(want, got *idem.Record) []string {
 		plain("Begun of step "+name, s.Begun, g.Begun)
 		plain("Write of step "+name, s.Write, g.Write)
 		plain("NotExecuted of step "+name, s.NotExecuted, g.NotExecuted)
+		at("BegunAt of step "+name, s.BegunAt, g.BegunAt)
+		plain("Unavailable of step "+name, s.Unavailable, g.Unavailable)
 		plain("Compensates of step "+name, s.Compensates, g.Compensates)
 		plain("Failure of step "+name, failure(s.Failure), failure(g.Failure))
 		plain("Body.Size of step "+name, s.Body.Size, g.Body.Size)

@@ -41,6 +41,23 @@ var handlingFaults = []fault{
 		func(s *lab) { s.unreadable = func() error { return &idem.ConflictError{} } }},
 	{"too large result is written first", []string{"result/a result over the limit is refused and nothing written"},
 		func(s *lab) { s.tooLate = true }},
+	{"too large result of a step is written", []string{"result/a result over the limit is refused and nothing written"},
+		func(s *lab) { s.largeSteps = true }},
+	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *lab) {
+		step := s.step
+		s.step = func(w idem.StepWrite, r *idem.Record, now time.Time) (*idem.Record, error) {
+			return step(w, r, time.Time{})
+		}
+	}},
+	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *lab) {
+		step := s.step
+		s.step = func(w idem.StepWrite, r *idem.Record, now time.Time) (*idem.Record, error) {
+			if len(r.Steps) > 60 {
+				return nil, &idem.TooLargeError{Size: 1, Limit: 1}
+			}
+			return step(w, r, now)
+		}
+	}},
 	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
 		func(s *lab) {
 			before := map[string]*idem.Record{}

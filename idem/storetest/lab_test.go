@@ -42,6 +42,7 @@ type lab struct {
 	withEarly  bool   // foreign writes are applied before the condition is checked
 	limit      int
 	tooLate    bool // a result is measured after it is written
+	largeSteps bool // a step's result is not measured
 }
 
 // inParts is the size from which on a result lies in parts.
@@ -118,6 +119,9 @@ func (s *lab) Extend(ctx context.Context, now time.Time, e idem.Extension) error
 }
 
 func (s *lab) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	if len(w.Result) > s.limit && !s.largeSteps {
+		return &idem.TooLargeError{Size: len(w.Result), Limit: s.limit}
+	}
 	return s.write(ctx, "RecordStep", w.ID, func(r *idem.Record) (*idem.Record, error) { return s.step(w, r, now) })
 }
 

@@ -131,6 +131,16 @@ func resultCases(h Harness) []check {
 			c.lands(w)
 			b := c.start()
 			c.lands(b.complete(string(noise(h.MaxResult))))
+			if h.WithoutSteps {
+				return
+			}
+			d := c.start()
+			var large *idem.TooLargeError
+			if err := d.step("ship", noise(h.MaxResult+1)).send(c.ctx, c.store, c.now); !errors.As(err, &large) {
+				c.fatalf("RecordStep: want a TooLargeError, got %v", err)
+			}
+			c.check(d.id())
+			c.lands(d.stepUnavailable("ship"))
 		}})
 	}
 	return cases

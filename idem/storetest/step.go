@@ -1,6 +1,12 @@
 package storetest
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
 
 // stepCases record steps, or check that a store without them says so.
 func stepCases(steps bool) []check {
@@ -83,6 +89,34 @@ func stepCases(steps bool) []check {
 			c.lands(b.acquire())
 			equal(c, "Failure", "card declined", c.get(a.id()).Steps["charge"].Failure.Message)
 		}},
+		{"done without its result", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			c.lands(a.stepUnavailable("charge"))
+			c.refused(a.step("charge", []byte("ch_1")))
+			equal(c, "Unavailable", true, c.get(a.id()).Steps["charge"].Unavailable)
+			b := a.next()
+			c.lands(b.acquire())
+		}},
+		{"time of a begin mark", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			equal(c, "BegunAt", c.now.UnixMilli(), c.get(a.id()).Steps["charge"].BegunAt.UnixMilli())
+			c.lands(a.notExecuted("charge"))
+			equal(c, "BegunAt", true, c.get(a.id()).Steps["charge"].BegunAt.IsZero())
+		}},
+		{"result beside a full record", func(c *cell) {
+			a := c.start()
+			for name, size := range map[string]int{"small": 128, "larger": 129, "1 KB": 1 << 10} {
+				w := a.step(name, noise(size))
+				w.Beside = true
+				c.lands(w)
+			}
+			b := a.next()
+			c.lands(b.acquire())
+			c.lands(b.complete("done"))
+		}},
+		{"up to the room for steps, with what ends them", fillRoom},
 		{"compensation is noted", func(c *cell) {
 			a := c.start()
 			w := a.step("charge", []byte("ch_1"))
@@ -124,5 +158,36 @@ func stepCases(steps bool) []check {
 			c.lands(a.step("ship", []byte("s_1")))
 			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
 		}},
+	}
+}
+
+// fillRoom records as many steps as an operation may have, and then what must still
+// fit: why it is undone, and each way to end.
+func fillRoom(c *cell) {
+	text := func(n int) *idem.Failure {
+		return &idem.Failure{Message: strings.Repeat("m", n/3), Type: strings.Repeat("t", n/3), Code: strings.Repeat("c", n/3)}
+	}
+	a := c.start()
+	const long, overhead = 3000, 192
+	last := ""
+	for n, taken := 0, 0; ; n++ {
+		last = fmt.Sprintf("step-%d-%s", n, strings.Repeat("n", 80))
+		if taken += overhead + len(last) + long; taken > idem.StepRoom {
+			break
+		}
+		w := a.step(last, nil)
+		w.Failure = text(long)
+		if err := w.send(c.ctx, c.store, c.now); err != nil {
+			c.fatalf("step %d, with %d bytes taken: %v", n, taken, err)
+		}
+	}
+	mark := a.step("mark", nil)
+	mark.Failure = text(6 << 10)
+	park, complete := a.park(), a.complete("done")
+	park.Ending.Failure = text(6 << 10)
+	for _, w := range []write{mark, park, complete} {
+		if err := w.send(c.ctx, c.store, c.now); err != nil {
+			c.fatalf("%v beside the steps: %v", w, err)
+		}
 	}
 }

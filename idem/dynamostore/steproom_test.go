@@ -1,0 +1,132 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// stepOverhead is what [idem.StepRoom] counts for a step beside its name, result and
+// error.
+const stepOverhead = 192
+
+func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
+	digest := sha256.Sum256(nil)
+	write := strings.Repeat("W", 26) + ".2147483647"
+	large := idem.Body{Parts: maxParts, Size: MaxMaxResult, Stored: MaxMaxResult, Digest: digest[:], Encoding: encodingZstd}
+	for name, s := range map[string]idem.RecordedStep{
+		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
+		"not executed": {NotExecuted: true},
+		"failed":       {Failure: &idem.Failure{Type: "t", Code: "c"}},
+		"unavailable":  {Failure: &idem.Failure{Type: "t", Code: "c"}, Unavailable: true, Compensates: true},
+		"in parts":     {Body: large, Compensates: true},
+		"compressed":   {Body: idem.Body{Encoding: encodingZstd, Size: MaxMaxResult}, Compensates: true},
+	} {
+		s.Write = write
+		entry := item{"": encodeSteps(map[string]idem.RecordedStep{"": s})}
+		require.LessOrEqual(t, itemSize(entry), stepOverhead, name)
+	}
+}
+
+// parts returns how many parts the table has, and how many of them never expire.
+func (b *bank) parts(t *testing.T) (all, kept int) {
+	t.Helper()
+	pages := dynamodb.NewScanPaginator(b.admin, &dynamodb.ScanInput{TableName: &b.table})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(t.Context())
+		require.NoError(t, err)
+		for _, it := range out.Items {
+			if !strings.Contains(text(it, schema.PK), schema.PartPK) {
+				continue
+			}
+			all++
+			if it[schema.ExpiresAt] == nil {
+				kept++
+			}
+		}
+	}
+	return all, kept
+}
+
+// Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of
+// them stays.
+func TestManySteps(t *testing.T) {
+	b := openBank(t)
+	k := transfer.Key("t", "k")
+	const steps = 500
+	ran, size := 0, 0
+	_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
+		for n := range steps {
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) ([]byte, error) { ran++; return noise(700), nil })
+			if err != nil {
+				return 0, err
+			}
+		}
+		size = itemSize(b.raw(t, k.ID()))
+		return steps, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, steps, ran)
+	require.Less(t, size, 200<<10)
+	all, kept := b.parts(t)
+	require.Greater(t, all, steps*4/5)
+	require.Zero(t, kept)
+}
+
+// Parts of steps expire however their operation ends.
+func TestPartsOfStepsExpire(t *testing.T) {
+	report := func(ctx context.Context) error {
+		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil })
+		return err
+	}
+	k := transfer.Key("t", "k")
+	for name, end := range map[string]func(t *testing.T, b *bank){
+		"completed": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) { return 1, report(ctx) })
+			require.NoError(t, err)
+		},
+		"completed with a transaction, steps not read": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
+				b.move(tx, 0, 1, 30)
+				return 1, report(ctx)
+			}))
+			require.NoError(t, err)
+			require.Equal(t, "70", b.balance(t, 0))
+		},
+		"settled by a person": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
+				if err := report(ctx); err != nil {
+					return 0, err
+				}
+				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, idem.WithSemantics(idem.AtMostOnce))
+			})
+			require.Error(t, err)
+			require.Equal(t, idem.Unknown, b.get(t, k.ID()).State)
+			require.NoError(t, b.engine.Resolve(t.Context(), k.ID(), idem.Resolution{To: idem.Completed, Result: json.RawMessage("1")}))
+		},
+		"refused": func(t *testing.T, b *bank) {
+			w := idem.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
+			var conflict *idem.ConflictError
+			require.ErrorAs(t, b.RecordStep(t.Context(), b.now, w), &conflict)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			end(t, b)
+			all, kept := b.parts(t)
+			require.Positive(t, all)
+			require.Zero(t, kept)
+		})
+	}
+}

@@ -1,0 +1,29 @@
+package idemhttp
+
+import "github.com/idem-go/idempotency/idem"
+
+// Resolution settles a request whose outcome is unknown as completed, with the
+// response that its later callers are to get ([idem.Engine.Resolve]). The response is
+// kept as one of the handler's own is: without the headers that are not stored, after
+// [Options.Redact], and with [Options.ResponseVersion]. A response that cannot be
+// kept is an error.
+func (c *Contract) Resolution(res *Response) (idem.Resolution, error) {
+	if res == nil {
+		return idem.Resolution{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
+	}
+	store := func() ([]byte, error) { return encode(res, c.never) }
+	if c.opts.Redact != nil {
+		store = func() ([]byte, error) { return c.redacted(res) }
+	}
+	body, err := store()
+	if err != nil {
+		return idem.Resolution{}, err
+	}
+	return idem.Resolution{
+		To: idem.Completed, Result: body, ResponseVersion: c.opts.ResponseVersion,
+		Check: func(b []byte) error {
+			_, err := decode(b)
+			return err
+		},
+	}, nil
+}
