@@ -26,7 +26,7 @@ func openBox(t *testing.T) *box {
 	f := open(t, nil)
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asRelay, f.wire}})
 	require.NoError(t, err)
-	b, err := NewOutbox(client, f.table, nil)
+	b, err := NewOutbox(client, f.table, &patient)
 	require.NoError(t, err)
 	return &box{b, f}
 }

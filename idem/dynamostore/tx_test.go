@@ -40,7 +40,9 @@ func openBank(t *testing.T, balances ...int) *bank {
 	t.Helper()
 	b := &bank{fixture: open(t, nil), now: base}
 	var err error
-	b.engine, err = idem.New(b.Store, &idem.Options{Now: func() time.Time { return b.now }})
+	b.engine, err = idem.New(b.Store, &idem.Options{
+		Now: func() time.Time { return b.now }, ClaimBudget: patient.Budget, FinishBudget: patient.Budget,
+	})
 	require.NoError(t, err)
 	for n, v := range balances {
 		b.set(t, n, v)

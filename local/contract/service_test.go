@@ -115,20 +115,23 @@ func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service
 		Transport: transport, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.calm = s.open(t, l.endpoint, 20*time.Second, 4)
-	s.hasty = s.open(t, l.endpoint, 3*time.Second, 6)
-	s.apart = s.open(t, s.proxy.url, 20*time.Second, 1)
+	s.calm = s.open(t, l.endpoint, time.Minute, 4, patience)
+	s.hasty = s.open(t, l.endpoint, 4*time.Second, 6, patience)
+	s.apart = s.open(t, s.proxy.url, time.Minute, 1, 2*time.Second)
 	s.impatient = at{s.serve(t, s.calm.pool, 300*time.Millisecond), s.calm.pool}
 	return s
 }
 
-func (s *service) open(t *testing.T, endpoint string, timeout time.Duration, instances int) at {
+// open starts a pool. Claims get the time that is given, and at most a quarter of the
+// time-out.
+func (s *service) open(t *testing.T, endpoint string, timeout time.Duration, instances int, claims time.Duration) at {
 	t.Helper()
 	pool, err := runtime.Start(context.Background(), runtime.Function{
 		Path: binary, Timeout: timeout, MaxInstances: instances,
 		Env: []string{
 			schema.EnvTable + "=" + s.table, schema.EnvEndpoint + "=" + endpoint, script.EnvControl + "=" + s.control.URL,
 			script.EnvFlavour + "=" + s.function, fmt.Sprintf("%s=%d", script.EnvProfile, s.profile),
+			script.EnvClaimBudget + "=" + claims.String(),
 		},
 	}, nil)
 	require.NoError(t, err)
@@ -176,13 +179,16 @@ type request struct {
 	at                 at
 }
 
-// post is a request of its own key that plays p.
+// post is a request of its own key that plays p, if any.
 func (s *service) post(p *play, change ...func(*request)) request {
 	r := request{
 		method: "POST", path: "/payments", tenant: "blue", body: `{"amount":4999,"currency":"EUR"}`, at: s.calm,
 		header: map[string][]string{
-			"Idempotency-Key": {"key-" + rand.Text()}, "Content-Type": {"application/json"}, script.CaseHeader: {p.name},
+			"Idempotency-Key": {"key-" + rand.Text()}, "Content-Type": {"application/json"},
 		},
+	}
+	if p != nil {
+		r.header[script.CaseHeader] = []string{p.name}
 	}
 	return r.with(change...)
 }

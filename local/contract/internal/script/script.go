@@ -17,6 +17,8 @@ const (
 	EnvFlavour = "CONTRACT_FLAVOUR"
 	// EnvProfile is the number of an idemhttp.Profile.
 	EnvProfile = "CONTRACT_PROFILE"
+	// EnvClaimBudget is the engine's ClaimBudget, a duration.
+	EnvClaimBudget = "CONTRACT_CLAIM_BUDGET"
 	// EnvControl is the URL of the test's server. GET <url>/<case>?pid=<n> tells that
 	// the handler runs, and is answered with an Answer when the handler may go on.
 	EnvControl = "CONTRACT_CONTROL"

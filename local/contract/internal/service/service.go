@@ -103,6 +103,10 @@ func start[E, R any](
 // no margin to speak of. They also share a small machine with the table: it may be
 // slow for a while.
 func open(maxResult int) *idem.Engine {
+	claims, err := time.ParseDuration(os.Getenv(script.EnvClaimBudget))
+	if err != nil {
+		log.Fatal(err)
+	}
 	cfg, err := config.LoadDefaultConfig(context.Background())
 	if err != nil {
 		log.Fatal(err)
@@ -111,11 +115,11 @@ func open(maxResult int) *idem.Engine {
 	if err != nil {
 		log.Fatal(err)
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{MaxResult: maxResult})
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{MaxResult: maxResult, AttemptTimeout: claims / 2})
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil), Margin: 50 * time.Millisecond, ClaimBudget: 2 * time.Second})
+	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil), Margin: 50 * time.Millisecond, ClaimBudget: claims})
 	if err != nil {
 		log.Fatal(err)
 	}
