@@ -150,9 +150,16 @@ func set(ctx context.Context, c Class) {
 type killTimeKey struct{}
 
 // WithKillTime tells the engine when the process will be killed or frozen, as
-// Lambda's deadline says: the lease ends then and needs no renewal. The wrappers
-// of package idemlambda call it; without it, inside Lambda, the context's own
-// deadline counts, and elsewhere a lease that is renewed while the handler runs.
+// Lambda's deadline says: the lease ends then and needs no renewal before. The wrappers
+// of package idemlambda call it with the deadline of the context that they are given;
+// without it, inside Lambda, the context's own deadline counts, and elsewhere a lease
+// that is renewed while the handler runs. The first time that was set counts: a context
+// that has one is returned as it is.
+//
+// A context with an earlier deadline than the invocation's, such as a middleware makes,
+// may thus be taken for it. That ends the handler's context early, but no claim: a
+// handler that still runs when its kill time has passed was not killed, and its lease
+// is renewed from then on until it returns.
 //
 // On Lambda Managed Instances nothing is killed or frozen: Lambda answers the caller
 // with a time-out, and the handler runs on
@@ -161,6 +168,9 @@ type killTimeKey struct{}
 // is renewed until the handler returns: its twins find it in flight for so long, and
 // its late outcome is recorded.
 func WithKillTime(ctx context.Context, t time.Time) context.Context {
+	if _, ok := ctx.Value(killTimeKey{}).(time.Time); ok {
+		return ctx
+	}
 	return context.WithValue(ctx, killTimeKey{}, t)
 }
 

@@ -133,6 +133,7 @@ type plan struct {
 	begun  time.Time
 	end    time.Time     // of the invocation; zero outside Lambda
 	kill   time.Time     // the same; zero where that kills nothing
+	known  time.Time     // the same, by the process's clock
 	guard  time.Duration // before end
 	budget time.Duration // for the store, before the claim
 	// withdrawBy is until when a claim whose reply never came can be taken back.
@@ -163,7 +164,7 @@ func (p *plan) schedule(ctx context.Context) error {
 	left := time.Until(end)
 	p.budget = min(p.budget, left/4)
 	if known {
-		p.end = kill
+		p.end, p.known = kill, kill
 		if e.opts.Now != nil {
 			p.end = kill.Add(time.Until(e.opts.Now()))
 		}

@@ -33,6 +33,7 @@ type lease struct {
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer
+	parking bool               // the timer is for parking from the side
 	until   time.Time          // what the store is known to hold, by the monotonic clock
 	beating context.CancelFunc // of the renewal on its way
 }
@@ -42,6 +43,10 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 	l := &lease{plan: p, a: a, until: p.leaseEnd()}
 	a.running = l
 	ctx = context.WithValue(ctx, attemptKey{}, a)
+	if !p.known.IsZero() {
+		// An operation within this one has a shorter context, and the same kill time.
+		ctx = WithKillTime(ctx, p.known)
+	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	now := p.engine.now()
 	l.mu.Lock()
@@ -54,11 +59,10 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
 	}
 	switch {
+	case !a.claimed():
 	case !p.kill.IsZero():
-		if p.parks(a) {
-			l.arm()
-		}
-	case a.claimed():
+		l.arm()
+	default:
 		// A claim that took its time is renewed at once.
 		whole := p.engine.opts.Lease
 		l.timer = time.AfterFunc(min(whole/beats, p.leaseLeft(l.until)-whole/(2*beats)), l.beat)
@@ -81,9 +85,27 @@ func (p *plan) parks(a *attempt) bool {
 	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.steps.mustPark())
 }
 
-// arm sets the time at which the attempt is parked from the side.
+// arm sets the time at which an attempt that would leave an open question is parked
+// from the side, and else the time at which it proves to be still alive.
 func (l *lease) arm() {
-	l.timer = time.AfterFunc(l.plan.kill.Sub(l.plan.engine.now())-l.plan.guard/2, l.parkFromTheSide)
+	left := l.plan.kill.Sub(l.plan.engine.now())
+	if l.parking = l.plan.parks(l.a); l.parking {
+		l.timer = time.AfterFunc(left-l.plan.guard/2, l.parkFromTheSide)
+		return
+	}
+	// Whoever is killed is so by then, and observers still respect the lease.
+	l.timer = time.AfterFunc(left+l.plan.engine.opts.Margin/8, l.overrun)
+}
+
+// overrun is for a handler that runs past its kill time, which therefore was none: a
+// context with an earlier deadline was taken for the invocation's. From now on its
+// lease is renewed as where nothing is killed.
+func (l *lease) overrun() {
+	l.mu.Lock()
+	// What the store holds is over. It may be raised while nobody has taken the claim.
+	l.until = time.Now().Add(l.plan.engine.opts.Lease / 2)
+	l.mu.Unlock()
+	l.beat()
 }
 
 // watch arms an attempt that has just begun what must not be left to its lease.
@@ -93,7 +115,8 @@ func (l *lease) watch() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.timer == nil && !l.stopped {
+	if l.timer != nil && !l.parking && !l.stopped && l.plan.engine.now().Before(l.plan.kill) {
+		l.timer.Stop()
 		l.arm()
 	}
 }
@@ -118,8 +141,12 @@ func (l *lease) stop() {
 func (l *lease) parkFromTheSide() {
 	l.mu.Lock()
 	stopped := l.stopped
+	if !stopped && !l.plan.parks(l.a) {
+		l.arm() // the step has ended
+		stopped = true
+	}
 	l.mu.Unlock()
-	if stopped || !l.plan.parks(l.a) {
+	if stopped {
 		return
 	}
 	p, e := l.plan, l.plan.engine
@@ -130,6 +157,12 @@ func (l *lease) parkFromTheSide() {
 	err := e.store.Finish(ctx, e.now(), Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
 	if err == nil {
 		p.notify(ctx, e.obs.Parked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.stopped {
+		l.timer = time.AfterFunc(p.kill.Sub(e.now())+e.opts.Margin/8, l.overrun)
 	}
 }
 
@@ -168,6 +201,9 @@ func (l *lease) beat() {
 	switch {
 	case err == nil:
 		l.until = sent.Add(whole)
+	case errors.As(err, &conflict) && conflict.Existing.parked(l.a.rec.Owner):
+		// The question is open, and this attempt's own outcome may settle it.
+		return
 	case errors.As(err, &conflict):
 		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)

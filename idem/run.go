@@ -269,8 +269,8 @@ func (p *plan) finishing(ctx context.Context, size int) (context.Context, contex
 func (p *plan) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
 	e := p.engine
 	budget := e.opts.FinishBudget + sizeAllowance(size)
-	if !p.kill.IsZero() {
-		left := p.kill.Sub(e.now())
+	// Past its kill time the process lives: it was none.
+	if left := p.kill.Sub(e.now()); !p.kill.IsZero() && left > 0 {
 		budget = min(budget, left-left/10)
 	}
 	return context.WithTimeout(ctx, max(budget, leastFinish))

@@ -27,7 +27,7 @@ type hidden struct{ id string }
 // Embedded, so that their names meet.
 type left struct{ ID string }
 type right struct{ ID string }
-type nested struct{ Hidden hidden }
+type outer struct{ Hidden hidden }
 type excluded struct {
 	ID string `json:"-"`
 }
@@ -46,7 +46,7 @@ func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 		"struct":   asInput(hidden{"a"}),
 		"pointer":  asInput(&hidden{"a"}),
 		"excluded": asInput(excluded{"a"}),
-		"nested":   asInput(nested{hidden{"a"}}),
+		"nested":   asInput(outer{hidden{"a"}}),
 		"embedded": asInput(struct{ hidden }{hidden{"a"}}),
 		"names that meet": asInput(struct {
 			left
@@ -141,7 +141,7 @@ func TestEncodersWithAPointerReceiver(t *testing.T) {
 func TestResultTypesThatJSONSeesNothingOf(t *testing.T) {
 	require.ErrorContains(t, do[hidden](t), "idem_test.hidden")
 	require.ErrorContains(t, do[*hidden](t), "idem_test.hidden")
-	require.ErrorContains(t, do[[]nested](t), "idem_test.hidden")
+	require.ErrorContains(t, do[[]outer](t), "idem_test.hidden")
 	require.ErrorContains(t, do[map[string]byPointer](t), "byPointer")
 	require.ErrorContains(t, do[struct{ Deep map[int]*struct{ E excluded } }](t), "excluded")
 	require.NoError(t, do[struct{}](t))

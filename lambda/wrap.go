@@ -149,7 +149,8 @@ func encode(v any) (body []byte, err error) {
 }
 
 // withKillTime tells the engine when Lambda kills the function: the context's
-// deadline is that moment itself.
+// deadline is that moment itself, unless somebody has said so before, or has shortened
+// it, which [idem.WithKillTime] bears.
 func withKillTime(ctx context.Context) context.Context {
 	if d, ok := ctx.Deadline(); ok {
 		return idem.WithKillTime(ctx, d)
