@@ -21,16 +21,35 @@ type scenario struct {
 	// settles says that the at-most-once step finds out what became of it.
 	settles bool
 	handler func(*world, context.Context) (string, error)
+	// refused says that the transaction is.
+	refused bool
+	// parks says that one that is not repeatable is parked without a crash, too.
+	parks bool
+}
+
+// endOf is the state without a crash.
+func (sc scenario) endOf(r idem.Repeat) idem.State {
+	if sc.parks && r == idem.NotRepeatable {
+		return idem.Unknown
+	}
+	return sc.end
 }
 
 var scenarios = []scenario{
-	{"order", idem.Completed, false, func(w *world, ctx context.Context) (string, error) {
+	{name: "order", end: idem.Completed, handler: func(w *world, ctx context.Context) (string, error) {
 		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
 	}},
-	{"order that asks the bank", idem.Completed, true, func(w *world, ctx context.Context) (string, error) {
+	{name: "order that asks the bank", end: idem.Completed, settles: true, handler: func(w *world, ctx context.Context) (string, error) {
 		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, w.asked))
 	}},
-	{"order that is declined", idem.Failed, false, (*world).declined},
+	{name: "order that is declined", end: idem.Failed, handler: (*world).declined},
+	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *world, ctx context.Context) (string, error) {
+		return w.outOfStock(ctx, nil)
+	}},
+	{name: "order that the stock refuses, undone at the second try", end: idem.Failed, refused: true, parks: true,
+		handler: func(w *world, ctx context.Context) (string, error) {
+			return w.outOfStock(ctx, errors.New("the bank is busy"))
+		}},
 }
 
 // world is what the operation does to others, as they see it.
@@ -141,4 +160,35 @@ func (w *world) declined(ctx context.Context) (string, error) {
 		return "", idem.Permanent(errors.New("nobody delivers there"))
 	})
 	return "", idem.PermanentStep(err)
+}
+
+// outOfStock is an order whose transaction is refused until something of it has been
+// undone: from then on it would go through. The first try to undo the reservation
+// fails with busy.
+func (w *world) outOfStock(ctx context.Context, busy error) (string, error) {
+	undo := idem.WithCompensation(func(_ context.Context, result string) error {
+		_, err := w.effect("undo " + cut(result))
+		if err == nil && cut(result) == "reserve" && w.counts()["undo reserve"] == 1 {
+			return busy
+		}
+		return err
+	})
+	if _, err := w.step(ctx, "reserve", undo); err != nil {
+		return "", err
+	}
+	if _, err := w.step(ctx, "charge", undo, idem.WithSemantics(idem.AtMostOnce)); err != nil {
+		return "", err
+	}
+	u, err := idem.UnitOf(ctx, func() idem.Unit { return &row{text: "reserve, charge", refuse: w.refuses} })
+	if err != nil {
+		return "", err
+	}
+	return u.(*row).text, nil
+}
+
+func (w *world) refuses() error {
+	if w.counts()["undo charge"] > 0 {
+		return nil
+	}
+	return idem.Permanent(errors.New("nobody delivers there"))
 }

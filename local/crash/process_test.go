@@ -205,7 +205,10 @@ type memory struct {
 }
 
 // row is a unit of work of one row.
-type row struct{ text string }
+type row struct {
+	text   string
+	refuse func() error
+}
 
 func (r *row) Seal() bool { return r.text != "" }
 
@@ -229,6 +232,14 @@ func (m *memory) Finish(ctx context.Context, now time.Time, f idem.Finish) error
 		return err
 	}
 	f.With = nil
+	if _, err := f.Apply(before, now); err != nil {
+		return err
+	}
+	if (before == nil || before.Write != f.Write) && r.refuse != nil {
+		if err := r.refuse(); err != nil {
+			return &idem.RefusedError{Err: err}
+		}
+	}
 	if err := m.Store.Finish(ctx, now, f); err != nil {
 		return err
 	}
