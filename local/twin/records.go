@@ -251,12 +251,12 @@ func shorten(s string, limit int) string {
 
 // listing is what a table holds.
 type listing struct {
-	records               []string
-	parts, outbox, audits int
+	records       []string
+	parts, outbox int
 }
 
 func (l listing) others() string {
-	return fmt.Sprintf("%d parts of large results, %d outbox messages, %d audit entries", l.parts, l.outbox, l.audits)
+	return fmt.Sprintf("%d parts of large results, %d outbox messages", l.parts, l.outbox)
 }
 
 func listItems(ctx context.Context, client *dynamodb.Client, tableName string) (l listing, err error) {
@@ -276,8 +276,6 @@ func listItems(ctx context.Context, client *dynamodb.Client, tableName string) (
 				l.records = append(l.records, pk)
 			case strings.HasPrefix(sk, schema.OutboxSK):
 				l.outbox++
-			case strings.HasPrefix(sk, schema.AuditSK):
-				l.audits++
 			}
 		}
 	}
