@@ -143,7 +143,8 @@ func TestCommitWhoseReplyIsLost(t *testing.T) {
 }
 
 // A repeat that comes when the record has expired writes the order anew, under the
-// same token, and tells of it under the same id.
+// same token, and tells of it once more: a message's id belongs to one life of the key,
+// so who hears of an order goes by the order's own id.
 func TestRepeatAfterExpiry(t *testing.T) {
 	deliver, db := function(t)
 	for range 2 {
@@ -157,7 +158,9 @@ func TestRepeatAfterExpiry(t *testing.T) {
 	}
 	require.Equal(t, 2, db.commits)
 	require.Len(t, db.rows(t, db.orders), 1)
-	require.Len(t, db.messages(t), 1)
+	told := db.messages(t)
+	require.Len(t, told, 2)
+	require.Equal(t, told[0], told[1], "of the same order")
 }
 
 func TestWhatNoDeliveryCanCorrectIsRecorded(t *testing.T) {
