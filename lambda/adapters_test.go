@@ -119,7 +119,10 @@ func TestJoinedHeaders(t *testing.T) {
 // The balancer passes query parameters on as they came.
 func TestALBQuery(t *testing.T) {
 	single := requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"a%20b": "c%2Cd", "e": "f+g", "bad": "%zz"}})
-	require.Equal(t, map[string][]string{"a b": {"c,d"}, "e": {"f g"}, "": {"bad=%zz"}}, single.Query)
+	require.Equal(t, map[string][]string{"a b": {"c,d"}, "e": {"f g"}}, single.Query)
+	require.Equal(t, "&bad=%zz", single.RawQuery)
+	// No name that can be decoded looks like one that cannot.
+	require.Equal(t, map[string][]string{"": {"bad=%zz"}}, requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"": "bad%3D%25zz"}}).Query)
 	for range 20 {
 		multi := requestOfALB(&events.ALBTargetGroupRequest{MultiValueQueryStringParameters: map[string][]string{"a": {"3", "%34"}, "%61": {"1", "2"}}})
 		require.Equal(t, map[string][]string{"a": {"1", "2", "3", "4"}}, multi.Query)

@@ -62,7 +62,7 @@ func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {
 	// In order, since two spellings of a name make one parameter.
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		for _, value := range query[name] {
-			addDecoded(r.Query, name, value)
+			addDecoded(r, name, value)
 		}
 	}
 	return r
@@ -73,13 +73,14 @@ func hasMultiValues(e *events.ALBTargetGroupRequest) bool { return e.MultiValueH
 
 // addDecoded decodes a query parameter: the balancer passes it on as it came. One
 // that is not well-formed counts as it is.
-func addDecoded(query map[string][]string, name, value string) {
+func addDecoded(r *idemhttp.Request, name, value string) {
 	n, err1 := url.QueryUnescape(name)
 	v, err2 := url.QueryUnescape(value)
 	if err1 != nil || err2 != nil {
-		n, v = "", name+"="+value
+		r.RawQuery += "&" + name + "=" + value
+		return
 	}
-	query[n] = append(query[n], v)
+	r.Query[n] = append(r.Query[n], v)
 }
 
 func fromALB(res *events.ALBTargetGroupResponse) *idemhttp.Response {

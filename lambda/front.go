@@ -112,18 +112,18 @@ func bodyOf(body string, isBase64 bool) []byte {
 
 // queryOf reads the raw query string, since the map beside it joins repeats with
 // commas that values may hold too. A query that is not well-formed counts as it is.
-func queryOf(raw string, joined map[string]string) map[string][]string {
+func queryOf(raw string, joined map[string]string) (query map[string][]string, bad string) {
 	if raw == "" {
 		if len(joined) == 0 {
-			return nil
+			return nil, ""
 		}
-		return lines(joined)
+		return lines(joined), ""
 	}
 	q, err := url.ParseQuery(raw)
 	if err != nil {
-		return map[string][]string{"": {raw}}
+		return nil, raw
 	}
-	return q
+	return q, ""
 }
 
 // joined puts all headers into one map with one value each. Several values, which

@@ -30,11 +30,11 @@ func requestOfURL(e *events.LambdaFunctionURLRequest) *idemhttp.Request {
 	r := &idemhttp.Request{
 		Method: e.RequestContext.HTTP.Method,
 		Path:   e.RawPath,
-		Query:  queryOf(e.RawQueryString, e.QueryStringParameters),
 		Header: lines(e.Headers),
 		Body:   bodyOf(e.Body, e.IsBase64Encoded),
 		Source: e,
 	}
+	r.Query, r.RawQuery = queryOf(e.RawQueryString, e.QueryStringParameters)
 	if a := e.RequestContext.Authorizer; a != nil && a.IAM != nil {
 		r.Identity.AccountID, r.Identity.UserID = a.IAM.AccountID, a.IAM.UserID
 	}

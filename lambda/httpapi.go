@@ -37,11 +37,12 @@ func requestOfV2(e *events.APIGatewayV2HTTPRequest) *idemhttp.Request {
 	r := &idemhttp.Request{
 		Method:         e.RequestContext.HTTP.Method,
 		PathParameters: e.PathParameters,
-		Query:          queryOf(e.RawQueryString, e.QueryStringParameters),
+		Stage:          e.RequestContext.Stage,
 		Header:         lines(e.Headers),
 		Body:           bodyOf(e.Body, e.IsBase64Encoded),
 		Source:         e,
 	}
+	r.Query, r.RawQuery = queryOf(e.RawQueryString, e.QueryStringParameters)
 	// "POST /payments/{id}", "ANY /payments" or "$default".
 	method, template, ok := strings.Cut(e.RouteKey, " ")
 	if ok {

@@ -39,6 +39,7 @@ func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {
 	r := &idemhttp.Request{
 		Method:         e.HTTPMethod,
 		Route:          e.Resource,
+		Stage:          c.Stage,
 		PathParameters: e.PathParameters,
 		Query:          e.MultiValueQueryStringParameters,
 		Header:         e.MultiValueHeaders,
@@ -53,7 +54,7 @@ func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {
 	}
 	// The single maps hold the last value only; hand-made events may have no other.
 	if len(r.Query) == 0 {
-		r.Query = queryOf("", e.QueryStringParameters)
+		r.Query, _ = queryOf("", e.QueryStringParameters)
 	}
 	if len(r.Header) == 0 {
 		r.Header = lines(e.Headers)

@@ -18,20 +18,20 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if !ok {
 		return call, &refusal{code: CodeUndeclared}, nil
 	}
-	tenant, err := who(ctx, r, c.opts.Tenant)
+	tenant, why, err := who(ctx, r, c.opts.Tenant)
 	if err != nil {
 		return call, nil, err
 	}
 	if tenant == "" {
-		return call, &refusal{code: CodeTenantMissing}, nil
+		return call, &refusal{code: CodeTenantMissing, why: why}, nil
 	}
 	principal := ""
 	if c.opts.Principal != nil {
-		if principal, err = who(ctx, r, c.opts.Principal); err != nil {
+		if principal, why, err = who(ctx, r, c.opts.Principal); err != nil {
 			return call, nil, err
 		}
 		if principal == "" || principal == idem.NoTenant {
-			return call, &refusal{code: CodePrincipalMissing}, nil
+			return call, &refusal{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
 	value, no, err := c.key(ctx, r)
@@ -59,13 +59,16 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	return call, nil, nil
 }
 
-// who asks a function; empty means that there is nobody.
-func who(ctx context.Context, r *Request, f TenantFunc) (string, error) {
-	name, err := f(ctx, r)
+// who asks a function; an empty name means that there is nobody, and why may say
+// more.
+func who(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
+	name, err = f(ctx, r)
 	if errors.Is(err, ErrNoTenant) {
-		return "", nil
+		var own noTenant
+		errors.As(err, &own)
+		return "", string(own), nil
 	}
-	return name, err
+	return name, "", err
 }
 
 // keyOf makes the key, or says which of its parts cannot be used: they are not

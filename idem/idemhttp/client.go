@@ -19,7 +19,9 @@ import (
 //	res, err := client.Post(url, "application/json", strings.NewReader(order))
 //
 // A logical request is one call of [http.Client.Do], with its redirects and all
-// attempts. A request that Do makes anew, such as one that a person repeats or a
+// attempts. A redirect to another host, which is not below the first one, does not get
+// the key: it goes with a new one if the key was the Transport's own, else with none.
+// A request that Do makes anew, such as one that a person repeats or a
 // job after a crash, is another one with another key, unless the caller keeps the
 // key: see [WithKey], [DeriveKey] and [SendError].
 //
@@ -28,7 +30,10 @@ import (
 // sent again after a connection error and after an answer that says so: a problem
 // with "retryable": true, or 425, 429, 502, 503 or 504 that is no such problem. A
 // problem with "retryable": false is final whatever its status, and so is a replay.
-// All other requests pass untouched. The last answer is returned as it came.
+// All other requests pass untouched. The last answer is returned as it came, but for
+// the 202 of a request that still runs ([Options.Location]), which is sent again like
+// a 409 and in the end is a [*SendError] with [ErrStillRunning]: it says nothing of
+// how the request will end.
 //
 // A request is sent again with the delay that Retry-After asks for, plus a random
 // one that grows. It is not sent again once its key may be forgotten, nor after
@@ -73,6 +78,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
+	if keyed && !s.keyed {
+		return t.base.RoundTrip(withoutKey(req, t.opts.KeyHeader))
+	}
 	req, err = t.opts.replayable(req)
 	if err != nil {
 		return nil, err
@@ -92,6 +100,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case !again && err != nil:
 			return nil, s.failed(err)
+		case !again && isInFlight(res):
+			failed := s.failed(ErrStillRunning)
+			failed.Location = res.Header.Get("Location")
+			drain(res.Body)
+			return nil, failed
 		case !again:
 			return res, nil
 		}
@@ -116,6 +129,7 @@ func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error
 		out.Body = body
 	}
 	if s.keyed {
+		dropHeader(out.Header, t.opts.KeyHeader)
 		out.Header.Set(t.opts.KeyHeader, s.key)
 		if h := t.opts.FirstSentHeader; h != "" && out.Header.Get(h) == "" {
 			out.Header.Set(h, s.firstSent.UTC().Format(firstSentFormat))
@@ -178,6 +192,11 @@ func pause(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// ErrStillRunning says that the last answer to a request was 202: it is executed, or
+// will be. Send it again with the same key for its outcome, or look at
+// [SendError.Location].
+var ErrStillRunning = errors.New("idemhttp: the request is still running")
 
 // ErrKeyExpired says that a request was not sent, since its key may be forgotten
 // by now: the service could execute it a second time. Find out whether it took

@@ -23,6 +23,8 @@ type SendError struct {
 	// Status of the last answer before the request was to be sent again; zero if the
 	// last attempt had none.
 	Status int
+	// Location is where the service says that a request that still runs can be followed.
+	Location string
 	// Err is the last error: the connection's, or the context's while waiting.
 	Err error
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -68,8 +69,11 @@ func uuid7(now time.Time) string {
 
 // sending is what is known of a logical request while it is sent.
 type sending struct {
-	keyed     bool
-	key       string
+	keyed bool
+	key   string
+	// made is set if the key is this Transport's own, host is whom it was made for.
+	made      bool
+	host      string
 	firstSent time.Time
 	// expires is when the key may be forgotten, by the client's clock.
 	expires time.Time
@@ -99,11 +103,21 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 		// of ours, and refers to the response that redirected.
 		if earlier := sendingOf(before.Request); earlier != nil {
 			*s = *earlier
+			if keyed && s.key != "" && !isWithin(req.URL.Hostname(), s.host) {
+				if !s.made {
+					s.keyed = false
+					return s, nil
+				}
+				s = &sending{firstSent: now, attempts: s.attempts, retries: s.retries}
+			}
 		}
 	}
 	s.keyed, s.here, s.status = keyed, s.attempts, 0
 	if !keyed {
 		return s, nil
+	}
+	if s.host == "" {
+		s.host = req.URL.Hostname()
 	}
 	if err := s.choose(req, t.opts.KeyHeader, now); err != nil {
 		return nil, err
@@ -121,6 +135,28 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 	return s, nil
 }
 
+// isWithin reports whether a host is another one or lies below it, which is as far
+// as [http.Client] lets a request's credentials go.
+func isWithin(host, other string) bool {
+	return strings.EqualFold(host, other) || len(host) > len(other) && strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
+}
+
+// withoutKey is the request as it goes where its key does not.
+func withoutKey(req *http.Request, header string) *http.Request {
+	out := req.Clone(req.Context())
+	dropHeader(out.Header, header)
+	return out
+}
+
+// dropHeader removes a header in every spelling.
+func dropHeader(h http.Header, name string) {
+	for k := range h {
+		if strings.EqualFold(k, name) {
+			delete(h, k)
+		}
+	}
+}
+
 // choose sets the key: the header's, else the context's, else the one that the
 // request has from before a redirect, else a new one. A header is the caller's
 // word and is sent as it is: not every service has this contract's grammar.
@@ -128,7 +164,12 @@ func (s *sending) choose(req *http.Request, header string, now time.Time) error 
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{idem.ErrKeyInvalid}, args...)...)
 	}
-	given := req.Header.Values(header)
+	var given []string
+	for name, values := range req.Header { // in any spelling: they may be set past Header.Set
+		if strings.EqualFold(name, header) {
+			given = append(given, values...)
+		}
+	}
 	wanted, set := req.Context().Value(withKey{}).(string)
 	switch {
 	case len(given) > 1:
@@ -152,7 +193,7 @@ func (s *sending) choose(req *http.Request, header string, now time.Time) error 
 		}
 		s.key = wanted
 	case s.key == "":
-		s.key = uuid7(now)
+		s.key, s.made = uuid7(now), true
 	}
 	return nil
 }

@@ -63,10 +63,13 @@ func isHopeless(err error) bool {
 // the problem says comes first; a replay is the recorded outcome, so that the next
 // would be the same.
 func mayRepeat(res *http.Response) bool {
-	if res.StatusCode < 400 || res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true" {
+	if isInFlight(res) {
+		return true
+	}
+	if res.StatusCode < 400 || isReplay(res) {
 		return false
 	}
-	if p, ok := peekProblem(res); ok {
+	if p, ok := peek(res, ProblemMediaType); ok {
 		return *p.Retryable
 	}
 	switch res.StatusCode {
@@ -81,14 +84,29 @@ func mayRepeat(res *http.Response) bool {
 const maxProblem = 64 << 10
 
 type verdict struct {
+	Code      Code  `json:"code"`
 	Retryable *bool `json:"retryable"`
 }
 
-// peekProblem reads a problem that says whether it is retryable, and puts the body
-// back.
-func peekProblem(res *http.Response) (verdict, bool) {
+// isInFlight reports whether an answer is the contract's word that the request still
+// runs: such a 202 is no answer of the operation's own.
+func isInFlight(res *http.Response) bool {
+	if res.StatusCode != http.StatusAccepted || isReplay(res) {
+		return false
+	}
+	p, ok := peek(res, "application/json")
+	return ok && *p.Retryable && (p.Code == CodeInProgress || p.Code == CodeAccepted)
+}
+
+func isReplay(res *http.Response) bool {
+	return res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true"
+}
+
+// peek reads a body of the media type that says whether the request is retryable,
+// and puts it back.
+func peek(res *http.Response, mediaType string) (verdict, bool) {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if media != ProblemMediaType || res.Header.Get("Content-Encoding") != "" {
+	if media != mediaType || res.Header.Get("Content-Encoding") != "" {
 		return verdict{}, false
 	}
 	rest := res.Body

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -185,6 +186,106 @@ func TestFirstSentHeader(t *testing.T) {
 	require.Equal(t, []string{first, first, first, "earlier", "", "2026-11-21T11:59:00.000Z"}, got)
 	_, err := time.Parse(time.RFC3339, first)
 	require.NoError(t, err)
+}
+
+// A key is for the service that it was made for: another host gets one of its own, or
+// none where the caller chose it, and is then asked once.
+func TestAKeyStaysWithItsHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(*http.Request) *http.Request
+		host string
+		want string // none, another, same
+	}{
+		"the Transport's":              {nil, "localhost", "another"},
+		"WithKey":                      {func(r *http.Request) *http.Request { return r.WithContext(WithKey(r.Context(), testKey)) }, "localhost", "none"},
+		"header":                       {func(r *http.Request) *http.Request { r.Header["idempotency-key"] = []string{testKey}; return r }, "localhost", "none"},
+		"the Transport's, other port":  {nil, "127.0.0.1", "same"},
+		"WithKey, on another port too": {func(r *http.Request) *http.Request { return r.WithContext(WithKey(r.Context(), testKey)) }, "127.0.0.1", "same"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := serving(t, status(503))
+			first := serving(t, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", c.host, 1), http.StatusTemporaryRedirect)
+			})
+			req := request(t, "POST", first.URL, "order")
+			if c.set != nil {
+				req = c.set(req)
+			}
+			code, _ := newTrial(t, nil, &ClientOptions{MaxAttempts: 2}).do(t, req)
+			require.Equal(t, 503, code)
+			key, keys := first.keys()[0], other.keys()
+			require.NotEmpty(t, key)
+			switch c.want {
+			case "none":
+				require.Equal(t, []string{""}, keys)
+			case "another":
+				require.Len(t, keys, 2)
+				require.Equal(t, keys[0], keys[1])
+				require.Regexp(t, uuid7Form, keys[0])
+				require.NotEqual(t, key, keys[0])
+			default:
+				require.Equal(t, []string{key, key}, keys)
+			}
+		})
+	}
+	for _, c := range []struct {
+		host, other string
+		want        bool
+	}{
+		{"example.com", "example.com", true}, {"API.example.com", "EXAMPLE.com", true},
+		{"example.com", "api.example.com", false}, {"badexample.com", "example.com", false}, {"", "example.com", false},
+	} {
+		require.Equal(t, c.want, isWithin(c.host, c.other), c)
+	}
+}
+
+// The caller's own header counts however it is spelled, and goes out once.
+func TestHeaderInAnySpelling(t *testing.T) {
+	s := serving(t, status(503), status(201))
+	req := request(t, "POST", s.URL, "order")
+	req.Header["idempotency-KEY"] = []string{testKey}
+	code, _ := newTrial(t, nil, nil).do(t, req)
+	require.Equal(t, 201, code)
+	require.Equal(t, []string{testKey, testKey}, s.keys())
+
+	req = request(t, "POST", s.URL, "order")
+	req.Header["idempotency-KEY"], req.Header["Idempotency-Key"] = []string{testKey}, []string{"another"}
+	_, err := newTrial(t, nil, nil).Do(req)
+	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+}
+
+// The 202 of a twin in flight is not the operation's answer: it is asked again, and
+// in the end is an error that says where to look.
+func TestAcceptedIsNoAnswer(t *testing.T) {
+	inFlight := func(code string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Location", "/jobs/1")
+			w.WriteHeader(202)
+			_, _ = io.WriteString(w, `{"code":"`+code+`","retryable":true}`)
+		}
+	}
+	for _, code := range []Code{CodeInProgress, CodeAccepted} {
+		s := serving(t, inFlight(string(code)), status(402))
+		got, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
+		require.Equal(t, 402, got)
+
+		s = serving(t, inFlight(string(code)))
+		_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: 3}).Do(request(t, "POST", s.URL, "order"))
+		var unsettled *SendError
+		require.ErrorAs(t, err, &unsettled)
+		require.ErrorIs(t, err, ErrStillRunning)
+		require.Equal(t, "/jobs/1", unsettled.Location)
+		require.Equal(t, 202, unsettled.Status)
+		require.Equal(t, s.keys()[0], unsettled.Key)
+		require.Len(t, s.requests(), 3)
+	}
+	// The operation's own 202 is its answer, whatever it says.
+	s := serving(t, inFlight("queued"))
+	got, body := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
+	require.Equal(t, 202, got)
+	require.Contains(t, body, "queued")
+	require.Len(t, s.requests(), 1)
 }
 
 func TestIdleConnectionsBehindAreClosed(t *testing.T) {

@@ -7,16 +7,21 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// fingerprint is taken over method, route with its parameters, query and body:
-// JSON by what it says, anything else by its bytes. An empty body is bytes
+// fingerprint is taken over method, stage, route with its parameters and what was
+// taken off before it, query and body: JSON by what it says, anything else by its bytes. An empty body is bytes
 // whatever its type. Headers do not count, but for what they say of the body's
 // form: a retry may differ in all others.
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b idem.FingerprintBuilder
 	b.Text("method", strings.ToUpper(r.Method))
+	if !c.opts.AnyStage {
+		b.Text("stage", r.Stage)
+	}
+	b.Text("prefix", r.Prefix)
 	b.Text("route", r.location())
 	b.Map("path", r.parameters())
 	b.Values("query", r.Query)
+	b.Text("raw query", r.RawQuery)
 	if len(r.Body) > 0 && r.isJSON() {
 		b.JSON("body", r.Body, c.opts.Select)
 	} else {

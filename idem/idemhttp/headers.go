@@ -9,8 +9,8 @@ import (
 type headerSet map[string]bool
 
 // neverStored has the headers that belong to one exchange: cookies, what RFC 9110
-// 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11, RFC 7615, RFC 8053), and
-// the contract's own marks.
+// 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11, RFC 7615, RFC 8053), when
+// and how long ago it was (RFC 9110 6.6.1, RFC 9111 5.1), and the contract's marks.
 var neverStored = headerSet{
 	"set-cookie": true, "set-cookie2": true,
 
@@ -21,6 +21,16 @@ var neverStored = headerSet{
 	"authentication-info": true, "proxy-authentication-info": true, "authentication-control": true,
 	"authorization": true, "proxy-authorization": true,
 
+	"date": true, "age": true,
+
+	"idempotency-replayed": true, "idempotent-replayed": true,
+	"idempotency-original-date": true, "idempotency-expires": true,
+}
+
+// marks say that a response is a replay and when it was recorded. A response has
+// those of this contract or none: what a handler passes on from another service
+// would be taken for them.
+var marks = headerSet{
 	"idempotency-replayed": true, "idempotent-replayed": true,
 	"idempotency-original-date": true, "idempotency-expires": true,
 }

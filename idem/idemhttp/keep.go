@@ -68,6 +68,7 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	if r.Status != given.Status {
 		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: it must leave it alone", given.Status, r.Status)
 	}
+	r.dropStale(given)
 	return encode(r, c.never)
 }
 

@@ -57,12 +57,18 @@ type MiddlewareOptions struct {
 // away turns nothing into a failure, and its retry gets the response. The context
 // ends with the claim.
 //
-// The request's body is read as a whole beforehand. The response is buffered until
+// The request's body is read as a whole beforehand: what reads it must stand inside
+// or put it back. A body that was read is refused where that shows, which is always
+// but for a part of a body without Content-Length. The response is buffered until
 // its record is written: Flush sends nothing, hijacking and the other abilities of
 // [http.ResponseController] are [http.ErrNotSupported], trailers are dropped.
 // Informational responses (1xx) are sent at once and not recorded. Headers that
 // stand in the writer when the middleware begins belong to whoever set them: they
 // are recorded only where the handler changes them, and cannot be deleted.
+//
+// What changes the request's method by a header (X-HTTP-Method-Override) must stand
+// outside: the middleware goes by the method that it sees. The path that the client
+// sent counts too where a mux or [http.StripPrefix] has taken a part off.
 //
 // Mount it inside the mux, around the routes' handlers, where the route is known:
 //
@@ -90,7 +96,7 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		}
 		ctx := context.WithoutCancel(r.Context())
 		body, no := readBody(w, r, opts.MaxRequest)
-		if no == nil && len(body) == 0 && wasRead(r) {
+		if no == nil && wasRead(r, len(body)) {
 			opts.Error(w, r, errBodyRead)
 			return
 		}
@@ -136,7 +142,9 @@ func logged(w http.ResponseWriter, r *http.Request, err error) {
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
 		printf = s.ErrorLog.Printf
 	}
-	printf("idemhttp: %s %s: %v", r.Method, r.URL.Path, err)
+	// Quoted, since the client chose the path, and perhaps a part of the error: a line
+	// of the log is one line.
+	printf("idemhttp: %q %q: %q", r.Method, r.URL.Path, err.Error())
 	(&Response{
 		Status:  http.StatusInternalServerError,
 		Headers: map[string]string{"Content-Type": ProblemMediaType},
@@ -160,13 +168,18 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *ref
 	return body, nil
 }
 
-// wasRead reports whether somebody has read the body before: an empty one would
-// then make different requests look the same.
-func wasRead(r *http.Request) bool {
-	return r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
+// wasRead reports whether somebody has read the body before, or a part of it: what
+// is left would then make different requests look the same. net/http itself gives
+// all that Content-Length says, or an error. Without a length an empty body is the
+// only sign: no client sends one.
+func wasRead(r *http.Request, left int) bool {
+	if left > 0 {
+		return int64(left) < r.ContentLength
+	}
+	return r.ContentLength != 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
 }
 
-var errBodyRead = mistake("the request's body was read before Contract.Middleware, which must see it: mount what reads it inside, or have it put the body back; nothing was executed")
+var errBodyRead = mistake("the request's body was read before Contract.Middleware, or a part of it, which must see all of it: mount what reads it inside, or have it put the body back; nothing was executed")
 
 // withBody gives the handler the body that was read.
 func withBody(r *http.Request, body []byte) *http.Request {

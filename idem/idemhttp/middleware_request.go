@@ -36,11 +36,12 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 	out := &Request{
 		Method: r.Method,
 		Path:   r.URL.EscapedPath(),
-		Query:  queryOf(r.URL.RawQuery),
+		Prefix: prefixOf(r),
 		Header: r.Header,
 		Body:   body,
 		Source: withBody(r.WithContext(r.Context()), body),
 	}
+	out.Query, out.RawQuery = queryOf(r.URL.RawQuery)
 	if o.Identity != nil {
 		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), body))
 	}
@@ -81,16 +82,27 @@ func templateOf(pattern string) string {
 	return ""
 }
 
+// prefixOf is what was taken off the path that the client sent, by [http.StripPrefix]
+// or a mux: an account, for instance. Where more than that was done it is the whole.
+func prefixOf(r *http.Request) string {
+	sent := r.RequestURI
+	if u, err := url.ParseRequestURI(sent); err == nil {
+		sent = u.EscapedPath()
+	}
+	prefix, _ := strings.CutSuffix(sent, r.URL.EscapedPath())
+	return prefix
+}
+
 // queryOf decodes a query. One that is not well-formed counts as it is.
-func queryOf(raw string) map[string][]string {
+func queryOf(raw string) (query map[string][]string, bad string) {
 	if raw == "" {
-		return nil
+		return nil, ""
 	}
 	q, err := url.ParseQuery(raw)
 	if err != nil {
-		return map[string][]string{"": {raw}}
+		return nil, raw
 	}
-	return q
+	return q, ""
 }
 
 // unrouted reports whether next is a mux that has no handler for the request: it

@@ -41,6 +41,12 @@ func answerOf(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
+// withErrorLog serves the request as a server does that logs there.
+func withErrorLog(r *http.Request, to io.Writer) *http.Request {
+	server := &http.Server{ErrorLog: log.New(to, "", 0)}
+	return r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server))
+}
+
 func responseOf(w *httptest.ResponseRecorder) *Response {
 	res := &Response{Status: w.Code, Body: w.Body.Bytes()}
 	for name := range w.Header() {
@@ -236,11 +242,10 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 	never := func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }
 	var logged bytes.Buffer
 	r := netRequest("POST", "/payments", "{}")
-	server := &http.Server{ErrorLog: log.New(&logged, "", 0)}
-	w := answerOf(mounted(c, nil, never), r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))
+	w := answerOf(mounted(c, nil, never), withErrorLog(r, &logged))
 	require.Equal(t, 500, w.Code)
 	require.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`, w.Body.String())
-	require.Equal(t, "idemhttp: POST /payments: "+own.Error()+"\n", logged.String())
+	require.Equal(t, `idemhttp: "POST" "/payments": "`+own.Error()+"\"\n", logged.String())
 
 	w = answerOf(mounted(c, &MiddlewareOptions{Error: func(w http.ResponseWriter, r *http.Request, err error) {
 		require.True(t, err == own)

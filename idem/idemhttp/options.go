@@ -63,6 +63,12 @@ type Options struct {
 	// means all. A body that is not JSON counts as a whole.
 	Select *idem.Select
 
+	// AnyStage leaves the API's stage out of the comparison: a request to one stage is
+	// then answered with what the same request to another stage did. By default it is
+	// refused as a reuse of the key. Changing it makes a retry across the deployment
+	// look like a reuse too.
+	AnyStage bool
+
 	// Profile is the set of answers. The zero value is [IETF].
 	Profile Profile
 
@@ -73,6 +79,18 @@ type Options struct {
 	// that is answered and nothing else. A member that the contract itself sets is
 	// left out, and all are if they cannot be encoded as JSON. Nil adds none.
 	Members func(ctx context.Context, r *Request, code Code) map[string]any
+
+	// Documentation is the URL of the page that tells the service's clients about
+	// keys. Every refusal links to it: Link: <URL>; rel="describedby" (RFC 8288), as
+	// the IETF draft has it. Empty means no link.
+	Documentation string
+
+	// Headers adds headers to every refusal, such as those of CORS without which a
+	// browser's script cannot read it. It gets the request that is answered and
+	// nothing else. It may override Cache-Control, which is no-store, and Link; what
+	// else the contract sets itself is left out, as is what no header can hold. Nil
+	// adds none.
+	Headers func(ctx context.Context, r *Request, code Code) map[string]string
 
 	// Status overrides what a response's status means for its record, for any status
 	// from 200 to 599: [idem.ClassCompleted] commits the unit of work and keeps the
@@ -186,6 +204,9 @@ func (o *Options) check() (Options, error) {
 		if !isToken(name) {
 			return out, mistake("NeverStore has %q, which is not a header name", name)
 		}
+	}
+	if !isLinkTarget(out.Documentation) {
+		return out, mistake("Documentation %q is no URL, such as \"https://example.com/docs/idempotency\"", out.Documentation)
 	}
 	old, err := out.TooOld.check()
 	out.TooOld = old

@@ -105,7 +105,7 @@ func TestTenantFunctions(t *testing.T) {
 			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.NoTenant, "list": []any{"a"},
 		},
 		AccountID: "444455556666", UserID: "AROAEXAMPLEEXAMPLE01:checkout-session",
-		CognitoIdentityID: "eu-central-1:11112222-3333-4444-5555-666677778888", APIKeyID: "k7f2", TenantID: "blue",
+		APIKeyID: "k7f2", TenantID: "blue",
 	}
 	for name, c := range map[string]struct {
 		f    TenantFunc
@@ -134,7 +134,12 @@ func TestTenantFunctions(t *testing.T) {
 		"API key":             {APIKey, "k7f2"},
 		"Lambda's tenant":     {LambdaTenant, "blue"},
 		"none":                {NoTenant, idem.NoTenant},
+		"session":             {IAMSession, "AROAEXAMPLEEXAMPLE01:checkout-session"},
 	} {
+		id := id
+		if strings.HasPrefix(name, "Cognito") {
+			id.UserID, id.CognitoIdentityID = "AROAPOOLROLE:CognitoIdentityCredentials", "eu-central-1:11112222-3333-4444-5555-666677778888"
+		}
 		got, err := c.f(t.Context(), &Request{Identity: id})
 		if c.want == "" {
 			require.ErrorIs(t, err, ErrNoTenant, name)
@@ -143,12 +148,50 @@ func TestTenantFunctions(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
 	}
-	for _, f := range []TenantFunc{IAMAccount, IAMUser, CognitoIdentity, APIKey, LambdaTenant} {
+	for _, f := range []TenantFunc{IAMAccount, IAMUser, IAMSession, CognitoIdentity, APIKey, LambdaTenant} {
 		_, err := f(t.Context(), &Request{})
 		require.ErrorIs(t, err, ErrNoTenant)
 	}
 	require.Panics(t, func() { Claim("") })
 	require.Panics(t, func() { AuthorizerValue("") })
+}
+
+// People who share a role or an account by federation are not one tenant: they are
+// refused, and the answer names the function that tells them apart.
+func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
+	pool := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials", CognitoIdentityID: "us-east-1:alice"}
+	for name, c := range map[string]struct {
+		f    TenantFunc
+		id   Identity
+		want string // the tenant, or the function to use
+	}{
+		"user, identity pool":    {IAMUser, pool, "idemhttp.CognitoIdentity"},
+		"session, identity pool": {IAMSession, pool, "idemhttp.CognitoIdentity"},
+		"user, federation token": {IAMUser, Identity{UserID: "111122223333:alice"}, "idemhttp.IAMSession"},
+		"session, the same":      {IAMSession, Identity{UserID: "111122223333:alice"}, "111122223333:alice"},
+		"user":                   {IAMUser, Identity{UserID: "AIDAEXAMPLE"}, "AIDAEXAMPLE"},
+		"root":                   {IAMUser, Identity{UserID: "111122223333"}, "111122223333"},
+	} {
+		tenant, err := c.f(t.Context(), &Request{Identity: c.id})
+		if !strings.HasPrefix(c.want, "idemhttp.") {
+			require.NoError(t, err, name)
+			require.Equal(t, c.want, tenant, name)
+			continue
+		}
+		require.ErrorIs(t, err, ErrNoTenant, name)
+		require.ErrorContains(t, err, c.want, name)
+		for _, set := range []func(*Options){
+			func(o *Options) { o.Tenant = c.f },
+			func(o *Options) { o.Tenant, o.Principal = NoTenant, c.f },
+		} {
+			n := 0
+			res := serve(t, newContract(t, memory(), set), payment(func(r *Request) { r.Identity = c.id }), counting(&n, created()))
+			require.Equal(t, 403, res.Status, name)
+			require.Contains(t, string(res.Body), c.want, name)
+			require.NotContains(t, string(res.Body), "alice", name)
+			require.Zero(t, n)
+		}
+	}
 }
 
 func TestUnusableTenant(t *testing.T) {

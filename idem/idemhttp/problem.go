@@ -143,13 +143,20 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 	}
 	body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
 	if c.opts.Members != nil {
-		body = withMembers(body, c.opts.Members(ctx, r, f.code))
+		var more map[string]any
+		if safely(func() bool { more = c.opts.Members(ctx, r, f.code); return true }) {
+			body = withMembers(body, more)
+		}
 	}
 	media := ProblemMediaType
 	if p.Status < 400 {
 		media = "application/json"
 	}
-	res := &Response{Status: p.Status, Headers: map[string]string{"Content-Type": media}, Body: body}
+	res := &Response{Status: p.Status, Headers: map[string]string{"Content-Type": media, "Cache-Control": "no-store"}, Body: body}
+	if c.opts.Documentation != "" {
+		res.Headers["Link"] = "<" + c.opts.Documentation + `>; rel="describedby"`
+	}
+	c.addHeaders(ctx, r, f.code, res)
 	if f.after > 0 {
 		res.Headers["Retry-After"] = strconv.Itoa(int((f.after + time.Second - 1) / time.Second))
 	}
@@ -157,6 +164,26 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 		res.Headers["Location"] = location
 	}
 	return res
+}
+
+// fixedHeaders of a refusal are the contract's alone.
+var fixedHeaders = headerSet{
+	"content-type": true, "content-length": true, "content-encoding": true, "transfer-encoding": true, "connection": true,
+	"retry-after": true, "location": true,
+}
+
+// addHeaders puts the service's headers into a refusal.
+func (c *Contract) addHeaders(ctx context.Context, r *Request, code Code, res *Response) {
+	if c.opts.Headers == nil {
+		return
+	}
+	var more map[string]string
+	safely(func() bool { more = c.opts.Headers(ctx, r, code); return true })
+	for name, value := range more {
+		if isToken(name) && !fixedHeaders.has(name) && !marks.has(name) && !strings.ContainsAny(value, "\r\n\x00") {
+			res.mark(name, value)
+		}
+	}
 }
 
 // withMembers puts members behind those of an object.
@@ -181,16 +208,26 @@ func (c *Contract) location(ctx context.Context, r *Request) string {
 	if c.opts.Location == nil {
 		return ""
 	}
-	at := c.opts.Location(ctx, r)
-	for i := 0; i < len(at); i++ {
-		if at[i] <= ' ' || at[i] > '~' {
-			return ""
-		}
+	at := ""
+	if !safely(func() bool { at = c.opts.Location(ctx, r); return true }) {
+		return ""
 	}
-	if _, err := url.Parse(at); err != nil {
+	if !isLinkTarget(at) {
 		return ""
 	}
 	return at
+}
+
+// isLinkTarget reports whether a text is a URL reference that can stand in a header,
+// also in angle brackets.
+func isLinkTarget(at string) bool {
+	for i := 0; i < len(at); i++ {
+		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
+			return false
+		}
+	}
+	_, err := url.Parse(at)
+	return err == nil
 }
 
 // refuse finds the row for an error of the engine. It returns nil for an error

@@ -23,8 +23,8 @@ func TestMarksOfAReplay(t *testing.T) {
 		given := created()
 		given.MultiHeaders = map[string][]string{"IDEMPOTENT-REPLAYED": {"spoofed"}, "idempotency-Replayed": {"spoofed"}}
 		given.Headers["idempotency-original-date"] = "spoofed"
-		first := serve(t, c, payment(), counting(&n, given))
-		require.Equal(t, given, first)
+		// Nor is a first answer one, whatever its handler passes on from elsewhere.
+		require.Equal(t, created(), serve(t, c, payment(), counting(&n, given)))
 		again := serve(t, c, payment(), counting(&n, given))
 		require.Equal(t, map[string]string{
 			"Content-Type": "application/json", marks[0]: "true",
@@ -65,7 +65,7 @@ func TestExpiresOnFirst(t *testing.T) {
 		if told {
 			require.Equal(t, map[string]string{HeaderExpires: noon.Add(24 * time.Hour).Format(http.TimeFormat)}, first.Headers)
 		} else {
-			require.Equal(t, given.Headers, first.Headers)
+			require.Empty(t, first.Headers)
 		}
 		require.Equal(t, map[string]string{"idempotency-expires": "spoofed"}, given.Headers, "the handler's own is left alone")
 		require.NotContains(t, first.Headers, HeaderReplayed)

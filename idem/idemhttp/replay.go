@@ -15,20 +15,22 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 	}
 	// What must not be stored now is not replayed either.
 	res.drop(c.never)
-	other := out.ResponseVersion != c.opts.ResponseVersion
-	if other || c.opts.Refresh != nil {
-		res = res.clone()
-	}
-	if other {
-		if c.opts.Migrate == nil || c.opts.Migrate(out.ResponseVersion, res) != nil {
+	if other := out.ResponseVersion != c.opts.ResponseVersion; other || c.opts.Refresh != nil {
+		stored := res
+		res = stored.clone()
+		ok := safely(func() bool {
+			if other && (c.opts.Migrate == nil || c.opts.Migrate(out.ResponseVersion, res) != nil) {
+				return false
+			}
+			if c.opts.Refresh != nil {
+				c.opts.Refresh(ctx, r, res)
+			}
+			return res.final()
+		})
+		if !ok {
 			return nil, &refusal{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
 		}
-	}
-	if c.opts.Refresh != nil {
-		c.opts.Refresh(ctx, r, res)
-	}
-	if !res.final() {
-		return nil, &refusal{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
+		res.dropStale(stored)
 	}
 	res.mark(c.opts.Profile.marker(), "true")
 	res.mark(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
@@ -36,4 +38,15 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 		res.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
 	return res, nil
+}
+
+// safely calls a hook of the service that shapes an answer. One that panics must not
+// take the process with it, for every replay anew: it is as if it said no.
+func safely(hook func() bool) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return hook()
 }

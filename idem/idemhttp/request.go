@@ -16,10 +16,18 @@ type Request struct {
 	Route string
 	// Path is the concrete path, without a stage's prefix.
 	Path string
+	// Prefix is what something in front took off the path that tells requests apart,
+	// such as "/accounts/7"; empty where nothing did.
+	Prefix string
+	// Stage of the API that got the request, such as "prod"; empty where the front has
+	// none.
+	Stage string
 	// PathParameters are the template's parameters.
 	PathParameters map[string]string
 	// Query has every value of every parameter, decoded.
 	Query map[string][]string
+	// RawQuery is what of the query cannot be decoded, as the client sent it.
+	RawQuery string
 	// Header names may be in any case; the values are those of one field line each.
 	Header map[string][]string
 	// Body as the client sent it: Base64 of the front's own is taken off.

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -45,16 +46,16 @@ func (r *Response) clone() *Response {
 }
 
 // addWithheld puts the headers and cookies that are not stored back into what the
-// codec gave: the live response has them.
+// codec gave: the live response has them, but for the marks of a replay.
 func (r *Response) addWithheld(given *Response, never headerSet) {
 	keep := given.keeps(never)
 	for k, v := range given.Headers {
-		if !keep(k) {
+		if !keep(k) && !marks.has(k) {
 			r.setHeader(k, v)
 		}
 	}
 	for k, v := range given.MultiHeaders {
-		if !keep(k) {
+		if !keep(k) && !marks.has(k) {
 			if r.MultiHeaders == nil {
 				r.MultiHeaders = map[string][]string{}
 			}
@@ -62,6 +63,31 @@ func (r *Response) addWithheld(given *Response, never headerSet) {
 		}
 	}
 	r.Cookies = given.Cookies
+}
+
+// ofBody are headers that say something of the body's bytes (RFC 9110 8.6 and 8.8.3,
+// RFC 9530 and its predecessors).
+var ofBody = headerSet{
+	"content-length": true, "content-digest": true, "repr-digest": true, "digest": true,
+	"content-md5": true, "etag": true, "accept-ranges": true, "content-range": true,
+}
+
+// dropStale removes the headers that tell of the body of before, where a hook of the
+// service has changed the body and left them as they were.
+func (r *Response) dropStale(before *Response) {
+	if bytes.Equal(r.Body, before.Body) && r.Base64 == before.Base64 {
+		return
+	}
+	for k, v := range r.Headers {
+		if ofBody.has(k) && before.Headers[k] == v {
+			delete(r.Headers, k)
+		}
+	}
+	for k, vs := range r.MultiHeaders {
+		if ofBody.has(k) && slices.Equal(before.MultiHeaders[k], vs) {
+			delete(r.MultiHeaders, k)
+		}
+	}
 }
 
 // drop removes headers.

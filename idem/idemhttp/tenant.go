@@ -67,12 +67,45 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 }
 
 // IAMUser takes the unique id of the IAM user or role that signed the request as
-// the tenant. A role's session name is left out: a client that tries again from
-// another instance has another one.
+// the tenant. A role is one tenant, whoever has assumed it: its session name is left
+// out, since a client that tries again from another instance has another one. Where
+// people assume a role under names of their own, as with IAM Identity Center, set
+// [Options.Principal] to [IAMSession].
+//
+// A federated identity has no id of its own: one of a Cognito identity pool, which
+// [CognitoIdentity] tells apart, or one of GetFederationToken, for which there is
+// [IAMSession]. It is refused with 403 tenant_missing.
 func IAMUser(_ context.Context, r *Request) (string, error) {
-	id, _, _ := strings.Cut(r.Identity.UserID, ":")
+	id, _, session := strings.Cut(r.Identity.UserID, ":")
+	switch {
+	case r.Identity.CognitoIdentityID != "":
+		return "", noTenant("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity")
+	case session && strings.Trim(id, "0123456789") == "":
+		// The account's id stands in front.
+		return "", noTenant("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
+	}
 	return verified(id)
 }
+
+// IAMSession takes the whole unique id of the IAM principal that signed the request:
+// for a role with ":" and the session's name, which is the person's where people
+// assume it under their own. It may have more than the 64 bytes of a tenant; as
+// [Options.Principal] it has room. A Cognito identity pool gives all its identities
+// one session name: they are refused as in [IAMUser].
+func IAMSession(_ context.Context, r *Request) (string, error) {
+	if r.Identity.CognitoIdentityID != "" {
+		return "", noTenant("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity")
+	}
+	return verified(r.Identity.UserID)
+}
+
+// noTenant says why a request has no tenant, in words that its client may read.
+type noTenant string
+
+func (e noTenant) Error() string { return "idemhttp: " + string(e) }
+
+// Is makes the error match [ErrNoTenant].
+func (e noTenant) Is(target error) bool { return target == ErrNoTenant }
 
 // CognitoIdentity takes the identity pool's id of the principal that signed the
 // request as the tenant.
