@@ -92,15 +92,7 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 		cause = err
 		break
 	}
-	now := c.recorded
-	c.later(ctx, late{State: Retryable, Attempt: c.a.rec.Attempt, write: func(ctx context.Context) error {
-		err := e.store.Withdraw(ctx, now, w)
-		var conflict *ConflictError
-		if errors.As(err, &conflict) && aim(&w, conflict.Existing, now) {
-			err = e.store.Withdraw(ctx, now, w)
-		}
-		return err
-	}}, cause)
+	c.later(ctx, c.a, &late{withdrawal: w.own(), aims: true, State: Retryable, Attempt: c.a.rec.Attempt}, cause)
 	return Outcome{}, c.failed(ctx, Absent, true, why)
 }
 

@@ -72,10 +72,13 @@ type Outcome struct {
 	// Attempt that the outcome belongs to.
 	Attempt int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
-	// recorded, ExpiresAt when it stops being replayed.
+	// recorded, ExpiresAt when it stops being replayed; of a queued one, as if it had
+	// been recorded at once.
 	CreatedAt, RecordedAt, ExpiresAt time.Time
-	// Queued is set if the handler ran and its outcome is not written yet. If it
-	// could not even be queued, State is InProgress without it.
+	// Queued is set if the handler ran and its outcome is not written yet, or, in
+	// State Completed, is written and its result is not: until it is, replays say
+	// [ErrOutcomeUnavailable]. If the outcome could not even be queued, State is
+	// InProgress without it.
 	Queued bool
 	// Unencoded is set if the handler's result could not be kept: Body is then
 	// what the handler gave, if anything.
@@ -141,8 +144,8 @@ type plan struct {
 	// sent is when the latest claim was sent. The holder counts its lease from here
 	// by the monotonic clock, which no correction of the wall clock moves.
 	sent time.Time
-	// recorded is the time under which the outcome was written.
-	recorded time.Time
+	// recorded is the time under which the outcome was written, expires its expiry.
+	recorded, expires time.Time
 }
 
 // schedule works out the call's times, and refuses a call with too few left.

@@ -118,6 +118,12 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	if Next(rec, f.event(), now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
+	if f.Upgrades != "" {
+		next := rec.Clone()
+		next.Write, next.Unavailable = f.Write, false
+		next.Body = Body{Data: f.Ending.Result, Size: len(f.Ending.Result), Stored: len(f.Ending.Result)}
+		return next, nil
+	}
 	switch {
 	case f.Born != nil:
 		rec = &f.Born.Record
@@ -159,6 +165,8 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 func (f Finish) event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
 	switch {
+	case f.Upgrades != "":
+		ev.Kind, ev.Seen = EventUpgrade, f.Upgrades
 	case f.Born != nil:
 		ev.Kind, ev.Seen = EventCommit, f.Born.Seen
 	case f.Absent != nil:

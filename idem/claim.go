@@ -270,9 +270,7 @@ func (p *plan) withdraw(ctx context.Context, c Claim) {
 		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Retryable})
 		return
 	}
-	p.later(ctx, late{State: Retryable, Attempt: c.Record.Attempt, write: func(ctx context.Context) error {
-		return e.store.Withdraw(ctx, now, w)
-	}}, err)
+	p.later(ctx, nil, &late{withdrawal: w.own(), State: Retryable, Attempt: c.Record.Attempt}, err)
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.

@@ -23,6 +23,8 @@ type commit struct {
 	outer, hctx context.Context
 	// replaced is set when ans is no longer what f commits.
 	replaced bool
+	// owed is f with its result, if f commits without it.
+	owed *terminal
 }
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
@@ -35,14 +37,19 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 	if end.State != Completed {
 		unit = nil
 	}
-	ctx, cancel := p.finishing(ctx, len(end.Result))
+	size := len(end.Result)
+	if unit != nil {
+		size += unit.Size()
+	}
+	// The time by size is for the commit alone, which gets a share of the whole.
+	ctx, cancel := p.finishing(ctx, int(float64(size)/commitShare))
 	defer cancel()
 	return c.write(ctx, end, unit)
 }
 
 func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
 	a := c.a
-	c.replaced = false
+	c.replaced, c.owed = false, nil
 	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
 	if unit != nil {
 		c.f.With = unit
@@ -51,8 +58,11 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 		absent := a.rec
 		c.f.Absent = &absent
 	}
-	c.recorded = c.engine.now()
+	if len(end.Result) > lateLarge {
+		c.f.Progress = new(Progress)
+	}
 	for range maxRounds {
+		c.date()
 		err := c.try(ctx)
 		var refused *RefusedError
 		switch {
@@ -90,7 +100,13 @@ func (c *commit) over(next Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
 	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
+}
+
+// date gives the outcome the times of a commit that is sent now.
+func (c *commit) date() {
 	c.recorded = c.engine.now()
+	c.f.Ending.ExpiresAt = c.engine.expiry(c.recorded, c.call.Key.op.retention(), len(c.f.Ending.Result))
+	c.expires = c.f.Ending.ExpiresAt
 }
 
 // try sends the commit, within its share of the time.
@@ -98,20 +114,34 @@ func (c *commit) try(ctx context.Context) error {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	e := c.engine
-	err := e.record(part, c.recorded, c.a, c.f)
-	var large *TooLargeError
-	if errors.As(err, &large) {
-		// The fact is never lost for the sake of the body.
-		c.a.dropped = true
-		c.notify(ctx, e.obs.ResultDropped, Notice{Attempt: c.a.rec.Attempt, State: c.f.Ending.State, Err: err})
-		c.f.Ending.Result, c.f.Ending.Unavailable = c.a.kept, true
-		c.f.Write = c.a.writeID()
-		err = e.record(part, c.recorded, c.a, c.f)
+	err := e.record(part, c.recorded, c.f)
+	if c.shorten(err) {
+		err = e.record(part, c.recorded, c.f)
 	}
 	if blind(err) && !c.a.atomic() {
-		err = inDoubt(c.reread(part, c.f))
+		err = inDoubt(e.reread(part, c.recorded, c.f))
 	}
 	return err
+}
+
+// shorten takes the result out of a commit if that is what the store could not keep,
+// or not in time. The fact is never lost for the sake of the body.
+func (c *commit) shorten(err error) bool {
+	var large *TooLargeError
+	var failed *StoreError
+	switch {
+	case errors.As(err, &large):
+		c.owed = &terminal{dropped: err, stands: true}
+		c.f.Write = c.a.writeID()
+	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Unavailable:
+		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.a.kept, retention: c.call.Key.op.retention(), stands: true}
+		c.owed.f.With, c.owed.f.Born = nil, nil
+		c.f.Write = c.owed.fact
+	default:
+		return false
+	}
+	c.f.Ending.Result, c.f.Ending.Unavailable, c.f.Progress = c.a.kept, true, nil
+	return true
 }
 
 // inDoubt marks what a write was told that had been sent before and was told next to
@@ -143,11 +173,18 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	if end.Failure != nil {
 		n.Err = &RecordedError{*end.Failure}
 	}
-	c.notify(ctx, c.engine.ended(end.State), n)
-	if !c.kill.IsZero() {
+	t := &terminal{}
+	if c.owed != nil {
+		t = c.owed
+		t.recorded, t.f.Ending.ExpiresAt = c.recorded, end.ExpiresAt
+	}
+	queued := c.stands(ctx, c.a, t, n)
+	if !queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)
 	}
-	return c.outcome(end.State), unmark(c.ans.Err)
+	out := c.outcome(end.State)
+	out.Queued = queued
+	return out, unmark(c.ans.Err)
 }
 
 // outcome of this attempt, in the state that the record is in.
@@ -197,6 +234,7 @@ func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) 
 		return c.lost(ctx, c.a, err)
 	}
 	c.f.Ending = end
+	c.f.Ending.ExpiresAt = c.expires
 	out := c.outcome(s)
 	out.Queued = queued
 	return out, unmark(c.ans.Err)

@@ -21,12 +21,15 @@ type effect struct {
 	refuse error
 	doubt  bool // an earlier try of the refused write may still arrive
 	sealed bool
+	size   int
 }
 
 func (e *effect) Seal() bool {
 	e.sealed = true
 	return e.n > 0
 }
+
+func (e *effect) Size() int { return e.size }
 
 // ledger is a store that commits effects with outcomes.
 type ledger struct {

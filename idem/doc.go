@@ -41,6 +41,10 @@
 // again stays as it is. Out of unknown lead the parked attempt's
 // own late outcome, and [Engine.Resolve].
 //
+// A completion whose result cannot be stored in time is recorded without it. The
+// result is added under the same owner, to that very write and no other; until then,
+// or for good if it cannot be added, replays say [ErrOutcomeUnavailable].
+//
 // A [Step] changes no state: its result is recorded in in_progress, or late in
 // unknown. A repeatable operation with an interrupted at-most-once step is taken
 // over as any other, and its recorded steps are skipped; the interrupted one is not

@@ -57,9 +57,12 @@ type Options struct {
 	// [ErrInFlight]. Zero means not at all.
 	Wait time.Duration
 
-	// QueueBytes bounds the outcomes kept in memory for later, in bytes. Zero means
-	// 32 MiB. What does not fit is dropped and reported to the observer; its record
-	// goes by the operation's declaration.
+	// QueueBytes bounds what is kept in memory of outcomes to be written later, in
+	// bytes: results, errors and what a write needs besides, 1 KiB for each; of the
+	// calls that they come from nothing is kept. Zero means 32 MiB. Where it is full,
+	// results are dropped first, and outcomes only then; both are reported to the
+	// observer. The record of an outcome that was dropped goes by the operation's
+	// declaration.
 	QueueBytes int
 
 	// Observer is told what happens. Nil means nobody.
@@ -128,7 +131,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if e.opts.Observer != nil {
 		e.obs = *e.opts.Observer
 	}
-	e.queue = &queue{obs: &e.obs, now: e.now, limit: e.opts.QueueBytes, settled: map[string]int{}, idle: make(chan struct{}, 1)}
+	e.queue = &queue{engine: e, settled: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }
 

@@ -184,6 +184,9 @@ type StoreError struct {
 	// exist or a request that is invalid, and not where nothing was sent, such as for
 	// want of credentials. An operation fails open only if it is set: see [FailOpen].
 	Down bool
+	// Result is set if a result could not be stored beside its record in the time for
+	// it. The record was not touched.
+	Result bool
 	// Err is the store's own error.
 	Err error
 }

@@ -33,7 +33,7 @@ func (q *queue) takeOf(id string) (mine []late) {
 func (q *queue) first(ctx context.Context, id string) error {
 	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, latePauseMin) {
 		if mine := q.takeOf(id); len(mine) > 0 {
-			if err := q.write(ctx, mine); err != nil {
+			if err := q.write(ctx, mine, false); err != nil {
 				return fmt.Errorf("%w: %w", errKnown, err)
 			}
 			continue

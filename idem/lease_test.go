@@ -54,6 +54,28 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 	}
 }
 
+// A renewed lease counts from when the renewal was sent, not from its reply, which may
+// be slow: the holder stops before the lease that the store holds is over.
+func TestSlowRenewalCountsFromItsSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		r.faults.Next(idemtest.Extend, func(ctx context.Context, c *idemtest.Call) error {
+			err := c.Do(ctx) // lands at once
+			time.Sleep(4900 * time.Millisecond)
+			return err
+		})
+		r.faults.Always(idemtest.BlackHole, idemtest.Extend)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+			require.False(t, r.clock.Now().After(r.record(t, key).LeaseUntil))
+			return 0, ctx.Err()
+		})
+		require.Error(t, err)
+	})
+}
+
 // A renewal on its way when the handler ends is called off, and changes nothing
 // if it comes late.
 func TestHandlerEndsDuringARenewal(t *testing.T) {

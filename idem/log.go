@@ -51,7 +51,7 @@ func LogTo(l *slog.Logger) *Observer {
 		LeaseLost: at(slog.LevelWarn, "lease lost"), OutOfTime: at(slog.LevelInfo, "too little time left"),
 		StoreUnavailable: at(slog.LevelWarn, "store unavailable, nothing was executed"), FailedOpen: at(slog.LevelWarn, "running without a claim"),
 		Unreadable: at(slog.LevelError, "record unreadable"), Withdrawn: at(slog.LevelInfo, "claim withdrawn"),
-		Queued: at(slog.LevelWarn, "outcome not written yet"), Landed: at(slog.LevelInfo, "outcome written late"),
+		Queued: at(slog.LevelWarn, "not all of the outcome is written yet"), Landed: at(slog.LevelInfo, "outcome written late"),
 		Dropped: at(slog.LevelError, "outcome dropped"),
 	}
 }

@@ -41,6 +41,9 @@ const (
 	// EventCommit: an attempt in atomic mode, which took no claim, records how it
 	// ended. Uses Seen and To.
 	EventCommit
+	// EventUpgrade: the attempt whose completion was recorded without its result, in
+	// the write Seen, adds the result. Uses Owner and Seen.
+	EventUpgrade
 )
 
 // Event is one thing that happens to a record, with what its cell needs to know.
@@ -245,6 +248,10 @@ func nextOwner(rec *Record, ev Event) Decision {
 	case EventPark:
 		if rec.holds(ev.Owner) {
 			return Decision{DoApply, Unknown}
+		}
+	case EventUpgrade:
+		if rec.State == Completed && rec.Unavailable && ev.Seen != "" && rec.Write == ev.Seen {
+			return Decision{DoApply, Completed}
 		}
 	}
 	return refuse(rec)

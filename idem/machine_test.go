@@ -79,6 +79,7 @@ func situations() []situation {
 		row("completed", c, lapsed, later),
 		row("completed, a step", c, lapsed, later, steps),
 		row("completed, no expiry", c, lapsed),
+		row("completed without its result", c, lapsed, later, func(r *idem.Record) { r.Unavailable = true }),
 		row("completed, expiring now", c, lapsed, now),
 		row("completed, expired", c, lapsed, past),
 		row("completed, a step, expired", c, lapsed, past, steps),
@@ -129,6 +130,7 @@ in_progress R lapsed, an open step      | park       takeover   reused      unre
 completed                               | replay     replay     reused      unreadable  unreadable | replay     replay
 completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay
 completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay
+completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay
 completed, expiring now                 | replace    replace    replace     replace     replace    | replace    replace
 completed, expired                      | replace    replace    replace     replace     replace    | replace    replace
 completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace
@@ -161,51 +163,53 @@ of no known state                       | unreadable unreadable reused      unre
 // the record goes to. Columns: extension to a later and to an earlier lease, step, begin mark;
 // complete, fail, release (excluded, uncertain), park; a twin's park; resolution
 // to completed, failed, retryable; withdrawal by owner (excluded, uncertain) and by
-// what was seen; end without a claim as completed, retryable uncertain, unknown.
+// what was seen; end without a claim as completed, retryable uncertain, unknown; an
+// outcome in atomic mode; the result that is added to an outcome without it.
 const writeTable = `
-                                        | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC
-absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C
-pending R                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-pending NR                              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C
-completed                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR excluded                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR uncertain                  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable NR uncertain, a step          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, an open step     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C
-retryable R excluded, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-retryable R uncertain, a step, expired  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
-unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
-unknown R in the margin                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C
-unknown R after the lease               | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown NR after the lease              | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown R past an expiry                | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-unknown R, an open step                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C
-of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C
+                                        | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
+absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C      | -
+pending R                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+pending NR                              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+completed                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed without its result            | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | C
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+retryable R excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable NR excluded                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable NR uncertain                  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R excluded, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable NR uncertain, a step          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R excluded, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R uncertain, an open step     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+retryable R excluded, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R uncertain, a step, expired  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R in the margin                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R after the lease               | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown NR after the lease              | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R past an expiry                | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R, an open step                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -297,6 +301,7 @@ func TestWriteTable(t *testing.T) {
 		{Kind: idem.EventCommit, To: idem.Failed},
 		{Kind: idem.EventCommit, Owner: "own", Seen: "seen", To: idem.Retryable},
 		{Kind: idem.EventCommit, Seen: "seen", To: idem.Completed},
+		{Kind: idem.EventUpgrade, Owner: "own", Seen: "seen"},
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -328,7 +333,7 @@ func TestEveryCell(t *testing.T) {
 	states := []idem.State{idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := idem.EventClaim; kind <= idem.EventCommit; kind++ {
+		for kind := idem.EventClaim; kind <= idem.EventUpgrade; kind++ {
 			for n := range 1 << 7 {
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := idem.Event{
@@ -357,7 +362,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*14*128, cells)
+	require.Equal(t, len(situations())*15*128, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d idem.Decision) {
@@ -388,6 +393,8 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 	case idem.EventCommit:
 		outcome := ev.To == idem.Completed || ev.To == idem.Failed
 		require.Equal(t, outcome && (seen || rec.Expired(instant)), changes, where)
+	case idem.EventUpgrade:
+		require.Equal(t, mine && seen && rec.State == idem.Completed && rec.Unavailable, changes, where)
 	case idem.EventWithdraw:
 		require.True(t, seen || mine || d.Do == idem.DoRefuse, where)
 		require.False(t, rec.State == idem.Unknown && changes && ev.Uncertain && !seen, where)

@@ -56,7 +56,9 @@ type Observer struct {
 	// Withdrawn: a claim whose reply never came was taken back.
 	Withdrawn func(context.Context, Notice)
 	// Queued: a write after the handler could not be confirmed and is kept for
-	// later. Landed: it was written. Dropped: it was given up, for the reason in
-	// Err.
+	// later; in state Completed it is the result alone, its outcome is recorded.
+	// Landed: it was written. Dropped: it was given up, for the reason in Err; of a
+	// result alone ResultDropped says so. Landed, Dropped and this ResultDropped get a
+	// context without values: the call that they come from is over.
 	Queued, Landed, Dropped func(context.Context, Notice)
 }

@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// record writes how the attempt ended, under the time now. Repeating it with the
-// same Finish is safe.
+// record writes how an attempt ended, under the time now. Repeating it is safe.
 //
 // An attempt without a claim may meet another record. Where that one stands in
 // nobody's way, because it has expired or is free to be claimed, the attempt claims
 // it now, as it would have before its handler ran: else its outcome would be lost,
 // and the next call would run again. A process that dies in between leaves a lapsed
 // claim, which says what is true.
-func (e *Engine) record(ctx context.Context, now time.Time, a *attempt, f Finish) error {
+func (e *Engine) record(ctx context.Context, now time.Time, f Finish) error {
 	var err error
 	for range maxRounds {
 		err = e.store.Finish(ctx, now, f)
 		var conflict *ConflictError
-		if !a.open || !errors.As(err, &conflict) || conflict.Existing == nil {
+		if f.Absent == nil || !errors.As(err, &conflict) || conflict.Existing == nil {
 			return err
 		}
 		if f.Ending.State == Retryable && !f.Ending.Uncertain {
 			return err // there is nothing to remember
 		}
-		ev := Event{Kind: EventClaim, Fingerprint: a.rec.Fingerprint, Repeat: a.rec.Repeat, Margin: e.opts.Margin}
+		ev := Event{Kind: EventClaim, Fingerprint: f.Absent.Fingerprint, Repeat: f.Absent.Repeat, Margin: e.opts.Margin}
 		do := Next(conflict.Existing, ev, e.now()).Do
 		if do != DoReplace && do != DoTakeOver {
 			return err
 		}
-		rec := a.rec
-		rec.Write = a.writeID()
+		rec := *f.Absent
+		rec.Write = newID()
 		aErr := e.store.Acquire(ctx, now, over(rec, conflict.Existing, do))
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr

@@ -98,6 +98,26 @@ func TestFailOpenLeavesWhatIsNotFree(t *testing.T) {
 	}
 }
 
+// An attempt without a claim that surely executed nothing has nothing to remember: it
+// does not claim a record that is free for it.
+func TestFailOpenThatExecutedNothingLeavesWhatIsFree(t *testing.T) {
+	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"released": released, "expired": finished} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := openOp(false).Key("t", "k")
+			before(t, r, key)
+			if name == "expired" {
+				r.clock.Advance(48 * time.Hour)
+			}
+			old := r.record(t, key)
+			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
+			require.Error(t, err)
+			require.Equal(t, old, r.record(t, key))
+		})
+	}
+}
+
 // A retry during the outage, in the process that still holds the outcome in memory:
 // it must not run again, since this process knows that it has run.
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {

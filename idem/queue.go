@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -11,81 +13,148 @@ const (
 	// lateFor is how long a queued write is tried. The record has long gone by its
 	// declaration then, but an Unknown still accepts its own attempt's outcome.
 	lateFor = time.Hour
-	// lateOverhead is what a queued write counts for besides its result.
-	lateOverhead = 1 << 10
-	// lateLarge is the size from which a queued write may need more time than a call
+	// lateOverhead is what a queued write counts for besides what it carries, a record
+	// that it carries for recordOverhead more.
+	lateOverhead   = 1 << 10
+	recordOverhead = 512
+	// lateLarge is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
 	lateLarge    = 64 << 10
 	latePauseMin = 50 * time.Millisecond
 	latePauseMax = 5 * time.Second
 )
 
-// late is a write that could not be confirmed in time. It is repeated as it is,
-// with the same write id.
+var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
+
+// late is a write that could not be confirmed in time: an end, or a withdrawal. It
+// holds what the write needs and nothing else, neither the call nor its context.
 type late struct {
-	settles string // the record that it settles, empty if the key may run again
-	State   State
-	Attempt int
+	terminal   *terminal
+	withdrawal *Withdrawal
+	aims       bool // of the withdrawal: at an expired record too, see [aim]
+
+	id, tenant, operation string
+	State                 State
+	Attempt               int
+	since                 time.Time
+	result                bool // of the terminal, only the result was left to write
+	// As it is counted in the queue.
 	size    int
-	since   time.Time
-	write   func(context.Context) error
-	tell    func(f func(context.Context, Notice), err error)
+	settles string // the record that it settles, empty if the key may run again
+}
+
+// weigh says what the write counts for from now on.
+func (l *late) weigh() {
+	l.size, l.settles = lateOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
+	if w := l.withdrawal; w != nil {
+		l.size += w.Claim.Record.size()
+		return
+	}
+	l.size += l.terminal.size()
+	if !l.terminal.stands && l.State != Retryable {
+		l.settles = l.id
+	}
 }
 
 // queue keeps the writes for later: the next call flushes it first, and outside
 // Lambda, where goroutines run on between calls, so does a goroutine that lives
 // only while there is something to write.
 type queue struct {
+	engine  *Engine
 	mu      sync.Mutex
-	obs     *Observer
-	now     func() time.Time
 	waiting []late
 	inHands int            // of a round on its way
 	settled map[string]int // how many settle a record, in hands too
 	bytes   int
-	limit   int
 	running bool
 	idle    chan struct{} // wakes the background writer when nothing waits any more
 }
 
-// later queues a write that the store has not confirmed. It returns false if
-// there is no room for it.
-func (p *plan) later(ctx context.Context, l late, err error) bool {
-	e := p.engine
-	l.since = e.now()
-	l.size += lateOverhead
-	key := p.call.Key
-	ctx = context.WithoutCancel(ctx)
-	l.tell = func(f func(context.Context, Notice), err error) {
-		if f != nil {
-			f(ctx, Notice{
-				ID: key.id, Tenant: key.tenant, Operation: key.op.Name, Attempt: l.Attempt,
-				State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
-			})
-		}
+func (q *queue) count(l *late, sign int) {
+	q.bytes += sign * l.size
+	if l.settles == "" {
+		return
 	}
+	if q.settled[l.settles] += sign; q.settled[l.settles] <= 0 {
+		delete(q.settled, l.settles)
+	}
+}
+
+// later queues a write of the attempt, if it is one, that the store has not
+// confirmed. It returns false if there is no room for it. Where there is none for
+// everything the results go first: the fact is never lost for the sake of the body.
+func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
+	e, key, t := p.engine, p.call.Key, l.terminal
+	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
+	l.since = e.now()
+	l.result = t != nil && t.stands
+	l.weigh()
 	q := e.queue
 	q.mu.Lock()
-	full := q.bytes+l.size > q.limit
-	if !full {
-		q.waiting = append(q.waiting, l)
-		q.bytes += l.size
-		if l.settles != "" {
-			q.settled[l.settles]++
-		}
+	var shed []late
+	fits := q.bytes+l.size <= e.opts.QueueBytes
+	if !fits && t != nil && t.owes() {
+		t.drop(errors.Join(errQueueFull, err))
+		a.dropped = true
+		l.weigh()
+		fits = !l.result && q.bytes+l.size <= e.opts.QueueBytes
 	}
-	background := !full && p.kill.IsZero() && !q.running
+	if !fits && !l.result {
+		shed = q.shed(q.bytes + l.size - e.opts.QueueBytes)
+		fits = q.bytes+l.size <= e.opts.QueueBytes
+	}
+	if fits {
+		q.waiting = append(q.waiting, *l)
+		q.count(l, 1)
+	}
+	background := fits && p.kill.IsZero() && !q.running
 	q.running = q.running || background
 	q.mu.Unlock()
-	if full {
-		l.tell(e.obs.Dropped, errors.Join(errors.New("idem: the queue of unwritten outcomes is full"), err))
-		return false
+	for _, s := range shed {
+		e.tell(ctx, e.obs.ResultDropped, &s, errQueueFull)
 	}
-	l.tell(e.obs.Queued, err)
+	switch {
+	case fits:
+		e.tell(ctx, e.obs.Queued, l, err)
+	case l.result:
+		e.tell(ctx, e.obs.ResultDropped, l, t.dropped)
+	default:
+		e.tell(ctx, e.obs.Dropped, l, errors.Join(errQueueFull, err))
+	}
 	if background {
 		go q.drain()
 	}
-	return true
+	return fits
+}
+
+// shed gives up waiting results whose end is recorded until the bytes are free, and
+// returns those. The caller holds the lock.
+func (q *queue) shed(bytes int) (gone []late) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(l late) bool {
+		if bytes <= 0 || l.terminal == nil || !l.terminal.stands {
+			return false
+		}
+		q.count(&l, -1)
+		bytes -= l.size
+		gone = append(gone, l)
+		return true
+	})
+	return gone
+}
+
+// tell tells the observer about a write that was queued.
+func (e *Engine) tell(ctx context.Context, f func(context.Context, Notice), l *late, err error) {
+	if f == nil {
+		return
+	}
+	n := Notice{
+		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
+		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
+	}
+	if l.terminal != nil && !l.terminal.stands {
+		n.State = InProgress
+	}
+	f(ctx, n)
 }
 
 // take empties the queue into the caller's hands, so that nobody else writes the
@@ -98,18 +167,20 @@ func (q *queue) take() []late {
 	return ls
 }
 
-// settle ends a round: done is written or given up, and back waits again.
-func (q *queue) settle(done, back []late) {
+// settle ends a round of what was taken: back, in front of what has come meanwhile,
+// waits again.
+func (q *queue) settle(took, back []late) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(back, q.waiting...)
-	q.inHands -= len(done) + len(back)
-	for _, l := range done {
-		q.bytes -= l.size
-		if q.settled[l.settles]--; q.settled[l.settles] <= 0 {
-			delete(q.settled, l.settles)
-		}
+	for i := range took {
+		q.count(&took[i], -1)
 	}
+	for i := range back {
+		back[i].weigh()
+		q.count(&back[i], 1)
+	}
+	q.waiting = append(back, q.waiting...)
+	q.inHands -= len(took)
 	if len(q.waiting)+q.inHands == 0 {
 		select {
 		case q.idle <- struct{}{}:
@@ -131,41 +202,81 @@ func (q *queue) empty() bool {
 	return len(q.waiting)+q.inHands == 0
 }
 
-// flush writes what waits, one after the other, until the store fails again. It
-// takes at most half of the time that the context has left: the call that
-// flushes has a claim of its own to write.
+// flush is a round for a call that has a claim of its own to write: it takes at most
+// half of the time that the context has left, and leaves large results for later.
 func (q *queue) flush(ctx context.Context) error {
-	ls := q.take()
-	if len(ls) == 0 {
-		return nil
-	}
-	if end, ok := ctx.Deadline(); ok {
+	if end, ok := ctx.Deadline(); ok && !q.empty() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
-	return q.write(ctx, ls)
+	return q.write(ctx, q.take(), false)
 }
 
-// write writes what was taken, one after the other, until the store fails.
-func (q *queue) write(ctx context.Context, ls []late) error {
-	for i, l := range ls {
-		err := l.write(ctx)
+// write writes what was taken, one after the other, until the store fails. Each gets
+// as much time as its call would have had, within the context's. It leaves large
+// results whose outcome is recorded for later unless it is told to write them.
+func (q *queue) write(ctx context.Context, took []late, large bool) error {
+	if len(took) == 0 {
+		return nil
+	}
+	e := q.engine
+	var back []late
+	for i := range took {
+		l := took[i]
+		err := q.one(ctx, &l, large)
+		t := l.terminal
 		switch {
+		case err == nil && t != nil && t.owes():
+			back = append(back, l)
 		case err == nil:
-			l.tell(q.obs.Landed, nil)
-		case isAnswer(err):
-			l.tell(q.obs.Dropped, err)
-		case q.now().Sub(l.since) > lateFor:
-			l.tell(q.obs.Dropped, err)
-		default:
+			if t != nil && t.dropped != nil {
+				e.tell(context.Background(), e.obs.ResultDropped, &l, t.dropped)
+			}
+			if t == nil || t.dropped == nil || !l.result {
+				e.tell(context.Background(), e.obs.Landed, &l, nil)
+			}
+		case !isAnswer(err) && e.now().Sub(l.since) <= lateFor:
 			// The one that failed goes behind the others: the fault may be its own.
-			q.settle(ls[:i], append(ls[i+1:len(ls):len(ls)], l))
+			q.settle(took, append(append(back, took[i+1:]...), l))
+			return err
+		case t != nil && t.stands:
+			e.tell(context.Background(), e.obs.ResultDropped, &l, err)
+		default:
+			e.tell(context.Background(), e.obs.Dropped, &l, err)
+		}
+	}
+	q.settle(took, back)
+	return nil
+}
+
+// one writes one, as far as it may.
+func (q *queue) one(ctx context.Context, l *late, large bool) error {
+	e := q.engine
+	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
+	defer cancel()
+	if w := l.withdrawal; w != nil {
+		now := e.now()
+		if !w.ExpiresAt.IsZero() {
+			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, barredFor), 0)
+		}
+		err := e.store.Withdraw(ctx, now, *w)
+		var conflict *ConflictError
+		if l.aims && errors.As(err, &conflict) && aim(w, conflict.Existing, now) {
+			err = e.store.Withdraw(ctx, now, *w)
+		}
+		return err
+	}
+	t := l.terminal
+	if !t.stands {
+		if err := e.put(ctx, t); err != nil {
 			return err
 		}
 	}
-	q.settle(ls, nil)
-	return nil
+	if !t.owes() || !large && len(t.f.Ending.Result) >= lateLarge {
+		return nil
+	}
+	return e.add(ctx, t)
 }
 
 // flushLarge writes what waits if some of it is too large for the time before a
@@ -184,7 +295,7 @@ func (p *plan) flushLarge(ctx context.Context) {
 	}
 	ctx, cancel := p.finishing(ctx, largest)
 	defer cancel()
-	_ = q.flush(ctx) // what could not be written stays in the queue
+	_ = q.write(ctx, q.take(), true) // what could not be written stays in the queue
 }
 
 // drain flushes in the background until nothing waits.
@@ -195,9 +306,7 @@ func (q *queue) drain() {
 		case <-time.After(pause):
 		case <-q.idle:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*latePauseMax)
-		err := q.flush(ctx)
-		cancel()
+		err := q.write(context.Background(), q.take(), true)
 		if err == nil {
 			pause = latePauseMin
 		} else {
@@ -220,7 +329,7 @@ func (q *queue) drain() {
 func (e *Engine) Flush(ctx context.Context) error {
 	pause := latePauseMin
 	for {
-		err := e.queue.flush(ctx)
+		err := e.queue.write(ctx, e.queue.take(), true)
 		if err == nil && e.queue.empty() {
 			return nil
 		}

@@ -3,7 +3,6 @@ package idem
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // run executes the handler under its claim and records how it ended. It returns
@@ -70,7 +69,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}
 	return Outcome{
 		Body: ans.Body, State: state, Ended: end.State, Failure: end.Failure, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
-		RecordedAt: p.recorded, ExpiresAt: end.ExpiresAt, Queued: queued,
+		RecordedAt: p.recorded, ExpiresAt: p.expires, Queued: queued,
 		Unencoded: a.dropped, ResponseVersion: ans.ResponseVersion,
 	}, unmark(ans.Err)
 }
@@ -119,8 +118,8 @@ func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 
 // ending turns the class into what the record becomes, by the declaration.
 func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
-	op := &p.call.Key.op
-	expires := ceil(p.engine.now().Add(op.retention()), time.Second)
+	// A place for the expiry: it counts from when the end is written.
+	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
 		en := Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: ans.ResponseVersion}
@@ -160,34 +159,24 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 
 // finish records the end and returns the state that the record is in. The error,
 // if any, says that the claim is lost. Whatever else goes wrong is queued, and
-// never releases the claim.
+// never releases the claim; queued is also set if only the result is.
 func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queued bool, err error) {
 	e := p.engine
-	f := Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()}
+	t := terminal{
+		f:    Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()},
+		kept: a.kept, retention: p.call.Key.op.retention(),
+	}
 	if a.open {
 		absent := a.rec
-		f.Absent = &absent
+		t.f.Absent = &absent
+	}
+	if len(en.Result) > lateLarge {
+		t.f.Progress = new(Progress)
 	}
 	ctx, cancel := p.finishing(ctx, len(en.Result))
 	defer cancel()
-	p.recorded = e.now()
-	err = e.record(ctx, p.recorded, a, f)
-	var large *TooLargeError
-	if errors.As(err, &large) {
-		// The fact is never lost for the sake of the body, or of an error's text.
-		if en.State == Completed {
-			a.dropped = true
-			p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: en.State, Err: err})
-			f.Ending.Result, f.Ending.Unavailable = a.kept, true
-		} else if f.Ending.Failure != nil {
-			f.Ending.Failure = f.Ending.Failure.short()
-		}
-		f.Write = a.writeID()
-		err = e.record(ctx, p.recorded, a, f)
-	}
-	if blind(err) {
-		err = p.reread(ctx, f)
-	}
+	err = e.put(ctx, &t)
+	p.recorded, p.expires = t.recorded, t.f.Ending.ExpiresAt
 	n := Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
@@ -195,8 +184,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	var conflict *ConflictError
 	switch {
 	case err == nil:
-		p.notify(ctx, e.ended(en.State), n)
-		return en.State, false, nil
+		return en.State, p.stands(ctx, a, &t, n), nil
 	case errors.As(err, &conflict):
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.holds(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
@@ -208,43 +196,27 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	case errors.Is(err, ErrRecordUnreadable):
 		return "", false, err
 	}
-	recorded := p.recorded // repeated as it is
-	l := late{State: en.State, Attempt: a.rec.Attempt, size: len(f.Ending.Result), write: func(ctx context.Context) error {
-		return e.record(ctx, recorded, a, f)
-	}}
-	if en.State != Retryable {
-		l.settles = f.ID
-	}
-	queued = p.later(ctx, l, err)
+	queued = p.later(ctx, a, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return InProgress, queued, nil
 }
 
-// blind reports whether the answer leaves open which record stood in the way.
-func blind(err error) bool {
-	var conflict *ConflictError
-	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
-}
-
-// reread looks once more at what stood in the way and was not shown. A record
-// that the attempt still holds gets the write once more.
-func (p *plan) reread(ctx context.Context, f Finish) error {
-	rec, gErr := p.engine.store.Get(ctx, f.ID)
-	switch {
-	case gErr != nil && isAnswer(gErr):
-		return gErr
-	case gErr != nil:
-		// Not to be told now: the write is repeated later, and is fenced then too.
-		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
-	case rec != nil && rec.Write == f.Write:
-		return nil
-	case Next(rec, f.event(), p.recorded).Do == DoApply:
-		err := p.engine.store.Finish(ctx, p.recorded, f)
-		if blind(err) {
-			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
-		}
-		return err
+// stands tells that an end is recorded, and adds its result if that is owed: at once
+// if there is time, else later.
+func (p *plan) stands(ctx context.Context, a *attempt, t *terminal, n Notice) (queued bool) {
+	e := p.engine
+	var err error
+	if t.owes() {
+		err = e.add(ctx, t)
 	}
-	return &ConflictError{Existing: rec}
+	if t.dropped != nil {
+		a.dropped = true
+		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: n.Attempt, State: n.State, Err: t.dropped})
+	}
+	p.notify(ctx, e.ended(n.State), n)
+	if err == nil {
+		return false
+	}
+	return p.later(ctx, a, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
 func (e *Engine) ended(s State) func(context.Context, Notice) {

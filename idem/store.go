@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -52,7 +53,10 @@ type Store interface {
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as
 	// [EventComplete] to [EventPark] of the machine allow. A result too large for
-	// the record is stored beside it first.
+	// the record is stored beside it first. If that fails, or takes so long that the
+	// context would have no time left for the record, the error is a [*StoreError]
+	// with Result set: the record was not touched, and the same end without the result
+	// can still be written.
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
 	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
@@ -176,6 +180,46 @@ type Finish struct {
 	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
 	// has sent before can land any more.
 	NewOwner string
+	// Upgrades, if not empty, is the write by which this attempt was recorded as
+	// Completed without its result. Ending.Result is added to it now: the record gets
+	// it, and the write, and is not Unavailable any more; everything else of it stays,
+	// its expiry and UpdatedAt too. The condition is that of [EventUpgrade]: the
+	// owner's Completed and Unavailable record whose write is Upgrades.
+	Upgrades string
+	// Progress, if not nil, remembers what of the result is stored beside the record
+	// already, for the next call with the same result.
+	Progress *Progress
+}
+
+// Progress remembers which parts of a result a store has written beside its record,
+// from one call to the next. What it is told to remember is the store's affair. The
+// zero value is ready; it is safe for concurrent use.
+type Progress struct {
+	mu   sync.Mutex
+	done map[string]bool
+}
+
+// Done reports whether the part was noted; a nil Progress knows of none.
+func (p *Progress) Done(part string) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done[part]
+}
+
+// Note remembers a part that is stored; a nil Progress remembers nothing.
+func (p *Progress) Note(part string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		p.done = map[string]bool{}
+	}
+	p.done[part] = true
 }
 
 // Settlement parks or resolves a record from outside the attempt.

@@ -12,6 +12,9 @@ type Unit interface {
 	// Seal ends the collecting and reports whether there is anything to commit. The
 	// engine calls it once the handler has returned.
 	Seal() bool
+	// Size is about how many bytes there are to commit, once it is sealed: the commit
+	// gets time by it, see [Options.FinishBudget].
+	Size() int
 }
 
 // UnitOf returns the unit of work of the attempt that the context belongs to, and

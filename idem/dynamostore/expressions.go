@@ -14,6 +14,8 @@ const (
 	ifRunning = "#owner = :owner AND #state = :in_progress AND v <= :v"
 	// The owner's attempt runs, or was parked and nobody has run or resolved it since.
 	ifHeld = "#owner = :owner AND #state IN (:in_progress, :unknown) AND v <= :v"
+	// The owner's outcome, recorded without its result.
+	ifFact = "#owner = :owner AND #state = :completed AND #write = :seen AND attribute_exists(unavailable) AND v <= :v"
 	// An attempt ended or lapsed without outcome.
 	ifLeft = " AND #state IN (:in_progress, :retryable)"
 	// The question is open.
@@ -72,7 +74,9 @@ const (
 	partExpires = "SET expires_at = :expires_at"
 	partIsThere = "attribute_exists(pk)"
 
-	endSet   = "SET #state = :state, #write = :write, updated_at = :now"
+	endSet     = "SET #state = :state, #write = :write, updated_at = :now"
+	upgradeSet = "SET #write = :write"
+
 	endNames = nState | nWrite | nResult | nSize | nError
 
 	// What an attempt that ran without a claim adds where there is no record.

@@ -32,9 +32,12 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		}
 	}
 	owner := cmp.Or(f.NewOwner, f.Owner) // who names the parts
-	body, err := s.prepare(k, f.ID, owner, f.Ending)
+	body, err := s.prepare(k, f.ID, owner, f.Ending, f.Progress, partShare)
 	if err != nil {
 		return err
+	}
+	if f.Upgrades != "" {
+		return s.upgrade(k, f, body)
 	}
 	if f.Born != nil {
 		return s.born(k, f, w, body, now)
@@ -123,7 +126,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 	if w.Kind != idem.EventLapse && w.Kind != idem.EventResolve {
 		return k.fail(fmt.Errorf("a settlement of kind %d: use idem.EventLapse or idem.EventResolve", w.Kind))
 	}
-	body, err := s.prepare(k, w.ID, w.Owner, w.Ending)
+	body, err := s.prepare(k, w.ID, w.Owner, w.Ending, nil, 1)
 	if err != nil {
 		return err
 	}
@@ -305,9 +308,27 @@ func (u *update) body(state idem.State, b idem.Body) {
 	}
 }
 
+// upgrade adds the result to an outcome that was recorded without it.
+func (s *Store) upgrade(k *call, f idem.Finish, body idem.Body) error {
+	if f.Ending.State != idem.Completed || f.With != nil || f.Absent != nil || f.Born != nil {
+		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave With, Absent and Born nil"))
+	}
+	u := newUpdate(upgradeSet, 6, 2)
+	u.str(":owner", f.Owner)
+	u.str(":completed", string(idem.Completed))
+	u.str(":seen", f.Upgrades)
+	u.str(":write", f.Write)
+	u.num(":v", schema.RecordVersion)
+	u.drop("unavailable")
+	u.body(idem.Completed, body)
+	u.names = s.names.of(nState | nWrite | nResult | nSize | nOwner)
+	old, err := s.update(k, f.ID, u, ifFact)
+	return conclude(old, err, f.Write)
+}
+
 // prepare checks an ending and stores its result's parts, before anything is
-// written to the record.
-func (s *Store) prepare(k *call, id, owner string, e idem.Ending) (idem.Body, error) {
+// written to the record, in a share of the call's time.
+func (s *Store) prepare(k *call, id, owner string, e idem.Ending, done *idem.Progress, part float64) (idem.Body, error) {
 	switch e.State {
 	case idem.Completed:
 	case idem.Failed:
@@ -331,5 +352,7 @@ func (s *Store) prepare(k *call, id, owner string, e idem.Ending) (idem.Body, er
 		// The parked attempt may be writing its own parts under the owner that stays.
 		return idem.Body{}, k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
 	}
-	return b, s.putParts(k, id, owner, b, e.ExpiresAt)
+	k, cancel := k.share(part)
+	defer cancel()
+	return b, s.putParts(k, id, owner, b, e.ExpiresAt, done)
 }

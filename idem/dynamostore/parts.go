@@ -29,6 +29,9 @@ const (
 	partsAtOnce = 8
 	// partTime is a part's share of time in attempts: it is sent, not just asked.
 	partTime = 5
+	// partShare of a call's time is for the parts. The rest is kept for the record,
+	// with or without what they hold.
+	partShare = 0.65
 	// partDigest bytes of the digest tell one owner's results apart: a handful.
 	partDigest = 9
 	// partsOutlive keeps the parts of a record until nobody can read it any more.
@@ -47,13 +50,16 @@ func partKeyPrefix(id, owner string, digest []byte) string {
 	return id + schema.PartPK + owner + "#" + base64.RawURLEncoding.EncodeToString(digest[:partDigest]) + "#"
 }
 
-// putParts stores a result beside the record that is going to name it. It fails
-// as a call that has not touched the record.
-func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Time) error {
+// putParts stores a result beside the record that is going to name it, but for the
+// parts that are done. It fails as a call that has not touched the record.
+func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Time, done *idem.Progress) error {
 	prefix := partKeyPrefix(id, owner, b.Digest)
 	g, ctx := errgroup.WithContext(k.ctx)
 	g.SetLimit(partsAtOnce)
 	for n := range b.Parts {
+		if done.Done(prefix + strconv.Itoa(n)) {
+			continue
+		}
 		g.Go(func() error {
 			it := key(prefix + strconv.Itoa(n))
 			it[schema.Data] = &types.AttributeValueMemberB{Value: b.Data[n*partSize : min((n+1)*partSize, b.Stored)]}
@@ -71,11 +77,12 @@ func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Ti
 			if err != nil {
 				return fmt.Errorf("part %d of %d of the result: %w", n+1, b.Parts, errors.Unwrap(err))
 			}
+			done.Note(prefix + strconv.Itoa(n))
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return k.fail(err)
+		return &idem.StoreError{Op: k.op, Maybe: k.maybe, Result: true, Err: err}
 	}
 	return nil
 }

@@ -44,6 +44,15 @@ func (r *retrier) begin(ctx context.Context, op string) *call {
 	return c
 }
 
+// share is the call with a part of its time, to be ended by its cancel function.
+func (c *call) share(part float64) (*call, context.CancelFunc) {
+	own := *c
+	deadline, _ := c.ctx.Deadline()
+	var cancel context.CancelFunc
+	own.ctx, cancel = context.WithTimeout(c.ctx, time.Duration(part*float64(time.Until(deadline))))
+	return &own, cancel
+}
+
 func (c *call) end() {
 	if c.cancel != nil {
 		c.cancel()
@@ -54,12 +63,17 @@ func (c *call) end() {
 // It returns nil, the *types.ConditionalCheckFailedException as it came, or a
 // *idem.StoreError. A write's doubts are kept in the call.
 func (c *call) do(write bool, timeout time.Duration, send func(context.Context) error) error {
+	return c.doSized(write, timeout, 0, send)
+}
+
+// doSized is do for a request of so many bytes: every try has time for them.
+func (c *call) doSized(write bool, timeout time.Duration, size int, send func(context.Context) error) error {
 	var last error
 	for n := 0; ; n++ {
 		if err := c.ctx.Err(); err != nil {
 			return c.gaveUp(n, err, last)
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, c.slice(timeout))
+		ctx, cancel := context.WithTimeout(c.ctx, c.slice(timeout, size))
 		t := &try{Context: ctx}
 		err := send(t)
 		cancel()
@@ -83,11 +97,13 @@ func (c *call) do(write bool, timeout time.Duration, send func(context.Context) 
 	}
 }
 
-// slice is the time for one try: no more than half of what is left, so that a
-// try that hangs leaves time for another one.
-func (c *call) slice(timeout time.Duration) time.Duration {
+// slice is the time for one try: what its bytes need, a second for each MiB, and no
+// more than half of what is left besides, so that a try that hangs leaves time for
+// another one.
+func (c *call) slice(timeout time.Duration, size int) time.Duration {
 	deadline, _ := c.ctx.Deadline()
-	return max(min(timeout, time.Until(deadline)/2), leastAttempt)
+	bytes := time.Duration(size) * time.Second >> 20
+	return bytes + max(min(timeout, (time.Until(deadline)-bytes)/2), leastAttempt)
 }
 
 // pause waits before the next try, a random time from a range that doubles, so

@@ -52,7 +52,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 	}
 	if step.Body.Parts > 0 {
 		// Without an expiry: the table never forgets an open question.
-		if err := s.putParts(k, w.ID, w.Write, step.Body, time.Time{}); err != nil {
+		if err := s.putParts(k, w.ID, w.Write, step.Body, time.Time{}, nil); err != nil {
 			return err
 		}
 	}

@@ -40,6 +40,7 @@ type unit struct {
 	s       *Store
 	id      string
 	actions []action
+	size    int
 }
 
 // unit prepares what commits with the record, whose life began at created; the
@@ -51,7 +52,7 @@ func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size i
 	if tx.err != nil {
 		return nil, &idem.RefusedError{Err: tx.err}
 	}
-	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions)}
+	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
 	for n, m := range tx.messages {
 		it, err := outboxItem(id, created, n, m, now)
 		if err != nil {
@@ -90,7 +91,7 @@ func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item
 	in.ClientRequestToken = &same.token
 	optFns := append(slices.Clone(u.s.optFns), same.keep)
 	var why []types.CancellationReason
-	err := k.do(true, k.attempt, func(ctx context.Context) error {
+	err := k.doSized(true, k.attempt, u.size, func(ctx context.Context) error {
 		_, err := u.s.client.TransactWriteItems(ctx, in, optFns...)
 		why = nil
 		var failed *types.TransactionCanceledException

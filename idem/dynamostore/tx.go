@@ -162,6 +162,27 @@ func (t *Tx) Seal() bool {
 	return len(t.actions)+len(t.messages) > 0 || t.err != nil
 }
 
+// actionOverhead is what an action counts for besides its bytes: four milliseconds.
+const actionOverhead = 4 << 10
+
+// Size is about how many bytes there are to send; see [idem.Unit].
+func (t *Tx) Size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.size()
+}
+
+func (t *Tx) size() int {
+	n := 0
+	for _, a := range t.actions {
+		n += actionOverhead + a.size()
+	}
+	for _, m := range t.messages {
+		n += actionOverhead + len(m.Body)
+	}
+	return n
+}
+
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 // action is one write with what it is for.

@@ -15,6 +15,7 @@ import (
 type unit struct{}
 
 func (unit) Seal() bool { return true }
+func (unit) Size() int  { return 0 }
 
 // poor is a store that refuses every unit of work, or cannot commit it.
 type poor struct {

@@ -150,6 +150,20 @@ func (a *attempt) complete(result string) finish {
 	})
 }
 
+// without is the completion as it is recorded before its result can be stored.
+func (a *attempt) without(kept string) finish {
+	w := a.complete(kept)
+	w.Ending.Unavailable = true
+	return w
+}
+
+// add gives the outcome that was recorded by fact its result.
+func (a *attempt) add(fact finish, result string) finish {
+	w := a.complete(result)
+	w.Upgrades, w.Progress = fact.Write, new(idem.Progress)
+	return w
+}
+
 func (a *attempt) fail() finish {
 	return a.finish(idem.Ending{
 		State: idem.Failed, ExpiresAt: expiry(a.c.now),

@@ -42,6 +42,44 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
+	{"an added result ignores which outcome it is for", []string{
+		"added result/is refused where that outcome is not", "added result/of a replaced outcome is refused",
+		"added result/is refused by an outcome that has its result", "added result/is added once",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if f.Upgrades != "" && rec != nil && rec.State == idem.Completed {
+				return f.Apply(as(rec, func(r *idem.Record) { r.Owner, r.Write, r.Unavailable = f.Owner, f.Upgrades, true }), now)
+			}
+			return f.Apply(rec, now)
+		}
+	}},
+	{"an added result is taken for an end", []string{
+		"added result/is added to the outcome that was recorded without it",
+		"added result/does not complete an attempt that runs or is parked",
+	}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			f.Upgrades = ""
+			return f.Apply(rec, now)
+		}
+	}},
+	{"an added result renews the expiry", []string{"added result/leaves the expiry and the times as they are"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			next, err := f.Apply(rec, now)
+			return changed(next, rec, err, func(r *idem.Record) {
+				if f.Upgrades != "" {
+					r.ExpiresAt, r.UpdatedAt = f.Ending.ExpiresAt, now
+				}
+			}), err
+		}
+	}},
+	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *lab) {
+		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			if f.Upgrades != "" && rec == nil {
+				f.Upgrades, f.Absent = "", &idem.Record{ID: f.ID, Owner: f.Owner}
+			}
+			return f.Apply(rec, now)
+		}
+	}},
 	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *lab) {
 		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
 			f.NewOwner = ""

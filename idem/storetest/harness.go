@@ -91,6 +91,7 @@ func suite(h Harness) []group {
 		{"settle", settleCases(steps)},
 		{"copy", copyCases(steps)},
 		{"result", resultCases(h)},
+		{"added result", upgradeCases(h)},
 		{"unreadable", unreadableCases(h)},
 		{"plain", plainCases(h)},
 		{"random", randomCases(steps)},

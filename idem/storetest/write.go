@@ -100,6 +100,9 @@ func (w step) String() string {
 }
 
 func (w finish) String() string {
+	if w.Upgrades != "" {
+		return "a result for an outcome"
+	}
 	s := "an end as " + string(w.Ending.State)
 	if w.Ending.State == idem.Retryable && w.Ending.Uncertain {
 		s += " (uncertain)"

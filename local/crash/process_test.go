@@ -211,6 +211,7 @@ type row struct {
 }
 
 func (r *row) Seal() bool { return r.text != "" }
+func (r *row) Size() int  { return len(r.text) }
 
 func putInMemory(ctx context.Context, text string) error {
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(row) })

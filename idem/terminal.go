@@ -1,0 +1,205 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// terminal is an attempt's last write on its way: how it ended. A result that cannot
+// be stored in time does not hold it up: the end is then written without it first,
+// which is the fact, and the result is added to that.
+type terminal struct {
+	f         Finish // the whole, with its result
+	kept      []byte // what the fact keeps of the result
+	retention time.Duration
+	// fact is the write id of the end without its result; set while the result is owed.
+	fact string
+	// stands is set once the end is written, with its result or as the fact.
+	stands bool
+	// recorded is the time under which it was last sent.
+	recorded time.Time
+	// dropped is why the result was given up.
+	dropped error
+}
+
+// owes reports whether the end was, or will be, written without its result, which is
+// still to be added.
+func (t *terminal) owes() bool { return t.fact != "" }
+
+// drop gives the result up: the fact is all that there will be.
+func (t *terminal) drop(why error) {
+	t.f, t.fact, t.dropped = t.asFact(), "", why
+	t.f.Progress = nil
+}
+
+// asFact is the end without its result.
+func (t *terminal) asFact() Finish {
+	f := t.f
+	if t.owes() {
+		f.Write, f.Ending.Result, f.Ending.Unavailable = t.fact, t.kept, true
+	}
+	return f
+}
+
+// put writes how the attempt ended. Repeating it is safe. The retention counts from
+// the write that lands: every try has its own times, under the same write id, and
+// none can land after another one.
+//
+// A result that the store cannot keep at all, or not in time, costs the end nothing
+// but the result, and the text of an error nothing but the text.
+func (e *Engine) put(ctx context.Context, t *terminal) error {
+	whole := t.f.Write
+	if !t.owes() {
+		err := e.send(ctx, t)
+		var large *TooLargeError
+		var failed *StoreError
+		switch {
+		case errors.As(err, &large) && t.f.Ending.State == Completed:
+			t.fact = newID()
+			t.drop(err)
+		case errors.As(err, &large) && t.f.Ending.Failure != nil:
+			t.f.Write, t.f.Ending.Failure = newID(), t.f.Ending.Failure.short()
+		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Unavailable:
+			t.fact = newID()
+		default:
+			t.stands = err == nil
+			return err
+		}
+	}
+	err := e.send(ctx, t)
+	var conflict *ConflictError
+	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == whole {
+		// An earlier try with the result has landed after all.
+		t.fact, t.dropped, err = "", nil, nil
+	}
+	t.stands = err == nil
+	return err
+}
+
+// send sends the end, without its result if that is owed.
+func (e *Engine) send(ctx context.Context, t *terminal) error {
+	t.recorded = e.now()
+	if !t.f.Ending.ExpiresAt.IsZero() {
+		t.f.Ending.ExpiresAt = e.expiry(t.recorded, t.retention, len(t.f.Ending.Result))
+	}
+	return e.write(ctx, t.recorded, t.asFact())
+}
+
+// write records an end, and looks once more at a record that stood in the way and was
+// not shown.
+func (e *Engine) write(ctx context.Context, now time.Time, f Finish) error {
+	err := e.record(ctx, now, f)
+	if blind(err) {
+		err = e.reread(ctx, now, f)
+	}
+	return err
+}
+
+// add gives an end that stands as the fact its result. It can land on that very
+// write and nowhere else, and changes neither the record's expiry nor when the
+// outcome was recorded. Where the fact is gone the result is given up.
+func (e *Engine) add(ctx context.Context, t *terminal) error {
+	f := t.f
+	f.Upgrades, f.Absent, f.LargeSteps = t.fact, nil, false
+	err := e.write(ctx, t.recorded, f)
+	var large *TooLargeError
+	switch {
+	case err == nil:
+		t.fact = ""
+	case isAnswer(err), errors.As(err, &large):
+		t.drop(err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// expiry is when an outcome ends that is sent now. No retention is so short that the
+// outcome could expire before its own write has landed.
+func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.Time {
+	return ceil(now.Add(max(retention, e.opts.FinishBudget+sizeAllowance(size))), time.Second)
+}
+
+// blind reports whether the answer leaves open which record stood in the way.
+func blind(err error) bool {
+	var conflict *ConflictError
+	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
+}
+
+// reread looks once more at what stood in the way and was not shown. A record
+// that the attempt still holds gets the write once more.
+func (e *Engine) reread(ctx context.Context, now time.Time, f Finish) error {
+	rec, gErr := e.store.Get(ctx, f.ID)
+	switch {
+	case gErr != nil && isAnswer(gErr):
+		return gErr
+	case gErr != nil:
+		// Not to be told now: the write is repeated later, and is fenced then too.
+		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
+	case rec != nil && rec.Write == f.Write:
+		return nil
+	case Next(rec, f.event(), now).Do == DoApply:
+		err := e.store.Finish(ctx, now, f)
+		if blind(err) {
+			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
+		}
+		return err
+	}
+	return &ConflictError{Existing: rec}
+}
+
+// own returns a copy that shares nothing with the call that it comes from: a part of
+// a text or of a buffer keeps the whole of it in memory.
+func (t *terminal) own() *terminal {
+	c := *t
+	f := &c.f
+	f.ID, f.Owner, f.Write = strings.Clone(f.ID), strings.Clone(f.Owner), strings.Clone(f.Write)
+	f.Ending.Result, c.kept = slices.Clone(f.Ending.Result), slices.Clone(t.kept)
+	if old := f.Ending.Failure; old != nil {
+		f.Ending.Failure = &Failure{strings.Clone(old.Message), strings.Clone(old.Type), strings.Clone(old.Code)}
+	}
+	if f.Absent != nil {
+		rec := f.Absent.own()
+		f.Absent = &rec
+	}
+	return &c
+}
+
+// size is what the copy takes besides its fixed part.
+func (t *terminal) size() int {
+	n := len(t.f.Ending.Result) + len(t.kept)
+	if f := t.f.Ending.Failure; f != nil {
+		n += len(f.Message) + len(f.Type) + len(f.Code)
+	}
+	if rec := t.f.Absent; rec != nil {
+		n += rec.size()
+	}
+	return n
+}
+
+// own does the same for a withdrawal.
+func (w Withdrawal) own() *Withdrawal {
+	w.Claim.Record = w.Claim.Record.own()
+	return &w
+}
+
+func (r *Record) own() Record {
+	c := *r.Clone()
+	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value), Fingerprint(strings.Clone(string(c.Fingerprint)))
+	return c
+}
+
+// size of what an engine's own claim can hold.
+func (r *Record) size() int {
+	n := recordOverhead + len(r.Value)
+	for name, s := range r.Steps {
+		n += recordOverhead + len(name) + len(s.Body.Data)
+		if s.Failure != nil {
+			n += len(s.Failure.Message) + len(s.Failure.Type) + len(s.Failure.Code)
+		}
+	}
+	return n
+}

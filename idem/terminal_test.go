@@ -1,0 +1,291 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+// noRoom is how a store fails that could not store a result beside its record.
+func noRoom(_ context.Context, c *idemtest.Call) error {
+	return &idem.StoreError{Op: string(c.Method), Result: true, Err: errors.New("no part was taken")}
+}
+
+func text(context.Context, int) (string, error) { return "the result", nil }
+
+// inside gives a call the time that it has in Lambda, or none.
+func inside(t *testing.T, lambda bool) context.Context {
+	if lambda {
+		return inLambda(t.Context())
+	}
+	return t.Context()
+}
+
+// A result that cannot be stored in time does not keep its outcome from being
+// recorded, before anything is queued.
+func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := newRig(t, nil), new(counter)
+				key := op.Key("t", "k")
+				r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
+				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
+				require.NoError(t, err)
+				require.Equal(t, "the result", res.Value)
+				require.Equal(t, idem.Completed, res.Outcome.State)
+				require.True(t, res.Outcome.Queued, "its result is")
+				require.False(t, res.Outcome.Unencoded)
+				require.Equal(t, []string{"Claimed", "Completed", "Queued"}, r.events.take())
+				fact := r.record(t, key)
+				require.Equal(t, idem.Completed, fact.State)
+				require.True(t, fact.Unavailable)
+				require.Equal(t, fact.ExpiresAt, res.Outcome.ExpiresAt)
+				require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
+
+				// The process dies here, or another one is asked meanwhile.
+				_, err = idem.Do(t.Context(), r.twin(t).engine, key, 1, w.run)
+				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+				require.Zero(t, w.count())
+
+				time.Sleep(time.Minute)
+				again, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
+				require.NoError(t, err)
+				require.True(t, again.Outcome.Replayed)
+				require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+				require.Equal(t, res.Outcome.ExpiresAt, again.Outcome.ExpiresAt, "the result renews nothing")
+				require.Equal(t, res.Outcome.RecordedAt, again.Outcome.RecordedAt)
+				require.Equal(t, []string{"Landed", "Replayed"}, r.events.take())
+			})
+		})
+	}
+}
+
+// Whatever is lost on the way to the outcome and its result, both are recorded in the
+// end, nothing runs twice, and the observer hears of one outcome.
+func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
+	faults := map[string]idemtest.Fault{
+		"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest,
+		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole,
+	}
+	for fact, first := range faults {
+		for result, second := range faults {
+			for _, lambda := range []bool{true, false} {
+				t.Run(fact+"/"+result, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := newRig(t, nil)
+						key := unsafe.Key("t", "k")
+						r.faults.Next(idemtest.Finish, noRoom, first, second)
+						res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
+						require.NoError(t, err)
+						require.Equal(t, "the result", res.Value)
+						if fact == "passes" {
+							require.Equal(t, idem.Completed, res.Outcome.State)
+						}
+						require.NoError(t, r.engine.Flush(t.Context()))
+						rec := r.record(t, key)
+						require.Equal(t, idem.Completed, rec.State)
+						require.False(t, rec.Unavailable)
+						require.Equal(t, `"the result"`, string(rec.Body.Data))
+						var want []string
+						switch {
+						case fact != "passes":
+							want = []string{"Claimed", "Queued", "Landed"}
+						case result != "passes":
+							want = []string{"Claimed", "Completed", "Queued", "Landed"}
+						default:
+							want = []string{"Claimed", "Completed"}
+						}
+						require.Equal(t, want, r.events.take())
+					})
+				})
+			}
+		}
+	}
+}
+
+// The write with the result may have been on its way when the outcome was written
+// without it: whichever lands first, the result is there in the end.
+func TestResultThatLandsAfterAll(t *testing.T) {
+	for name, deliver := range map[string]func(*testing.T, *idemtest.Call){
+		"before": func(t *testing.T, whole *idemtest.Call) { require.NoError(t, whole.Do(t.Context())) },
+		"never":  func(*testing.T, *idemtest.Call) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := unsafe.Key("t", "k")
+				var whole *idemtest.Call
+				r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
+				require.NoError(t, err)
+				deliver(t, whole)
+				require.NoError(t, r.engine.Flush(t.Context()))
+				rec := r.record(t, key)
+				require.False(t, rec.Unavailable)
+				require.Equal(t, `"the result"`, string(rec.Body.Data))
+				require.Equal(t, []string{"Claimed", "Queued", "Landed"}, r.events.take())
+				// Delivered late, it changes nothing.
+				_ = whole.Do(t.Context())
+				require.Equal(t, rec, r.record(t, key))
+			})
+		})
+	}
+}
+
+// A result is added to the very outcome that was recorded without it, and to nothing
+// else: where that one is gone, the result is given up.
+func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
+	for name, meanwhile := range map[string]func(*testing.T, *rig, idem.Key){
+		"expired and claimed": func(t *testing.T, r *rig, key idem.Key) {
+			r.clock.Advance(48 * time.Hour)
+			_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
+			require.NoError(t, err)
+		},
+		"deleted": func(_ *testing.T, r *rig, key idem.Key) { r.mem.Delete(key.ID()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := unsafe.Key("t", "k")
+				r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
+				require.NoError(t, err)
+				meanwhile(t, r, key)
+				before := r.record(t, key)
+				r.events.take()
+				require.NoError(t, r.engine.Flush(t.Context()))
+				require.Equal(t, []string{"ResultDropped"}, r.events.take(), "no outcome is lost")
+				require.Equal(t, before, r.record(t, key))
+			})
+		})
+	}
+}
+
+// An outcome that could not be written at once, and whose result proves to be too
+// large only then, is recorded without it.
+func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigOver(t, memstore.Options{MaxResult: 5}.New(), nil)
+		key := unsafe.Key("t", "k")
+		r.faults.Next(idemtest.Finish, idemtest.Refuse)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
+		require.NoError(t, err)
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.True(t, r.record(t, key).Unavailable)
+		require.Equal(t, []string{"Claimed", "Queued", "ResultDropped", "Landed"}, r.events.take())
+	})
+}
+
+// A commit whose result has no time commits its writes without it, once, and gets it
+// later.
+func TestCommitBeforeItsResult(t *testing.T) {
+	for name, op := range map[string]idem.Operation{
+		"reserved": safe, "not repeatable": unsafe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
+	} {
+		for fault, f := range map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply} {
+			t.Run(name+"/"+fault, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBankRig(t)
+					key := op.Key("t", "k")
+					b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
+					res, err := idem.Run(inLambda(t.Context()), b.engine, key, 1, pay(effect{n: 1}, nil))
+					require.NoError(t, err)
+					require.Equal(t, idem.Completed, res.Outcome.State)
+					require.Equal(t, fault != "passes", res.Outcome.Queued)
+					require.Equal(t, 1, b.ledger.sum())
+					require.NoError(t, b.engine.Flush(t.Context()))
+					require.Equal(t, 1, b.ledger.sum())
+					rec := b.record(t, key)
+					require.False(t, rec.Unavailable)
+					require.Equal(t, `"paid"`, string(rec.Body.Data))
+					require.Equal(t, rec.ExpiresAt, res.Outcome.ExpiresAt)
+				})
+			})
+		}
+	}
+}
+
+// A commit has time for what its unit of work weighs.
+func TestCommitHasTimeForItsUnit(t *testing.T) {
+	for name, op := range map[string]idem.Operation{
+		"reserved": safe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBankRig(t)
+				b.faults.Next(idemtest.Finish, slow(4*time.Second, idemtest.Pass))
+				_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1, size: 4 << 20}, nil))
+				require.NoError(t, err)
+				require.Equal(t, 1, b.ledger.sum())
+			})
+		})
+	}
+}
+
+// The retention of an outcome counts from the write that lands, however late that is:
+// an open question does not become an outcome that has expired.
+func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
+	short := idem.Operation{Name: "short", Retention: time.Minute}
+	for name, tc := range map[string]struct {
+		fault   idemtest.Fault
+		handler func(context.Context, int) (int, error)
+		landed  bool // by the first try
+	}{
+		"request lost":        {idemtest.LoseRequest, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"reply lost":          {idemtest.LoseReply, func(context.Context, int) (int, error) { return 1, nil }, true},
+		"a failure":           {idemtest.Refuse, fails(idem.Permanent(errPlain)), false},
+		"a result owed":       {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"surely not executed": {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				key := short.Key("t", "k")
+				r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
+				ended := time.Now()
+				_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
+				time.Sleep(50 * time.Second)
+				if !tc.landed {
+					_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				}
+				r.faults.Heal()
+				require.NoError(t, r.engine.Flush(t.Context()))
+				want := time.Now()
+				if tc.landed {
+					want = ended
+				}
+				rec := r.record(t, key)
+				require.WithinDuration(t, want.Add(time.Minute), rec.ExpiresAt, time.Second)
+				require.WithinDuration(t, want, rec.UpdatedAt, time.Millisecond)
+				require.Zero(t, c.count())
+			})
+		})
+	}
+}
+
+// A retention that is shorter than what a write may take does not run out before the
+// outcome has landed.
+func TestNoOutcomeIsBornExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for n, size := range []int{1, 4 << 20} {
+			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
+			budget := idem.DefaultFinishBudget + time.Duration(size>>20)*time.Second
+			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
+			require.NoError(t, err)
+			require.False(t, r.record(t, key).Expired(time.Now()))
+		}
+	})
+}
