@@ -306,7 +306,8 @@ func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key := unsafe.Key("t", "k")
-		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(9*time.Second, idemtest.Pass))
+		r.faults.Next(idemtest.Finish, idemtest.Refuse)
+		r.faults.Always(slow(9*time.Second, idemtest.Pass), idemtest.Finish)
 		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<20), nil })
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)

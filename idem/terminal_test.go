@@ -145,29 +145,41 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 // A result is added to the very outcome that was recorded without it, and to nothing
 // else: where that one is gone, the result is given up.
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
+	again := func(t *testing.T, r *rig, key idem.Key) {
+		r.clock.Advance(48 * time.Hour)
+		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
+		require.NoError(t, err)
+	}
 	for name, meanwhile := range map[string]func(*testing.T, *rig, idem.Key){
-		"expired and claimed": func(t *testing.T, r *rig, key idem.Key) {
-			r.clock.Advance(48 * time.Hour)
-			_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
-			require.NoError(t, err)
+		"expired and claimed": again,
+		"expired twice": func(t *testing.T, r *rig, key idem.Key) {
+			again(t, r, key)
+			r.clock.Advance(30 * time.Minute)
 		},
 		"deleted": func(_ *testing.T, r *rig, key idem.Key) { r.mem.Delete(key.ID()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := unsafe.Key("t", "k")
-				r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-				require.NoError(t, err)
-				meanwhile(t, r, key)
-				before := r.record(t, key)
-				r.events.take()
-				require.NoError(t, r.engine.Flush(t.Context()))
-				require.Equal(t, []string{"ResultDropped"}, r.events.take(), "no outcome is lost")
-				require.Equal(t, before, r.record(t, key))
+		for _, claimed := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					op := openOp(false)
+					op.Retention = 10 * time.Minute
+					key := op.Key("t", "k")
+					if !claimed {
+						r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+					}
+					r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
+					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
+					require.NoError(t, err)
+					meanwhile(t, r, key)
+					before := r.record(t, key)
+					r.events.take()
+					require.NoError(t, r.engine.Flush(t.Context()))
+					require.Equal(t, []string{"ResultDropped"}, r.events.take(), "no outcome is lost")
+					require.Equal(t, before, r.record(t, key))
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -274,6 +286,23 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 	}
 }
 
+// So does the retention of a commit that was sent a second time.
+func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBankRig(t)
+		released(t, b.rig, safe.Key("t", "k"))
+		op := safe
+		op.Mode, op.SkipLook, op.Retention = idem.Atomic, true, time.Minute
+		b.faults.Next(idemtest.Finish, slow(1100*time.Millisecond, idemtest.Pass))
+		res, err := idem.Run(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
+		require.NoError(t, err)
+		rec := b.record(t, op.Key("t", "k"))
+		require.Equal(t, 2, rec.Attempt)
+		require.False(t, rec.ExpiresAt.Before(rec.UpdatedAt.Add(time.Minute)))
+		require.Equal(t, rec.ExpiresAt, res.Outcome.ExpiresAt)
+	})
+}
+
 // A retention that is shorter than what a write may take does not run out before the
 // outcome has landed.
 func TestNoOutcomeIsBornExpired(t *testing.T) {
@@ -288,4 +317,19 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 			require.False(t, r.record(t, key).Expired(time.Now()))
 		}
 	})
+}
+
+// Where the outcome is found to be gone at once, nothing is kept for later.
+func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+		r.mem.Delete(c.ID)
+		return c.Do(ctx)
+	})
+	res, err := idem.Run(t.Context(), r.engine, key, 1, text)
+	require.NoError(t, err)
+	require.False(t, res.Outcome.Queued)
+	require.True(t, res.Outcome.Unencoded)
+	require.Equal(t, []string{"Claimed", "ResultDropped", "Completed"}, r.events.take())
 }
