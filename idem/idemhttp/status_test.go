@@ -50,6 +50,7 @@ type committing struct {
 type anything struct{}
 
 func (anything) Seal() bool { return true }
+func (anything) Size() int  { return 0 }
 
 func (s *committing) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
 	if f.With != nil {

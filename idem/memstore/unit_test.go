@@ -15,6 +15,8 @@ type unit struct{ name string }
 
 func (u *unit) Seal() bool { return true }
 
+func (u *unit) Size() int { return len(u.name) }
+
 func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 	if conditions == nil {
 		return nil
