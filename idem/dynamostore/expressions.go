@@ -47,7 +47,7 @@ const (
 	ifParked = "created_at = :created AND #state = :parked"
 	// Nobody has begun this try, or a later one.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
-	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :tries)"
+	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"
 )
 
 // Updates. What is not named stays.

@@ -1,9 +1,12 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -109,7 +112,82 @@ func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, curso
 	if shard < 0 || shard >= schema.StuckShards {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
-	return b.list(ctx, "Waiting", schema.OutboxShard+shardName(uint32(shard)), millis(before), cursor)
+	// The cursor begins with the part that the page is in.
+	name, rest := shardName(uint32(shard)), cursor
+	if rest, ok := strings.CutPrefix(cursor, heldPart); ok || cursor == "" {
+		entries, next, err := b.list(ctx, "Waiting", schema.HeldShard+name, maxMillis, rest)
+		if err != nil || next != "" {
+			return entries, heldPart + next, err
+		}
+		if len(entries) > 0 {
+			return entries, newPart, nil
+		}
+		cursor = newPart
+	}
+	rest, ok := strings.CutPrefix(cursor, newPart)
+	if !ok {
+		return nil, "", noCursor(cursor)
+	}
+	entries, next, err := b.list(ctx, "Waiting", schema.OutboxShard+name, millis(before), rest)
+	if next != "" {
+		next = newPart + next
+	}
+	return entries, next, err
+}
+
+// Parts of what waits in a shard, in cursors: what was left to the sweep, and all
+// else.
+const (
+	heldPart = "held."
+	newPart  = "new."
+)
+
+// Held implements [outbox.Store]: a Query on the index for each of the lanes' shards
+// (16 at most), which reads the places of all that was left to the sweep in it.
+func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
+	shards := map[string]map[string][]outbox.Lane{} // by the lane's hash
+	for _, l := range lanes {
+		shard := outboxShard(schema.HeldShard, "", &outbox.Message{Destination: l.Destination, OrderingKey: l.OrderingKey})
+		if shards[shard] == nil {
+			shards[shard] = map[string][]outbox.Lane{}
+		}
+		h := laneHash(l)
+		shards[shard][h] = append(shards[shard][h], l)
+	}
+	var (
+		g     sync.WaitGroup
+		mu    sync.Mutex
+		found = map[outbox.Lane][]outbox.Ref{}
+		first error
+	)
+	for shard, lanes := range shards {
+		g.Go(func() {
+			k := b.retry.begin(ctx, "Held")
+			defer k.end()
+			for from := item(nil); ; {
+				out, err := b.query(k, shard, maxMillis, from, nil)
+				mu.Lock()
+				if err != nil {
+					first = cmp.Or(first, err)
+					mu.Unlock()
+					return
+				}
+				for _, it := range out.Items {
+					for _, l := range lanes[laneAt(it)] {
+						if len(found[l]) < outbox.MaxHeld {
+							found[l] = append(found[l], messageRef(it))
+						}
+					}
+				}
+				mu.Unlock()
+				if from = out.LastEvaluatedKey; len(from) == 0 {
+					return
+				}
+			}
+		})
+	}
+	g.Wait()
+	return found, first
 }
 
 // Parked lists messages of one shard (0 to 15) that were given up, those first
@@ -127,21 +205,9 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 	if err != nil {
 		return nil, "", err
 	}
-	vals := newValues(1, 1)
-	vals.str(":stuck", shard)
-	vals.num(":until", until)
-	in := &dynamodb.QueryInput{
-		TableName: b.table, IndexName: aws.String(schema.StuckIndex),
-		KeyConditionExpression:    aws.String("stuck = :stuck AND stuck_at <= :until"),
-		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet), ExclusiveStartKey: from,
-	}
 	k := b.retry.begin(ctx, op)
 	defer k.end()
-	var out *dynamodb.QueryOutput
-	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		out, err = b.client.Query(ctx, in, b.optFns...)
-		return err
-	})
+	out, err := b.query(k, shard, until, from, aws.Int32(maxBatchGet))
 	if err != nil {
 		return nil, "", err
 	}
@@ -164,12 +230,31 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 	return entries, formatCursor(out.LastEvaluatedKey), nil
 }
 
+// query reads index entries of a shard: as many as a reply holds, if there is no
+// limit.
+func (b *Outbox) query(k *call, shard string, until int64, from item, limit *int32) (out *dynamodb.QueryOutput, err error) {
+	vals := newValues(1, 1)
+	vals.str(":stuck", shard)
+	vals.num(":until", until)
+	in := &dynamodb.QueryInput{
+		TableName: b.table, IndexName: aws.String(schema.StuckIndex),
+		KeyConditionExpression:    aws.String("stuck = :stuck AND stuck_at <= :until"),
+		ExpressionAttributeValues: vals.item, Limit: limit, ExclusiveStartKey: from,
+	}
+	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		out, err = b.client.Query(ctx, in, b.optFns...)
+		return err
+	})
+	return out, err
+}
+
 // Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the
 // stream's filter does not take the note for a new message.
 func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
-	u := newUpdate("SET tries = :tries, next_try = :next, #state = :retrying", 2, 3)
+	u := newUpdate("SET tries = :tries, next_try = :next, #state = :retrying", 4, 3)
 	u.num(":tries", int64(tries))
 	u.num(":next", millis(next))
+	u.hold(e)
 	return b.change(ctx, "Begin", e, u, ifWaiting+ifUntried, func(now *outbox.Entry) bool {
 		return now.State == outbox.Retrying && now.Tries == tries && millis(now.NextTry) == millis(next)
 	})
@@ -177,11 +262,12 @@ func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next tim
 
 // Retry implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
-	u := newUpdate("SET tries = :tries, next_try = :next, reason = :reason, #state = :state", 4, 3)
+	u := newUpdate("SET tries = :tries, next_try = :next, reason = :reason, #state = :retrying", 6, 3)
+	u.hold(e)
 	u.num(":tries", int64(tries))
+	u.num(":known", int64(max(tries, e.Tries)))
 	u.num(":next", millis(next))
 	u.str(":reason", reason)
-	u.str(":state", schema.OutboxRetrying)
 	return b.change(ctx, "Retry", e, u, ifWaiting+ifNotTried, nil)
 }
 

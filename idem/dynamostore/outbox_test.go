@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -151,6 +152,75 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.NotContains(t, it, "stuck")
 	require.NotContains(t, it, "stuck_at")
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
+}
+
+// What is left to the sweep with an ordering key is found by the key, and listed
+// before all else of its shard.
+func TestHeldMessages(t *testing.T) {
+	b := openBox(t)
+	ctx := t.Context()
+	lane := outbox.Lane{Destination: "orders", OrderingKey: "k"}
+	var other outbox.Message // of another lane in the same shard
+	for n := 0; ; n++ {
+		other = order(fmt.Sprint("x", n))
+		if outboxShard("", "", &other) == outboxShard("", "", ptr(order("k"))) {
+			break
+		}
+	}
+	strange := outbox.Lane{Destination: "orders", OrderingKey: other.OrderingKey}
+	put := func(record string, n int, m outbox.Message, at time.Duration) outbox.Ref {
+		return b.publish(t, record, n, m, base.Add(at))
+	}
+	early := put("early", 0, order("k"), 0)
+	var want []outbox.Ref
+	for n := range outbox.MaxHeld + 2 {
+		want = append(want, put(fmt.Sprintf("r%02d", n/7), n%7, order("k"), time.Second+time.Duration(n/7)*time.Millisecond))
+	}
+	foreign := put("foreign", 0, other, 2*time.Second)
+	unordered := put("unordered", 0, order(""), 0)
+	lanes := []outbox.Lane{lane, strange, {Destination: "prices", OrderingKey: "k"}}
+	found, err := b.Held(ctx, lanes)
+	require.NoError(t, err)
+	require.Empty(t, found, "nobody has tried them")
+
+	for _, ref := range append(slices.Clone(want), foreign, unordered) {
+		ok, err := b.Retry(ctx, b.entry(t, ref), 0, base, "down")
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	found, err = b.Held(ctx, lanes)
+	require.NoError(t, err)
+	require.Equal(t, map[outbox.Lane][]outbox.Ref{lane: want[:outbox.MaxHeld], strange: {foreign}}, found)
+	all := b.waiting(t, base.Add(-time.Hour))
+	require.Len(t, all, len(want)+1, "however young they are")
+	all = b.waiting(t, base.Add(time.Hour))
+	require.Len(t, all, len(want)+3)
+	require.Greater(t, slices.Index(all, "early/0"), slices.Index(all, "foreign/0"))
+
+	e := b.entry(t, want[0])
+	ok, err := b.Begin(ctx, e, 1, base)
+	require.NoError(t, err)
+	require.True(t, ok)
+	e.Tries = 1
+	ok, err = b.Retry(ctx, e, 0, base, "it was not sent")
+	require.NoError(t, err)
+	require.True(t, ok, "whoever has begun a try can take it back")
+	require.Zero(t, b.entry(t, want[0]).Tries)
+	ok, err = b.Begin(ctx, b.entry(t, early), 1, base)
+	require.NoError(t, err)
+	require.True(t, ok)
+	for _, ref := range want {
+		ok, err = b.Dispatch(ctx, base, b.entry(t, ref), base.Add(time.Hour))
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	found, err = b.Held(ctx, lanes[:1])
+	require.NoError(t, err)
+	require.Equal(t, map[outbox.Lane][]outbox.Ref{lane: {early}}, found)
+
+	b.wire.set(func(int, string, *http.Request) (*http.Response, error) { return answer(400, noAccess), nil })
+	_, err = b.Held(ctx, lanes)
+	require.ErrorContains(t, err, "dynamodb:")
 }
 
 // Notes about a message do nothing to another one that has taken its place, and

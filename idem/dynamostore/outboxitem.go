@@ -1,7 +1,9 @@
 package dynamostore
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -73,6 +75,45 @@ func stuckAt(created time.Time, n int) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: s}
 }
 
+// Digits of a held message's place behind the point: of its number, then of its
+// lane, by which Held finds it without reading it.
+const (
+	numberDigits = 4
+	laneDigits   = 15
+)
+
+// heldAt is the place of a message that was left to the sweep.
+func heldAt(created time.Time, n int, lane string) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: fmt.Sprintf("%d.%0*d%s", millis(created), numberDigits, n, lane)}
+}
+
+// laneHash tells the messages of a lane from others in its shard.
+func laneHash(l outbox.Lane) string {
+	sum := sha256.Sum256([]byte(l.Destination + "\x00" + l.OrderingKey))
+	return fmt.Sprintf("%0*d", laneDigits, binary.BigEndian.Uint64(sum[:])%1_000_000_000_000_000)
+}
+
+// laneAt is the lane's hash in a place. DynamoDB keeps no zeros at the end.
+func laneAt(it item) string {
+	at, ok := it[schema.StuckAt].(*types.AttributeValueMemberN)
+	if !ok {
+		return ""
+	}
+	_, fraction, _ := strings.Cut(at.Value, ".")
+	fraction += strings.Repeat("0", max(numberDigits+laneDigits-len(fraction), 0))
+	return fraction[numberDigits:]
+}
+
+// hold moves a message with an ordering key to those that were left to the sweep.
+func (u *update) hold(e *outbox.Entry) {
+	if e.OrderingKey == "" {
+		return
+	}
+	u.add(", stuck = :stuck, stuck_at = :at")
+	u.str(":stuck", outboxShard(schema.HeldShard, e.ID, &e.Message))
+	u.item[":at"] = heldAt(e.Created, e.Number, laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
+}
+
 func messageKey(ref outbox.Ref) item {
 	v := newValues(2, 0)
 	v.str(schema.PK, ref.Record)
@@ -90,7 +131,8 @@ func decodeMessage(it item) *outbox.Entry {
 	d := &decoder{item: it, id: ref.Record}
 	unreadable := func(err error) *outbox.Entry {
 		return &outbox.Entry{
-			Record: ref.Record, Message: outbox.Message{ID: ref.ID}, Unreadable: fmt.Errorf("message %s: %w", ref.ID, err),
+			Record: ref.Record, Unreadable: fmt.Errorf("message %s: %w", ref.ID, err),
+			Message: outbox.Message{ID: ref.ID, Destination: text(it, schema.Destination), OrderingKey: text(it, schema.OrderingKey)},
 		}
 	}
 	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.OutboxItemVersion) {
@@ -157,6 +199,10 @@ func formatCursor(last item) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(at.Value + " " + text(last, schema.SK) + " " + text(last, schema.PK)))
 }
 
+func noCursor(cursor string) error {
+	return fmt.Errorf("dynamostore: %q is no cursor: pass what the page before returned", cursor)
+}
+
 func parseCursor(shard, cursor string) (item, error) {
 	if cursor == "" {
 		return nil, nil
@@ -164,7 +210,7 @@ func parseCursor(shard, cursor string) (item, error) {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	parts := strings.SplitN(string(b), " ", 3)
 	if err != nil || len(parts) != 3 {
-		return nil, fmt.Errorf("dynamostore: %q is no cursor: pass what the page before returned", cursor)
+		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)
 	v.str(schema.Stuck, shard)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Limits of a service for one request.
@@ -16,7 +17,8 @@ type Limits struct {
 // one request. It returns one error for each message, as [Sender] says, or an error
 // for the request as a whole, of which every message then gets it. But where a
 // request of several is rejected as a whole ([ErrRejected]), each of them is sent
-// alone, so that a message never answers for another one. A message above the
+// alone, so that a message never answers for another one. Once the context has ended
+// no request is made any more, and what is left is [ErrNotSent]. A message above the
 // limit is sent alone, and the service says what it thinks of it.
 func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
 	send func(context.Context, []Message) ([]error, error),
@@ -45,7 +47,7 @@ func sendBatch(ctx context.Context, batch []Message, send func(context.Context, 
 		return errs
 	}
 	if err := ctx.Err(); err != nil {
-		return each(err)
+		return each(fmt.Errorf("%w: %w", ErrNotSent, err))
 	}
 	got, err := send(ctx, batch)
 	switch {

@@ -8,31 +8,31 @@ import (
 
 // Deliver sends messages that the table's stream has brought, refs in its order.
 // It returns the index of the first ref that has to be delivered again, or their
-// number if none has: the relay has sent it, settled it, or noted that it is the
-// sweep's.
+// number if none has: the relay has sent it, settled it, or left it to the sweep.
 //
-// A message without an ordering key that fails is left to the sweep, so it holds
-// up nothing. One with an ordering key is tried again in its turn, in this call
-// while there is time and then in the next, until it is sent or parked; only what
-// has the same destination and key waits for it, and the stream if the call ends
-// before. Messages of one record are sent in the order of their numbers, whatever
-// the order of refs.
+// What fails is left to the sweep, so that it holds up nothing, and so are, without
+// a try, messages behind it with its destination and ordering key, and all messages
+// of a destination that is down or has used up the others' patience
+// ([Options.Patience]). Before a message with an ordering key those are sent that
+// have been left to the sweep before it. Messages of one record are sent in the
+// order of their numbers, whatever the order of refs.
 //
-// An error says that nothing could be read; everything has to be delivered again.
+// What there was no time for, and what could not be noted, is to be delivered
+// again. An error says that nothing could be read; everything has to be.
 func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
-	found, err := r.load(ctx, refs)
-	if err != nil {
+	p := &plan{added: map[*Entry]bool{}, byLane: map[Lane]*lane{}}
+	if err := r.load(ctx, p, refs); err != nil {
 		return Report{Left: len(refs)}, 0, err
 	}
 	x := r.begin(ctx, true)
-	p := &plan{found: found, added: map[*Entry]bool{}, byKey: map[[2]string]*lane{}}
 	now := time.Now()
 	for _, ref := range refs {
-		e := found[ref]
+		e := p.found[ref]
 		switch {
 		case e != nil && e.Unreadable != nil:
 			x.report.Unreadable++
 			x.report.problem("%v", e.Unreadable)
+			p.block(e)
 		case e == nil || !e.pending():
 			x.report.Skipped++ // sent and gone, or settled
 		case e.OrderingKey == "" && e.NextTry.After(now):
@@ -41,50 +41,73 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 			p.add(e)
 		}
 	}
+	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return len(l.entries)+len(l.behind) == 0 })
 	x.all(p.lanes)
-	first := slices.IndexFunc(refs, func(ref Ref) bool { return x.left[found[ref]] })
+	first := slices.IndexFunc(refs, func(ref Ref) bool { return x.again[p.found[ref]] })
 	if first < 0 {
 		first = len(refs)
 	}
 	return x.report, first, nil
 }
 
-// load reads the messages, and those that their records have published before
-// them under the same ordering key: a batch may end between two.
-func (r *Relay) load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error) {
-	found, err := r.store.Load(ctx, distinct(refs))
-	if err != nil {
-		return nil, err
+// load reads the messages, and what goes before those with an ordering key: what
+// their records have published before them, since a batch may end between two, and
+// what has been left to the sweep.
+func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
+	if p.found, err = r.store.Load(ctx, distinct(refs)); err != nil {
+		return err
 	}
 	var before []Ref
+	var lanes []Lane
 	for _, ref := range refs {
-		e := found[ref]
+		e := p.found[ref]
 		if e == nil || !e.pending() || e.OrderingKey == "" {
 			continue
 		}
-		for n := range e.Number {
-			if earlier := (Ref{e.Record, sibling(e.ID, n)}); found[earlier] == nil {
-				before = append(before, earlier)
-			}
+		if !r.rests(e.Destination) {
+			lanes = append(lanes, e.lane())
+		}
+		before = append(before, e.siblings()...)
+	}
+	if len(lanes) > 0 {
+		if p.held, err = r.store.Held(ctx, distinct(lanes)); err != nil {
+			return err
 		}
 	}
-	if len(before) == 0 {
-		return found, nil
+	for _, refs := range p.held {
+		before = append(before, refs...)
 	}
-	more, err := r.store.Load(ctx, distinct(before))
-	for ref, e := range more {
-		found[ref] = e
-	}
-	return found, err
+	return r.loadMore(ctx, p, before)
 }
 
-func distinct(refs []Ref) []Ref {
-	seen := make(map[Ref]bool, len(refs))
-	var list []Ref
-	for _, ref := range refs {
-		if !seen[ref] {
-			seen[ref] = true
-			list = append(list, ref)
+// loadMore reads those messages that the plan does not know.
+func (r *Relay) loadMore(ctx context.Context, p *plan, refs []Ref) error {
+	refs = slices.DeleteFunc(distinct(refs), func(ref Ref) bool { return p.found[ref] != nil })
+	if len(refs) == 0 {
+		return nil
+	}
+	more, err := r.store.Load(ctx, refs)
+	for ref, e := range more {
+		p.found[ref] = e
+	}
+	return err
+}
+
+// siblings are the messages that the entry's record has published before it.
+func (e *Entry) siblings() (refs []Ref) {
+	for n := range e.Number {
+		refs = append(refs, Ref{e.Record, sibling(e.ID, n)})
+	}
+	return refs
+}
+
+func distinct[T comparable](all []T) []T {
+	seen := make(map[T]bool, len(all))
+	var list []T
+	for _, v := range all {
+		if !seen[v] {
+			seen[v] = true
+			list = append(list, v)
 		}
 	}
 	return list
@@ -92,10 +115,11 @@ func distinct(refs []Ref) []Ref {
 
 // plan puts messages into lanes.
 type plan struct {
-	found map[Ref]*Entry
-	added map[*Entry]bool
-	byKey map[[2]string]*lane
-	lanes []*lane
+	found  map[Ref]*Entry
+	held   map[Lane][]Ref
+	added  map[*Entry]bool
+	byLane map[Lane]*lane
+	lanes  []*lane
 }
 
 func (p *plan) add(e *Entry) {
@@ -107,26 +131,48 @@ func (p *plan) add(e *Entry) {
 		p.lanes = append(p.lanes, &lane{entries: []*Entry{e}})
 		return
 	}
-	for n := range e.Number {
-		earlier := p.found[Ref{e.Record, sibling(e.ID, n)}]
-		if earlier != nil && earlier.pending() && earlier.Destination == e.Destination && earlier.OrderingKey == e.OrderingKey {
+	l := p.lane(e)
+	for _, ref := range e.siblings() {
+		earlier := p.found[ref]
+		switch {
+		case earlier == nil || earlier.lane() != e.lane():
+		case earlier.Unreadable != nil:
+			l.stopped = true
+		case earlier.pending():
 			p.add(earlier)
 		}
 	}
-	l := p.lane(e)
-	if len(l.entries) == 0 {
-		l.notBefore = e.NextTry
-	}
-	l.entries = append(l.entries, e)
+	l.add(e)
 }
 
-func (p *plan) lane(e *Entry) *lane {
-	key := [2]string{e.Destination, e.OrderingKey}
-	l := p.byKey[key]
-	if l == nil {
-		l = &lane{}
-		p.byKey[key] = l
-		p.lanes = append(p.lanes, l)
+// block stops what is in order with a message that cannot be read.
+func (p *plan) block(e *Entry) {
+	if e.OrderingKey != "" {
+		p.lane(e).stopped = true
 	}
+}
+
+// lane returns the lane of an entry, which begins with what was left to the sweep.
+func (p *plan) lane(e *Entry) *lane {
+	l := p.byLane[e.lane()]
+	if l != nil {
+		return l
+	}
+	l = &lane{}
+	p.byLane[e.lane()] = l
+	p.lanes = append(p.lanes, l)
+	held := p.held[e.lane()]
+	for _, ref := range held {
+		h := p.found[ref]
+		switch {
+		case h == nil || h.lane() != e.lane() || p.added[h]:
+		case h.Unreadable != nil:
+			l.stopped = true
+		case h.pending():
+			p.added[h] = true
+			l.entries = append(l.entries, h)
+		}
+	}
+	l.full = len(held) >= MaxHeld
 	return l
 }

@@ -17,12 +17,25 @@
 //	new         committed; Deliver sends it, usually within a second
 //	retrying    a try has failed; the next one is due after a pause that doubles
 //	dispatched  sent, and noted as such; it expires a day later
-//	parked      given up after 10 tries (6 minutes, or 10 sweeps), or rejected; it
+//	parked      given up after 10 tries, most of them by sweeps, or rejected; it
 //	            stays, with the reason, until somebody has it sent again or
 //	            deletes it
 //
 // What is not dispatched has no expiry and is in the table's index, where Sweep
 // finds it: nothing is lost if the stream is late, switched off or skips a record.
+//
+// An id belongs to one life of a key: once the operation's record has expired, what
+// is published under the same key is another message, which replaces none.
+//
+// # Destinations do not wait for each other
+//
+// What fails is left to the sweep, with everything in order behind it, so that the
+// stream goes on. A destination whose calls fail or hang, or take longer than half a
+// second, may keep the others waiting for two seconds a minute
+// ([Options.Patience]); then, and for a while after two calls in a row that fail,
+// the stream leaves all that is for it to the sweep, without a try. The sweep looks
+// after each destination on its own. Only what was sent counts as a try: of the
+// backlog of a dead destination, one or two requests with each sweep.
 //
 // # When the relay ends in between
 //
@@ -38,12 +51,16 @@
 //
 // Messages with the same destination and [Message.OrderingKey] are sent one after
 // the other: those of one record by their numbers, those of several records as the
-// table's stream has them. While one waits for another try, those behind it wait,
-// and the stream's shard with them; once it is parked they go on. Two records may
-// lie in different shards of the stream, which know nothing of each other, so
-// across records the order is the stream's best, not a promise: where it matters,
-// put a number from a conditional write of the same transaction into the message.
-// The sweep goes by the time of the commit, as the writer's clock had it.
+// table's stream has them. While one waits for another try, those behind it wait;
+// the sweep sends them, or the stream before it sends the next one of the key. Once
+// it is parked they go on. What cannot be read (a newer version's, during a
+// deployment) holds those that are behind it in its record, and in a sweep. Two
+// records may lie in different shards of the stream, which know nothing of each
+// other, so across records the order is the stream's best, not a promise: where it
+// matters, put a number from a conditional write of the same transaction into the
+// message.
+// The sweep goes by the time of the commit, as the writer's clock had it, with those
+// first that had been left to it.
 //
 // Messages without an ordering key have no order and hold up nothing.
 package outbox

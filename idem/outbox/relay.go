@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // Defaults of a relay.
 const (
-	// DefaultMaxTries with the default pauses is 6 minutes, for which a message with
-	// an ordering key may hold up its shard of the stream. Without one the pauses are
-	// at least those between sweeps.
+	// DefaultMaxTries with sweeps every 5 minutes is 45 minutes at least.
 	DefaultMaxTries = 10
 	// DefaultBackoff is the first pause, DefaultMaxBackoff the longest.
 	DefaultBackoff    = time.Second
@@ -26,25 +23,27 @@ const (
 	DefaultKeep = 24 * time.Hour
 	// DefaultSendTimeout covers a request and a repetition.
 	DefaultSendTimeout = 10 * time.Second
+	// DefaultPatience is long for a request to a service in reach, and short for those
+	// that wait behind it.
+	DefaultPatience = 2 * time.Second
 	// DefaultMargin is for noting what became of what was sent.
 	DefaultMargin = 2 * time.Second
 
-	// notes is how many notes are written at once.
-	notes = 16
 	// maxReason keeps an item small that may be looked at by the thousand.
 	maxReason = 1 << 10
 )
 
 // Options of a relay. The zero value, and nil, mean the defaults.
 type Options struct {
-	// MaxTries is how many tries may fail until a message is parked. A message that
-	// its destination rejects is parked at once. Zero means [DefaultMaxTries].
+	// MaxTries is how many tries may fail until a message is parked; only what was
+	// sent is a try. A message that its destination rejects is parked at once. Zero
+	// means [DefaultMaxTries].
 	MaxTries int
 	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
 	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
-	// Grace is how old a message is when [Relay.Sweep] takes it up, and when a try is
-	// noted before it is made. It must be longer than the stream usually takes, and
+	// Grace is how old a message is when [Relay.Sweep] takes it up that nobody has
+	// tried, and when already the first try is noted before it is made. It must be longer than the stream usually takes, and
 	// than one invocation. Zero means [DefaultGrace].
 	Grace time.Duration
 	// Keep is how long a dispatched message is kept, in whole seconds. Zero means
@@ -52,6 +51,10 @@ type Options struct {
 	Keep time.Duration
 	// SendTimeout bounds one call of a [Sender]. Zero means [DefaultSendTimeout].
 	SendTimeout time.Duration
+	// Patience is how long a destination may keep the others waiting in
+	// [Relay.Deliver], in one call of its sender and in a minute. What is for it
+	// after that is left to the sweep, for a minute. Zero means [DefaultPatience].
+	Patience time.Duration
 	// Margin is the time before the context's deadline from which nothing is sent
 	// any more. At most a quarter of the time that there is. Zero means
 	// [DefaultMargin].
@@ -64,7 +67,10 @@ type Relay struct {
 	store   Store
 	senders map[string]Sender
 	opts    Options
-	swept   atomic.Uint32 // the shard that was looked at last
+
+	mu     sync.Mutex
+	cost   map[string]*cost // by destination
+	passes map[string]*pass // by destination, where the last sweep has stopped
 }
 
 // NewRelay returns a relay that sends what is for a destination with the sender of
@@ -72,9 +78,7 @@ type Relay struct {
 // destination is down, and parked in the end. Mistakes are errors that say what to
 // do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
-	r := &Relay{store: store, senders: maps.Clone(senders)}
-	// Where each sweep has a process of its own, not all begin with the same one.
-	r.swept.Store(rand.Uint32N(Shards))
+	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{}}
 	if o != nil {
 		r.opts = *o
 	}
@@ -105,7 +109,7 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 	}{
 		{"Backoff", &r.opts.Backoff, DefaultBackoff}, {"MaxBackoff", &r.opts.MaxBackoff, DefaultMaxBackoff},
 		{"Grace", &r.opts.Grace, DefaultGrace}, {"Keep", &r.opts.Keep, DefaultKeep},
-		{"SendTimeout", &r.opts.SendTimeout, DefaultSendTimeout}, {"Margin", &r.opts.Margin, DefaultMargin},
+		{"SendTimeout", &r.opts.SendTimeout, DefaultSendTimeout}, {"Patience", &r.opts.Patience, DefaultPatience}, {"Margin", &r.opts.Margin, DefaultMargin},
 	} {
 		if *f.d < 0 {
 			return nil, fmt.Errorf("outbox: Options.%s is %v: it cannot be negative", f.name, *f.d)
@@ -142,10 +146,13 @@ type Report struct {
 	Parked int `json:"parked"`
 	// Skipped messages were settled before, or are not due yet.
 	Skipped int `json:"skipped"`
+	// Deferred messages are left to a later sweep without a try, because their
+	// destination, or one before them, has just failed or takes too long.
+	Deferred int `json:"deferred"`
 	// Unreadable messages are left alone: somebody has to look at them.
 	Unreadable int `json:"unreadable"`
-	// Left messages were not brought to an end in this call: time ran out, the store
-	// failed, or one before them did.
+	// Left messages were not brought to an end in this call: time ran out, or the
+	// store failed.
 	Left int `json:"left"`
 	// Problems says what went wrong, once each, at most 20.
 	Problems []string `json:"problems,omitempty"`

@@ -91,30 +91,51 @@ func TestHalfABatchFails(t *testing.T) {
 	})
 }
 
-// What is in order waits for the one before it, for no other key, and not for
-// ever.
+// What is in order waits for the one before it, for no other key, and holds up
+// nothing else: the sweep sends it, or the stream before what comes next with its
+// key.
 func TestOrderHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
-		failures := 3
-		p.fault = func(m outbox.Message) error {
-			if string(m.Body) == "a/0" && failures > 0 {
-				failures--
-				return errDown
-			}
-			return nil
-		}
-		r := relay(t, s, p, nil)
-		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "l"), s.put("d", 0, "")}
-		begun := time.Now()
-		report, first := deliver(t, r, refs...)
-		require.Equal(t, 4, first)
-		require.Equal(t, 4, report.Sent)
-		require.Equal(t, 3, report.Failed)
-		require.Equal(t, []string{"a/0", "b/0"}, p.bodies()[2:])
-		require.ElementsMatch(t, []string{"c/0", "d/0"}, p.bodies()[:2])
-		require.Equal(t, 7*time.Second, time.Since(begun), "1 + 2 + 4 s")
-	})
+	for _, next := range []string{"the sweep", "the stream"} {
+		t.Run(next+" goes on", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := newShelf(), &post{}
+				down := true
+				p.fault = func(m outbox.Message) error {
+					if string(m.Body) == "a/0" && down {
+						return errDown
+					}
+					return nil
+				}
+				r := relay(t, s, p, nil)
+				refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "l"), s.put("d", 0, "")}
+				begun := time.Now()
+				report, first := deliver(t, r, refs...)
+				require.Equal(t, 4, first)
+				require.Equal(t, outbox.Report{Sent: 2, Failed: 1, Deferred: 1, Problems: []string{"orders: the queue is down"}}, report)
+				require.ElementsMatch(t, []string{"c/0", "d/0"}, p.bodies())
+				require.Zero(t, time.Since(begun), "nobody waits for the next try")
+				require.Equal(t, outbox.Retrying, s.get(refs[1]).State, "it is the sweep's")
+				require.Zero(t, s.get(refs[1]).Tries, "it was not tried")
+
+				report, first = deliver(t, r, s.put("e", 0, "k"))
+				require.Equal(t, 1, first)
+				require.Equal(t, outbox.Report{Deferred: 3}, report, "the pause of the first is not over")
+				time.Sleep(outbox.DefaultBackoff)
+				down = false
+				want := []string{"a/0", "b/0", "e/0"}
+				if next == "the sweep" {
+					require.Equal(t, 3, sweep(t, r).Sent)
+				} else {
+					report, first = deliver(t, r, s.put("f", 0, "k"))
+					require.Equal(t, 1, first)
+					require.Equal(t, 4, report.Sent)
+					want = append(want, "f/0")
+				}
+				require.Equal(t, want, p.bodies()[2:])
+				require.Equal(t, outbox.Report{}, sweep(t, r))
+			})
+		})
+	}
 }
 
 func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
@@ -128,24 +149,83 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 		}
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("x", 0, ""), s.put("a", 0, "k"), s.put("b", 0, "k")}
-		begun, calls := time.Now(), 0
-		for {
-			calls++
-			_, first := deliver(t, r, refs...)
-			if first == len(refs) {
-				break
-			}
-			require.Equal(t, 1, first, "the shard goes on from the poison")
-			require.NotContains(t, p.bodies(), "b/0")
+		begun := time.Now()
+		_, first := deliver(t, r, refs...)
+		require.Equal(t, 3, first, "the stream goes on")
+		for s.get(refs[1]).State != outbox.Parked {
+			require.Equal(t, []string{"x/0"}, p.bodies())
+			time.Sleep(5 * time.Minute)
+			sweep(t, r)
 		}
 		require.Equal(t, []string{"x/0", "b/0"}, p.bodies())
 		e := s.get(refs[1])
-		require.Equal(t, outbox.Parked, e.State)
 		require.Equal(t, outbox.DefaultMaxTries, e.Tries)
 		require.Equal(t, "the queue is down", e.Reason)
 		require.Equal(t, 2+outbox.DefaultMaxTries, p.tries)
-		require.Less(t, time.Since(begun), 7*time.Minute)
-		require.LessOrEqual(t, calls, 10, "calls wait instead of coming back at once")
+		require.Equal(t, 45*time.Minute, time.Since(begun))
+	})
+}
+
+// Where the key has more messages, the stream tries what is before them as soon as
+// it is due, and needs no sweep.
+func TestPoisonInABusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		p.fault = func(m outbox.Message) error {
+			if m.ID == idOf("a", 0) {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		poison := s.put("a", 0, "k")
+		begun := time.Now()
+		deliver(t, r, poison)
+		var want []string
+		for n := 0; len(want) == 0 || len(p.bodies()) < len(want); n++ {
+			require.True(t, len(p.bodies()) == 0 || s.get(poison).State == outbox.Parked)
+			time.Sleep(10 * time.Second)
+			_, first := deliver(t, r, s.put(fmt.Sprint("b", n), 0, "k"))
+			require.Equal(t, 1, first)
+			want = append(want, fmt.Sprintf("b%d/0", n))
+		}
+		require.Equal(t, want, p.bodies())
+		require.Less(t, time.Since(begun), 9*time.Minute)
+	})
+}
+
+// More than a call takes up wait for a key: it sends the first of them, and what is
+// new waits behind the rest.
+func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		down := true
+		p.fault = func(outbox.Message) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		var refs []outbox.Ref
+		var want []string
+		for n := range 2 * outbox.MaxHeld {
+			refs = append(refs, s.put(fmt.Sprintf("r%03d", n), 0, "k"))
+			want = append(want, fmt.Sprintf("r%03d/0", n))
+			time.Sleep(time.Millisecond)
+		}
+		deliver(t, r, refs...)
+		down = false
+		time.Sleep(time.Minute)
+		report, first := deliver(t, r, s.put("y", 0, "k"))
+		require.Equal(t, 1, first)
+		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
+		time.Sleep(time.Millisecond)
+		report, _ = deliver(t, r, s.put("z", 0, "k"))
+		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
+		report, _ = deliver(t, r, s.put("zz", 0, "k"))
+		require.Equal(t, outbox.Report{Sent: 3}, report)
+		require.Equal(t, append(want, "y/0", "z/0", "zz/0"), p.bodies())
 	})
 }
 
@@ -354,7 +434,7 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 func TestTimeRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
-		r := relay(t, s, p, nil)
+		r := relay(t, s, p, &outbox.Options{Patience: time.Minute})
 		p.fault = func(outbox.Message) error {
 			time.Sleep(7 * time.Second)
 			return nil
@@ -412,28 +492,145 @@ func TestDeliveriesSideBySide(t *testing.T) {
 	})
 }
 
-// A sweep waits for nothing; a delivery waits, and leaves time to be told.
-func TestWhoWaits(t *testing.T) {
+// Neither a sweep nor a delivery waits for a message's next try.
+func TestNobodyWaitsForTheNextTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
 		time.Sleep(time.Hour)
 		later := time.Now().Add(time.Hour)
-		for _, ref := range refs[1:] {
-			s.all[ref].State, s.all[ref].Tries, s.all[ref].NextTry = outbox.Retrying, 1, later
+		for _, n := range []int{0, 2} {
+			s.all[refs[n]].State, s.all[refs[n]].Tries, s.all[refs[n]].NextTry = outbox.Retrying, 1, later
 		}
 		r := relay(t, s, p, nil)
 		begun := time.Now()
-		report := sweep(t, r)
-		require.Equal(t, 1, report.Sent)
-		require.Zero(t, time.Since(begun))
+		require.Equal(t, outbox.Report{Skipped: 3}, sweep(t, r))
 		report, first := deliver(t, r, refs...)
-		require.Equal(t, 1, first)
-		require.Equal(t, outbox.Report{Skipped: 2, Left: 1}, report)
-		require.Equal(t, time.Minute-outbox.DefaultMargin, time.Since(begun))
+		require.Equal(t, 3, first)
+		require.Equal(t, outbox.Report{Skipped: 1, Deferred: 2}, report)
+		require.Zero(t, time.Since(begun))
 		time.Sleep(time.Hour)
 		report, first = deliver(t, r, refs...)
 		require.Equal(t, 3, first)
-		require.Equal(t, outbox.Report{Skipped: 1, Sent: 2}, report)
+		require.Equal(t, outbox.Report{Sent: 3}, report)
+		require.ElementsMatch(t, []string{"a/0", "b/0", "c/0"}, p.bodies())
+	})
+}
+
+// From Grace on, to the moment, a try is noted before it is made.
+func TestTriesAreNotedFromGraceOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for age, noted := range map[time.Duration]int{outbox.DefaultGrace - 1: 0, outbox.DefaultGrace: 1} {
+			s, p := newShelf(), &post{}
+			ref := s.put("a", 0, "")
+			time.Sleep(age)
+			p.fault = func(outbox.Message) error {
+				require.Equal(t, noted, s.get(ref).Tries, "after %v", age)
+				return nil
+			}
+			report, _ := deliver(t, relay(t, s, p, nil), ref)
+			require.Equal(t, 1, report.Sent)
+		}
+		s, p := newShelf(), &post{}
+		ref := s.put("a", 0, "")
+		time.Sleep(outbox.DefaultGrace)
+		p.fault = func(outbox.Message) error {
+			require.Equal(t, 1, s.get(ref).Tries, "the first sweep that may see it notes its try")
+			return nil
+		}
+		require.Equal(t, 1, sweep(t, relay(t, s, p, nil)).Sent)
+	})
+}
+
+// A try that is begun is nobody else's while it can run, however short the pauses.
+func TestATryIsNotStolenWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		one, two := s.put("rec", 0, "k"), s.put("rec", 1, "k")
+		time.Sleep(outbox.DefaultGrace)
+		slow := true
+		p.fault = func(outbox.Message) error {
+			if slow {
+				slow = false
+				time.Sleep(outbox.DefaultSendTimeout)
+			}
+			return nil
+		}
+		o := &outbox.Options{Patience: outbox.DefaultSendTimeout}
+		stream, other := relay(t, s, p, o), relay(t, s, p, o)
+		done := make(chan int)
+		go func() {
+			_, first := deliver(t, stream, one, two)
+			done <- first
+		}()
+		for range 9 {
+			time.Sleep(time.Second)
+			sweep(t, other)
+		}
+		require.Equal(t, 2, <-done)
+		require.Equal(t, []string{"rec/0", "rec/1"}, p.bodies())
+	})
+}
+
+// A message that a send had no time for was not tried, also if the try was noted
+// before.
+func TestWhatIsNotSentIsNotTried(t *testing.T) {
+	for _, age := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShelf()
+			tried := map[string]bool{}
+			send := sending(func(ctx context.Context, messages []outbox.Message) []error {
+				return outbox.InBatches(ctx, messages, outbox.Limits{Count: 2, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
+					func(_ context.Context, batch []outbox.Message) ([]error, error) {
+						time.Sleep(1500 * time.Millisecond)
+						for _, m := range batch {
+							tried[string(m.Body)] = true
+						}
+						return make([]error, len(batch)), nil
+					})
+			})
+			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, &outbox.Options{MaxTries: 1})
+			require.NoError(t, err)
+			var refs []outbox.Ref
+			for n := range 40 {
+				refs = append(refs, s.put(fmt.Sprint("rec", n), 0, ""))
+			}
+			time.Sleep(age)
+			report, first := deliver(t, r, refs...)
+			require.Equal(t, 40, first)
+			require.Equal(t, outbox.Report{Sent: 4, Deferred: 36}, report)
+			for _, ref := range refs {
+				e := s.get(ref)
+				require.Equal(t, tried[string(e.Body)], e.State == outbox.Dispatched)
+				if e.State != outbox.Dispatched {
+					require.Zero(t, e.Tries)
+				}
+			}
+			for range 40 {
+				time.Sleep(5 * time.Minute)
+				sweep(t, r)
+			}
+			require.Len(t, tried, 40)
+		})
+	}
+}
+
+// What cannot be read holds what is in order behind it, where its key can be.
+func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		r := relay(t, s, p, nil)
+		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("b", 0, "k"), s.put("c", 0, "l")}
+		s.all[refs[0]].Unreadable = errors.New("of version 9")
+		_, first := deliver(t, r, refs[1])
+		require.Equal(t, 1, first)
+		require.Empty(t, p.bodies(), "its record has published another one before it")
+		report, first := deliver(t, r, refs...)
+		require.Equal(t, 4, first)
+		require.Equal(t, outbox.Report{Sent: 1, Unreadable: 1, Deferred: 2, Problems: []string{"of version 9"}}, report)
+		time.Sleep(time.Hour)
+		s.all[refs[0]].Unreadable = nil // a newer relay can read it
+		sweep(t, r)
+		require.Equal(t, []string{"c/0", "a/0", "a/1", "b/0"}, p.bodies())
 	})
 }

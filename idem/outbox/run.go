@@ -4,36 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 )
 
-// lane is a queue of messages that go one after the other: those with one
-// destination and ordering key, or a single one without.
-type lane struct {
-	entries   []*Entry // the first is the next
-	notBefore time.Time
-	// stopped: nothing more of it is sent in this run.
-	stopped bool
-	// counted: the try under way was noted before it was made.
-	counted bool
-}
+const (
+	// chunk is how many messages a call of a sender gets: one request, if they are
+	// small, so that all are sent in the time that the call has.
+	chunk = 10
+	// giveUp is after how many calls in a row that fail as a whole a run leaves the
+	// destination alone: one may have been a single message's fault.
+	giveUp = 2
+)
 
-// run is one call of a relay: lanes side by side, in rounds.
+// run is one call of a relay: destinations side by side, none of which waits for
+// another one.
 type run struct {
 	*Relay
-	ctx  context.Context
-	end  time.Time // nothing is sent later; zero for no end
-	wait bool      // for an ordered message's next try, instead of leaving it
+	ctx    context.Context
+	end    time.Time // nothing is sent later; zero for no end
+	stream bool      // what comes next in the stream waits for this run
 
 	mu     sync.Mutex
 	report Report
-	left   map[*Entry]bool // what was not brought to an end
+	again  map[*Entry]bool // what the stream has to bring again
+	failed map[string]int  // destinations' calls in a row that failed as a whole
 }
 
-func (r *Relay) begin(ctx context.Context, wait bool) *run {
-	x := &run{Relay: r, ctx: ctx, wait: wait, left: map[*Entry]bool{}}
+func (r *Relay) begin(ctx context.Context, stream bool) *run {
+	x := &run{Relay: r, ctx: ctx, stream: stream, again: map[*Entry]bool{}, failed: map[string]int{}}
 	if deadline, ok := ctx.Deadline(); ok {
 		x.end = deadline.Add(-min(r.opts.Margin, time.Until(deadline)/4))
 	}
@@ -45,74 +45,61 @@ func (x *run) over(t time.Time) bool {
 	return x.ctx.Err() != nil || !x.end.IsZero() && !t.Before(x.end)
 }
 
-// all sends the lanes' messages until there are none, or time is up.
+// isDown reports whether the run leaves the destination alone.
+func (x *run) isDown(destination string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.failed[destination] >= giveUp || x.stream && x.rests(destination)
+}
+
+// all sends the lanes' messages as far as it gets.
 func (x *run) all(lanes []*lane) {
+	byDestination := map[string][]*lane{}
+	for _, l := range lanes {
+		d := slices.Concat(l.entries, l.behind)[0].Destination
+		byDestination[d] = append(byDestination[d], l)
+	}
+	var g sync.WaitGroup
+	for d, lanes := range byDestination {
+		g.Go(func() { x.destination(d, lanes) })
+	}
+	g.Wait()
+}
+
+// destination sends the lanes of one destination, a chunk of first messages at a
+// time, and of every lane in its turn.
+func (x *run) destination(name string, lanes []*lane) {
+	turn := lanes
 	for {
 		now := time.Now()
-		if x.over(now) {
+		if x.over(now) || x.isDown(name) {
 			break
 		}
-		var next time.Time
-		heads := map[string][]*lane{} // by destination
-		open := lanes[:0]
-		for _, l := range lanes {
+		var next, later []*lane
+		for _, l := range turn {
 			switch {
-			case l.stopped || len(l.entries) == 0:
-				x.leave(l)
-				continue
-			case l.notBefore.After(now):
-				if next.IsZero() || l.notBefore.Before(next) {
-					next = l.notBefore
-				}
+			case !l.goes(now):
+			case len(next) < chunk:
+				next = append(next, l)
 			default:
-				d := l.entries[0].Destination
-				heads[d] = append(heads[d], l)
+				later = append(later, l)
 			}
-			open = append(open, l)
 		}
-		if lanes = open; len(lanes) == 0 {
-			return
+		if len(next) == 0 {
+			break
 		}
-		if len(heads) == 0 {
-			x.sleep(next)
-			continue
-		}
-		var g sync.WaitGroup
-		for destination, lanes := range heads {
-			g.Go(func() { x.round(destination, lanes) })
-		}
-		g.Wait()
+		x.try(name, next)
+		turn = append(later, next...)
 	}
 	for _, l := range lanes {
 		x.leave(l)
 	}
 }
 
-// sleep waits until t, or until time is up.
-func (x *run) sleep(t time.Time) {
-	if !x.end.IsZero() && t.After(x.end) {
-		t = x.end
-	}
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-x.ctx.Done():
-	}
-}
-
-func (x *run) leave(l *lane) {
-	for _, e := range l.entries {
-		x.left[e] = true
-	}
-	x.report.Left += len(l.entries)
-	l.entries = nil
-}
-
-// round tries the first message of each lane, all of one destination.
-func (x *run) round(destination string, lanes []*lane) {
+// try tries the first message of each lane, all of one destination.
+func (x *run) try(destination string, lanes []*lane) {
 	ready := make([]bool, len(lanes))
-	x.each(len(lanes), func(i int) { ready[i] = x.announce(lanes[i]) })
+	each(len(lanes), func(i int) { ready[i] = x.announce(lanes[i]) })
 	var trying []*lane
 	var messages []Message
 	for i, l := range lanes {
@@ -124,60 +111,44 @@ func (x *run) round(destination string, lanes []*lane) {
 	if len(trying) == 0 {
 		return
 	}
-	errs := x.send(destination, messages)
-	x.each(len(trying), func(i int) { x.settle(trying[i], errs[i]) })
+	begun := time.Now()
+	errs, late := x.send(destination, messages)
+	took := time.Since(begun)
+	each(len(trying), func(i int) { x.settle(trying[i], errs[i]) })
+	if x.over(begun.Add(took)) {
+		return // cut short by the run's end, which says nothing about the destination
+	}
+	any, whole := false, true
+	for _, err := range errs {
+		failed := err != nil && !errors.Is(err, ErrRejected)
+		any, whole = any || failed, whole && failed
+	}
+	late = late && any
+	x.charge(destination, took, whole, late)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case late:
+		x.failed[destination] = giveUp
+	case whole:
+		x.failed[destination]++
+	default:
+		x.failed[destination] = 0
+	}
 }
 
-// each calls f side by side, a few at a time.
-func (x *run) each(n int, f func(int)) {
+// each calls f side by side.
+func each(n int, f func(int)) {
 	var g sync.WaitGroup
-	slots := make(chan struct{}, notes)
 	for i := range n {
-		slots <- struct{}{}
-		g.Go(func() {
-			f(i)
-			<-slots
-		})
+		g.Go(func() { f(i) })
 	}
 	g.Wait()
 }
 
-// announce notes a try before it is made where an earlier one may have ended with
-// the process that made it: else a message that takes the relay down with it
-// would be tried without end.
-func (x *run) announce(l *lane) bool {
-	e := l.entries[0]
-	now := time.Now()
-	if l.counted = now.Sub(e.Created) >= x.opts.Grace; !l.counted {
-		return true
-	}
-	if e.Tries >= x.opts.MaxTries {
-		reason := e.Reason
-		if reason == "" {
-			reason = "no try came to an end"
-		}
-		x.park(l, now, e.Tries, reason)
-		return false
-	}
-	tries := e.Tries + 1
-	ok, err := x.store.Begin(x.ctx, e, tries, now.Add(x.pause(tries)))
-	switch {
-	case err != nil:
-		x.broken(l, err)
-	case !ok && e.OrderingKey == "":
-		// Somebody else is at it, or has done it.
-		x.done(l, func(r *Report) { r.Skipped++ })
-	case !ok:
-		l.stopped = true // what is behind it has to wait for that somebody
-	default:
-		e.Tries = tries
-		return true
-	}
-	return false
-}
-
-// send calls the destination's sender, whatever that does.
-func (x *run) send(destination string, messages []Message) (errs []error) {
+// send calls the destination's sender, whatever that does, and reports whether the
+// time for it was over before it came back.
+func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
 	fail := func(err error) []error {
 		errs := make([]error, len(messages))
 		for i := range errs {
@@ -187,9 +158,9 @@ func (x *run) send(destination string, messages []Message) (errs []error) {
 	}
 	sender := x.senders[destination]
 	if sender == nil {
-		return fail(fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination))
+		return fail(fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination)), false
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, x.opts.SendTimeout)
+	ctx, cancel := context.WithTimeout(x.ctx, x.limit())
 	defer cancel()
 	if !x.end.IsZero() {
 		var stop context.CancelFunc
@@ -197,96 +168,21 @@ func (x *run) send(destination string, messages []Message) (errs []error) {
 		defer stop()
 	}
 	if errs = sender.Send(ctx, messages); len(errs) != len(messages) {
-		return fail(fmt.Errorf("the sender for %q returned %d errors for %d messages", destination, len(errs), len(messages)))
+		errs = fail(fmt.Errorf("the sender for %q returned %d errors for %d messages", destination, len(errs), len(messages)))
 	}
-	return errs
+	return errs, ctx.Err() != nil
 }
 
-// settle notes what became of the try of a lane's first message.
-func (x *run) settle(l *lane, failed error) {
-	e := l.entries[0]
-	now := time.Now()
-	if failed == nil {
-		// Not noted, or not surely, it is sent once more, under the same id.
-		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(x.opts.Keep)); err != nil {
-			x.broken(l, err)
-			return
-		}
-		x.done(l, func(r *Report) { r.Sent++ })
-		return
+// limit is the time for a call of a sender.
+func (x *run) limit() time.Duration {
+	if x.stream {
+		return min(x.opts.SendTimeout, x.opts.Patience)
 	}
-	tries := e.Tries
-	if !l.counted {
-		tries++
-	}
-	reason := cut(failed.Error())
-	if errors.Is(failed, ErrRejected) || tries >= x.opts.MaxTries {
-		x.park(l, now, tries, reason)
-		return
-	}
-	next := now.Add(x.pause(tries))
-	ok, err := x.store.Retry(x.ctx, e, tries, next, reason)
-	if err != nil {
-		x.broken(l, err)
-		return
-	}
-	x.note(func(r *Report) {
-		r.Failed++
-		r.problem("%s: %s", e.Destination, reason)
-	})
-	e.Tries, e.NextTry, e.State = tries, next, Retrying
-	switch {
-	case e.OrderingKey == "":
-		l.entries = nil // the sweep takes it up when it is due
-	case !ok || !x.wait:
-		l.stopped = true
-	default:
-		l.notBefore = next
-	}
-}
-
-func (x *run) park(l *lane, now time.Time, tries int, reason string) {
-	e := l.entries[0]
-	ok, err := x.store.Park(x.ctx, now, e, tries, reason)
-	if err != nil {
-		x.broken(l, err)
-		return
-	}
-	x.done(l, func(r *Report) {
-		if ok {
-			r.Parked++
-			r.problem("%s: parked: %s", e.Destination, reason)
-		}
-	})
-}
-
-// done takes the first message from its lane.
-func (x *run) done(l *lane, count func(*Report)) {
-	l.entries = l.entries[1:]
-	l.notBefore = time.Time{}
-	x.note(count)
-	if len(l.entries) > 0 && l.entries[0].NextTry.After(time.Now()) {
-		l.notBefore = l.entries[0].NextTry
-		l.stopped = !x.wait
-	}
-}
-
-// broken ends a lane whose first message could not be noted.
-func (x *run) broken(l *lane, err error) {
-	x.note(func(r *Report) { r.problem("%v", err) })
-	l.stopped = true
+	return x.opts.SendTimeout
 }
 
 func (x *run) note(f func(*Report)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f(&x.report)
-}
-
-// cut makes of a reason what an item can and should hold.
-func cut(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
-	}
-	return strings.ToValidUTF8(s, "?")
 }

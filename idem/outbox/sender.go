@@ -21,12 +21,18 @@ type Sender interface {
 	// Send tries to send each of the messages once and returns one error for each,
 	// in their order: nil for a message that the service has taken. An error that
 	// matches [ErrRejected] says that this message will never be taken; after any
-	// other the message may or may not have been taken, and is worth another try.
+	// other the message may or may not have been taken, and is worth another try; one
+	// that matches [ErrNotSent] says that no request with the message was made. Send
+	// returns soon after the context has ended.
 	//
 	// No two of the messages have the same ordering key. A sender makes as many
 	// requests as the service's limits need.
 	Send(ctx context.Context, messages []Message) []error
 }
+
+// ErrNotSent says that a message has not been sent in this call, because there was
+// no time for it. It does not count as a try.
+var ErrNotSent = errors.New("outbox: the message was not sent in this call")
 
 // ErrRejected says that the destination will never take a message as it is.
 var ErrRejected = errors.New("outbox: the destination rejects the message")

@@ -44,9 +44,18 @@ type Entry struct {
 	// Reason is why the last try failed.
 	Reason string
 	// Unreadable says why the message cannot be read: it is damaged or of a newer
-	// version. Only Record and ID are set then. It is left alone.
+	// version. Only Record and ID are set then, and Destination and OrderingKey where
+	// they can be read: what is in order behind it waits. It is left alone.
 	Unreadable error
 }
+
+// Lane names messages that are in order: those with one destination and ordering
+// key.
+type Lane struct {
+	Destination, OrderingKey string
+}
+
+func (e *Entry) lane() Lane { return Lane{e.Destination, e.OrderingKey} }
 
 // Ref names the entry's message.
 func (e *Entry) Ref() Ref { return Ref{e.Record, e.ID} }
@@ -59,6 +68,9 @@ func (e *Entry) pending() bool {
 // Shards is the number of shards that a [Store] lists its messages in.
 const Shards = 16
 
+// MaxHeld is how many messages of a lane [Store.Held] lists.
+const MaxHeld = 20
+
 // Store is where the relay finds messages and notes what became of them. All
 // methods are safe for concurrent use. The notes change nothing but the message
 // that was read: one that is gone, or has been settled meanwhile, is left as it is, which the bool tells. A note that may or may not have been
@@ -68,18 +80,25 @@ type Store interface {
 	// more.
 	Load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error)
 
-	// Waiting lists messages of one shard (0 to 15) that were committed before the
-	// given time and are not settled, oldest first, those of one record by Number.
-	// All messages with one destination and ordering key are in the same shard. It
-	// begins after the cursor, empty for the beginning, and returns the next one,
-	// empty at the end. The list may be behind the latest writes.
+	// Waiting lists messages of one shard (0 to 15) that are not settled: first those
+	// of [Store.Held], then those that were committed before the given time; both
+	// oldest first, those of one record by Number. All messages of a lane are in the
+	// same shard. It begins after the cursor, empty for the beginning, and returns the
+	// next one, empty at the end. The list may be behind the latest writes.
 	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
+
+	// Held lists the messages of these lanes in state Retrying, oldest first, at most
+	// [MaxHeld] of each: whoever sends another of the lane sends these before. Lanes
+	// without any are left out. The list may be behind the latest writes.
+	Held(ctx context.Context, lanes []Lane) (map[Lane][]Ref, error)
 
 	// Begin notes before a try that it is made: Tries, the time from which the next
 	// one may be made, and the state Retrying. It reports false if somebody else has begun that try.
 	Begin(ctx context.Context, e *Entry, tries int, next time.Time) (bool, error)
 
-	// Retry notes a failed try: Tries with it, when the next one is due, and why.
+	// Retry notes a failed try, or that none is made now: Tries so far, from when on
+	// the next one may be made, why, and the state Retrying. It reports false if a
+	// later try than the entry's, and than tries, has been begun.
 	Retry(ctx context.Context, e *Entry, tries int, next time.Time, reason string) (bool, error)
 
 	// Park gives the message up, with the reason and the number of tries. It stays

@@ -87,7 +87,7 @@ func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor s
 		for _, e := range s.all {
 			h := fnv.New32a()
 			h.Write([]byte(cmp.Or(e.OrderingKey, e.ID)))
-			if waits := e.State == outbox.New || e.State == outbox.Retrying; waits && !e.Created.After(before) && int(h.Sum32()%outbox.Shards) == shard {
+			if waits(e) && (isHeld(e) || !e.Created.After(before)) && int(h.Sum32()%outbox.Shards) == shard {
 				c := *e
 				list = append(list, &c)
 			}
@@ -109,7 +109,30 @@ func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor s
 }
 
 func place(e *outbox.Entry) string {
-	return fmt.Sprintf("%020d %s %04d", e.Created.UnixNano(), e.Record, e.Number)
+	return fmt.Sprintf("%v %020d %s %04d", !isHeld(e), e.Created.UnixNano(), e.Record, e.Number)
+}
+
+// isHeld reports whether the message is one of those that Held lists.
+func isHeld(e *outbox.Entry) bool { return e.OrderingKey != "" && e.State == outbox.Retrying }
+
+func (s *shelf) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
+	found := map[outbox.Lane][]outbox.Ref{}
+	return found, s.call("Held", func() error {
+		var list []*outbox.Entry
+		for _, e := range s.all {
+			if isHeld(e) && slices.Contains(lanes, outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}) {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, func(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) })
+		for _, e := range list {
+			l := outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}
+			if len(found[l]) < outbox.MaxHeld {
+				found[l] = append(found[l], e.Ref())
+			}
+		}
+		return nil
+	})
 }
 
 func (s *shelf) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool, change func(*outbox.Entry)) (ok bool, err error) {
@@ -131,7 +154,8 @@ func (s *shelf) Begin(_ context.Context, e *outbox.Entry, tries int, next time.T
 }
 
 func (s *shelf) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
-	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= tries },
+	known := max(tries, e.Tries)
+	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= known },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
 }
 
@@ -177,6 +201,13 @@ func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
 	}
 	p.calls = append(p.calls, call)
 	return errs
+}
+
+// sending is a sender.
+type sending func(context.Context, []outbox.Message) []error
+
+func (f sending) Send(ctx context.Context, messages []outbox.Message) []error {
+	return f(ctx, messages)
 }
 
 func (p *post) bodies() (list []string) {

@@ -3,75 +3,162 @@ package outbox
 import (
 	"context"
 	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 )
 
-// Sweep sends what the stream has missed and what is due for another try: all
-// waiting messages older than [Options.Grace], shard by shard, the oldest first.
-// Of messages with one destination and ordering key none is sent before an older
-// one. It returns when it has seen them all, or when time is up; the relay's next
-// sweep begins with the shards that this one has not come to. The error joins those
-// of shards that could not be read.
+// readers is how many destinations' sweeps read a page at a time: pages are large.
+const readers = 4
+
+// Sweep sends what the stream has missed and what was left to it: all waiting
+// messages older than [Options.Grace], and younger ones with an ordering key that
+// the stream has left. Destinations are swept side by side, each shard by shard,
+// the oldest first. Of messages with one destination and ordering key those go
+// first that were left before.
+//
+// A destination that is down is left alone for the rest of the sweep, and none
+// waits for another one. Each reads past the others' messages, some thousand a
+// second. Sweep returns when all messages were seen, or when time is up; where it
+// has stopped, the relay's next sweep goes on. The error joins those of shards that
+// could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
-	x := r.begin(ctx, false)
-	before := time.Now().Add(-r.opts.Grace)
-	var failed []error
-	for range Shards {
-		if x.over(time.Now()) {
-			break
-		}
-		// One that takes the sweep's whole time, or the process, is not the first again.
-		n := r.swept.Add(1) % Shards
-		if err := x.shard(int(n), before); err != nil {
-			failed = append(failed, err)
-			x.report.problem("%v", err)
-		}
+	s := &sweep{
+		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
+		reading: make(chan struct{}, readers), failed: map[string]error{},
 	}
-	return x.report, errors.Join(failed...)
+	// The last one is for destinations that the relay does not know.
+	var g sync.WaitGroup
+	for _, name := range append(slices.Collect(maps.Keys(r.senders)), "") {
+		g.Go(func() { s.destination(name) })
+	}
+	g.Wait()
+	return s.report, errors.Join(slices.Collect(maps.Values(s.failed))...)
 }
 
-func (x *run) shard(n int, before time.Time) error {
-	held := map[[2]string]bool{} // ordering keys whose turn has not come
-	for cursor := ""; ; {
-		entries, next, err := x.store.Waiting(x.ctx, n, before, cursor)
-		if err != nil {
-			return err
-		}
-		x.sweep(entries, held)
-		if cursor = next; cursor == "" || x.over(time.Now()) {
-			return nil
+// sweep is one call of Sweep.
+type sweep struct {
+	*run
+	before  time.Time
+	reading chan struct{}
+	failed  map[string]error // by text
+}
+
+// pass is one destination's way through the shards. It may take several sweeps.
+type pass struct {
+	shard  int
+	cursor string
+	// held are lanes whose first messages were passed, and are still waiting.
+	held map[Lane]bool
+}
+
+// pass takes the destination's pass. Another sweep that runs meanwhile has its own.
+func (r *Relay) pass(destination string) *pass {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.passes[destination]
+	delete(r.passes, destination)
+	if p == nil {
+		// Where each sweep has a process of its own, not all begin with the same shard.
+		p = &pass{shard: rand.IntN(Shards), held: map[Lane]bool{}}
+	}
+	return p
+}
+
+func (r *Relay) keep(destination string, p *pass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passes[destination] = p
+}
+
+func (s *sweep) destination(name string) {
+	p := s.pass(name)
+	defer s.keep(name, p)
+	shards := Shards
+	if p.cursor != "" {
+		shards++ // the beginning of this one too
+	}
+	for shards > 0 && !s.over(time.Now()) && !s.isDown(name) {
+		entries, next := s.page(p)
+		s.send(name, entries, p.held)
+		if p.cursor = next; next == "" {
+			p.shard, p.held = (p.shard+1)%Shards, map[Lane]bool{}
+			shards--
 		}
 	}
 }
 
-func (x *run) sweep(entries []*Entry, held map[[2]string]bool) {
-	p := &plan{byKey: map[[2]string]*lane{}}
+// page reads what comes next in a pass. A shard that cannot be read is passed over.
+func (s *sweep) page(p *pass) ([]*Entry, string) {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	entries, next, err := s.store.Waiting(s.ctx, p.shard, s.before, p.cursor)
+	if err == nil {
+		return entries, next
+	}
+	s.trouble(err)
+	return nil, ""
+}
+
+func (s *sweep) trouble(err error) {
+	s.note(func(r *Report) {
+		r.problem("%v", err)
+		s.failed[err.Error()] = err
+	})
+}
+
+// send sends those of the entries that are the destination's.
+func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
+	p := &plan{found: map[Ref]*Entry{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{}}
+	var before []Ref
+	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
+	for _, e := range entries {
+		p.found[e.Ref()] = e
+		if e.OrderingKey != "" {
+			before = append(before, e.siblings()...)
+		}
+	}
+	// An earlier one of the same record may be further back, where it was never left.
+	err := s.loadMore(s.ctx, p, before)
+	if err != nil {
+		s.trouble(err)
+	}
 	now := time.Now()
 	for _, e := range entries {
-		key := [2]string{e.Destination, e.OrderingKey}
+		ordered := e.OrderingKey != ""
 		switch {
 		case e.Unreadable != nil:
-			x.report.Unreadable++
-			x.report.problem("%v", e.Unreadable)
-		case !e.pending() || held[key]:
-			x.report.Skipped++
-		case e.OrderingKey == "" && !e.NextTry.After(now):
-			p.lanes = append(p.lanes, &lane{entries: []*Entry{e}})
-		case e.NextTry.After(now) && (e.OrderingKey == "" || p.byKey[key] == nil):
-			x.report.Skipped++
-			if e.OrderingKey != "" {
-				held[key] = true
-			}
+			s.note(func(r *Report) {
+				r.Unreadable++
+				r.problem("%v", e.Unreadable)
+			})
+			held[e.lane()] = ordered
+		case !e.pending() || ordered && held[e.lane()]:
+			s.note(func(r *Report) { r.Skipped++ })
+		case ordered && err != nil:
+			held[e.lane()] = true
+			s.note(func(r *Report) { r.Left++ })
+		case e.NextTry.After(now) && (!ordered || p.byLane[e.lane()] == nil):
+			s.note(func(r *Report) { r.Skipped++ })
+			held[e.lane()] = ordered
 		default:
-			l := p.lane(e)
-			l.entries = append(l.entries, e)
+			p.add(e)
 		}
 	}
-	x.all(p.lanes)
-	for e := range x.left {
-		if e.OrderingKey != "" {
-			held[[2]string{e.Destination, e.OrderingKey}] = true
+	s.all(p.lanes)
+	for key, l := range p.byLane {
+		if len(l.entries) > 0 {
+			held[key] = true
 		}
 	}
-	clear(x.left)
+}
+
+// of is the destination whose pass an entry is in.
+func (s *sweep) of(e *Entry) string {
+	if s.senders[e.Destination] == nil {
+		return ""
+	}
+	return e.Destination
 }

@@ -119,6 +119,8 @@ const (
 // Shards of the index that hold outbox messages: these, then "00" to "15".
 const (
 	OutboxShard = "outbox-"
+	// HeldShard holds those with an ordering key that have been left to the sweep.
+	HeldShard   = "outbox-held-"
 	ParkedShard = "outbox-parked-"
 )
 

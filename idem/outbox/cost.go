@@ -1,0 +1,57 @@
+package outbox
+
+import "time"
+
+const (
+	// fair is what a request may take that is no burden to those who wait.
+	fair = 500 * time.Millisecond
+	// rest is how long a destination is left to the sweep that has used up its time.
+	rest = time.Minute
+	// pause is how long one is left to it whose calls fail in a row, however fast:
+	// what waits for it is not to be read again with every batch.
+	pause = 10 * time.Second
+)
+
+// cost is what a destination has cost the others in this process.
+type cost struct {
+	spent    time.Duration
+	as       time.Time // of spent
+	failures int       // calls in a row that failed as a whole
+	until    time.Time // the stream leaves the destination alone
+}
+
+// charge adds what a call of the destination's sender took: all of it if that
+// failed as a whole, else what is more than fair. The debt wears off, in a minute as
+// much as a destination may spend.
+func (r *Relay) charge(destination string, took time.Duration, failed, late bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cost[destination]
+	if c == nil {
+		c = &cost{}
+		r.cost[destination] = c
+	}
+	c.failures++
+	if !failed {
+		took, c.failures = max(took-fair, 0), 0
+	}
+	now := time.Now()
+	worn := time.Duration(float64(now.Sub(c.as)) / float64(rest) * float64(r.opts.Patience))
+	c.spent, c.as = max(c.spent-worn, 0)+took, now
+	switch {
+	case late || c.spent >= r.opts.Patience:
+		c.spent, c.until = 0, now.Add(rest)
+	case c.failures >= giveUp && c.until.Before(now.Add(pause)):
+		c.until = now.Add(pause)
+	case !failed && took == 0:
+		c.until = time.Time{}
+	}
+}
+
+// rests reports whether the stream leaves the destination alone.
+func (r *Relay) rests(destination string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cost[destination]
+	return c != nil && c.until.After(time.Now())
+}

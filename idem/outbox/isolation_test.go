@@ -1,0 +1,232 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// request is a sender that makes requests of ten messages, of which each takes its
+// time, unless the sender's is over before.
+func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.Sender {
+	return sending(func(ctx context.Context, messages []outbox.Message) []error {
+		return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
+			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(took):
+				}
+				if fault != nil {
+					return nil, fault
+				}
+				for _, m := range batch {
+					if sent != nil {
+						sent(m)
+					}
+				}
+				return make([]error, len(batch)), nil
+			})
+	})
+}
+
+// sick are destinations that should cost the others nothing.
+var sick = map[string]outbox.Sender{
+	"healthy":        request(10*time.Millisecond, nil, nil),
+	"fails at once":  request(0, errDown, nil),
+	"fails in 20 ms": request(20*time.Millisecond, errDown, nil),
+	"fails in 900 ms": request(900*time.Millisecond,
+		errDown, nil),
+	"fails in 8 s": request(8*time.Second, errDown, nil),
+	"hangs":        request(time.Hour, nil, nil),
+	"takes 1.5 s":  request(1500*time.Millisecond, nil, nil),
+	"takes 5 s":    request(5*time.Second, nil, nil),
+	"has no route": nil,
+	"fails each tenth": sending(func(_ context.Context, messages []outbox.Message) []error {
+		errs := make([]error, len(messages))
+		for i := range errs {
+			if i%10 == 0 {
+				errs[i] = errDown
+			}
+		}
+		return errs
+	}),
+}
+
+// town has a healthy destination, whose requests take 100 ms, and a sick one.
+type town struct {
+	*shelf
+	relay *outbox.Relay
+	mu    sync.Mutex
+	at    map[string]time.Time // when the healthy one has got a message
+}
+
+func newTown(t *testing.T, other outbox.Sender) *town {
+	w := &town{shelf: newShelf(), at: map[string]time.Time{}}
+	senders := map[string]outbox.Sender{"orders": request(100*time.Millisecond, nil, func(m outbox.Message) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.at[m.ID] = time.Now()
+	})}
+	if other != nil {
+		senders["sick"] = other
+	}
+	var err error
+	w.relay, err = outbox.NewRelay(w, senders, nil)
+	require.NoError(t, err)
+	return w
+}
+
+// publish stores a message for one of the two.
+func (w *town) publish(record, key string, sick bool) outbox.Ref {
+	ref := w.put(record, 0, key)
+	if sick {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.shelf.all[ref].Destination = "sick"
+	}
+	return ref
+}
+
+// stream publishes and delivers batches of a hundred messages, and returns how long
+// that has taken. Every tenth message is for the sick destination.
+func (w *town) stream(t *testing.T, batches int, ordered, alone bool) time.Duration {
+	begun := time.Now()
+	longest := time.Duration(0)
+	for b := range batches {
+		var refs []outbox.Ref
+		for n := range 100 {
+			if alone && n%10 == 5 {
+				continue
+			}
+			key := ""
+			if ordered {
+				key = fmt.Sprint("customer", n)
+			}
+			refs = append(refs, w.publish(fmt.Sprintf("r%d-%d", b, n), key, n%10 == 5))
+		}
+		called := time.Now()
+		_, first := deliver(t, w.relay, refs...)
+		longest = max(longest, time.Since(called))
+		require.Equal(t, len(refs), first, "the stream goes on")
+	}
+	require.Len(t, w.at, 90*batches, "all that is for the healthy one has been sent")
+	require.LessOrEqual(t, longest, 5*time.Second, "what an invocation is kept alive for")
+	return time.Since(begun)
+}
+
+// Whatever is wrong with a destination, the others' messages pass through the stream
+// in one and a half times the time at most that they take alone.
+func TestStreamIsNotHeldUp(t *testing.T) {
+	const batches = 100 // a minute and a half
+	for name, other := range sick {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ordered %v", name, ordered), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					alone := newTown(t, other).stream(t, batches, ordered, true)
+					beside := newTown(t, other).stream(t, batches, ordered, false)
+					require.LessOrEqual(t, beside, alone*3/2, "alone it takes %v", alone)
+				})
+			})
+		}
+	}
+}
+
+// The sweep too: what the stream has missed for a healthy destination goes out as if
+// there were no backlog of a sick one.
+func TestSweepIsNotHeldUp(t *testing.T) {
+	for name, other := range sick {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ordered %v", name, ordered), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					last := func(backlog int) time.Duration {
+						w := newTown(t, other)
+						key := func(n int) string {
+							if ordered {
+								return fmt.Sprint("customer", n)
+							}
+							return ""
+						}
+						for n := range backlog {
+							w.publish(fmt.Sprint("sick", n), key(n), true)
+						}
+						time.Sleep(time.Second)
+						for n := range 500 {
+							w.publish(fmt.Sprint("healthy", n), key(n), false)
+						}
+						time.Sleep(outbox.DefaultGrace)
+						begun := time.Now()
+						sweep(t, w.relay)
+						require.Len(t, w.at, 500)
+						took := time.Duration(0)
+						for _, at := range w.at {
+							took = max(took, at.Sub(begun))
+						}
+						return took
+					}
+					alone := last(0)
+					require.LessOrEqual(t, last(4000), alone*3/2, "alone it takes %v", alone)
+				})
+			})
+		}
+	}
+}
+
+// A dead destination uses up the tries of those few that were sent to it, and of no
+// other ones; once it is back, all go out, in their order.
+func TestADeadDestinationSpendsNoTries(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, p := newShelf(), &post{}
+			dead := true
+			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
+				if dead {
+					return hung{}.Send(ctx, messages)
+				}
+				return p.Send(ctx, messages)
+			})}, nil)
+			require.NoError(t, err)
+			var want []string
+			for n := range 1000 {
+				key := ""
+				if ordered {
+					key = fmt.Sprint("k", n%50)
+				}
+				_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, key))
+				require.Equal(t, 1, first)
+				want = append(want, fmt.Sprintf("r%04d/0", n))
+				time.Sleep(time.Second)
+			}
+			for range 8 {
+				time.Sleep(5 * time.Minute)
+				sweep(t, r)
+			}
+			tries := 0
+			for _, e := range s.all {
+				tries += e.Tries
+				require.NotEqual(t, outbox.Parked, e.State)
+			}
+			require.Less(t, tries, 150, "one a minute in the stream, and a request a sweep")
+			dead = false
+			for range 3 {
+				time.Sleep(5 * time.Minute)
+				sweep(t, r)
+			}
+			require.ElementsMatch(t, want, p.bodies())
+			if ordered {
+				last := map[string]string{}
+				for _, m := range p.sent {
+					require.Less(t, last[m.OrderingKey], string(m.Body))
+					last[m.OrderingKey] = string(m.Body)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,216 @@
+package outbox
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// lane is a queue of messages that go one after the other: those of a [Lane], or a
+// single one without an ordering key.
+type lane struct {
+	entries []*Entry // the first is the next
+	// full: more may wait than entries has, and behind waits for those.
+	full   bool
+	behind []*Entry
+	// stopped: nothing more of it is sent in this run.
+	stopped bool
+	// failed: the first was tried in this run.
+	failed bool
+	// broken: what became of the first could not be noted.
+	broken bool
+	// counted: the try under way was noted before it was made.
+	counted bool
+}
+
+// add appends a message to those that wait.
+func (l *lane) add(e *Entry) {
+	if l.full {
+		l.behind = append(l.behind, e)
+	} else {
+		l.entries = append(l.entries, e)
+	}
+}
+
+// goes reports whether the lane's next message can be tried.
+func (l *lane) goes(now time.Time) bool {
+	if len(l.entries) > 0 && l.entries[0].NextTry.After(now) {
+		l.stopped = true
+	}
+	return len(l.entries) > 0 && !l.stopped
+}
+
+// announce notes a try before it is made where an earlier one may have ended with
+// the process that made it: else a message that takes the relay down with it
+// would be tried without end. So it does where somebody else may be at it.
+func (x *run) announce(l *lane) bool {
+	e := l.entries[0]
+	now := time.Now()
+	if l.counted = now.Sub(e.Created) >= x.opts.Grace || e.State == Retrying; !l.counted {
+		return true
+	}
+	if e.Tries >= x.opts.MaxTries {
+		reason := e.Reason
+		if reason == "" {
+			reason = "no try came to an end"
+		}
+		x.park(l, now, e.Tries, reason)
+		return false
+	}
+	tries := e.Tries + 1
+	// Nobody else begins while this one may still run.
+	next := now.Add(max(x.pause(tries), x.limit()+x.opts.Margin))
+	ok, err := x.store.Begin(x.ctx, e, tries, next)
+	switch {
+	case err != nil:
+		x.breakOff(l, err)
+	case !ok && e.OrderingKey == "":
+		// Somebody else is at it, or has done it.
+		x.done(l, func(r *Report) { r.Skipped++ })
+	case !ok:
+		l.stopped = true // what is behind it has to wait for that somebody
+	default:
+		e.Tries, e.NextTry, e.State = tries, next, Retrying
+		return true
+	}
+	return false
+}
+
+// settle notes what became of the try of a lane's first message.
+func (x *run) settle(l *lane, failed error) {
+	e := l.entries[0]
+	now := time.Now()
+	if failed == nil {
+		// Not noted, or not surely, it is sent once more, under the same id.
+		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(x.opts.Keep)); err != nil {
+			x.breakOff(l, err)
+			return
+		}
+		x.done(l, func(r *Report) { r.Sent++ })
+		return
+	}
+	reason := cut(failed.Error())
+	if errors.Is(failed, ErrNotSent) {
+		x.untried(l, now, reason)
+		return
+	}
+	tries := e.Tries
+	if !l.counted {
+		tries++
+	}
+	if errors.Is(failed, ErrRejected) || tries >= x.opts.MaxTries {
+		x.park(l, now, tries, reason)
+		return
+	}
+	next := now.Add(x.pause(tries))
+	if _, err := x.store.Retry(x.ctx, e, tries, next, reason); err != nil {
+		x.breakOff(l, err)
+		return
+	}
+	x.note(func(r *Report) {
+		r.Failed++
+		r.problem("%s: %s", e.Destination, reason)
+	})
+	e.Tries, e.NextTry, e.State = tries, next, Retrying
+	if l.stopped, l.failed = true, true; e.OrderingKey == "" {
+		l.entries = nil // the sweep takes it up when it is due
+	}
+}
+
+// untried takes back a try that was noted and has not been made.
+func (x *run) untried(l *lane, now time.Time, reason string) {
+	l.stopped = true
+	e := l.entries[0]
+	if !l.counted {
+		return
+	}
+	if _, err := x.store.Retry(x.ctx, e, e.Tries-1, now, reason); err != nil {
+		x.breakOff(l, err)
+		return
+	}
+	e.Tries, e.NextTry = e.Tries-1, now
+}
+
+func (x *run) park(l *lane, now time.Time, tries int, reason string) {
+	e := l.entries[0]
+	ok, err := x.store.Park(x.ctx, now, e, tries, reason)
+	if err != nil {
+		x.breakOff(l, err)
+		return
+	}
+	x.done(l, func(r *Report) {
+		if ok {
+			r.Parked++
+			r.problem("%s: parked: %s", e.Destination, reason)
+		}
+	})
+}
+
+// done takes the first message from its lane.
+func (x *run) done(l *lane, count func(*Report)) {
+	l.entries = l.entries[1:]
+	x.note(count)
+}
+
+// breakOff ends a lane whose first message could not be noted.
+func (x *run) breakOff(l *lane, err error) {
+	x.note(func(r *Report) { r.problem("%v", err) })
+	l.stopped, l.broken = true, true
+}
+
+// deferred is the reason of a message that is left to the sweep without a try.
+const deferred = "not tried: its destination, or one before it with its ordering key, had failed"
+
+// leave ends what is left of a lane. In the stream's run those with an ordering key
+// get a note that they are the sweep's, in their order: by it later ones find them.
+func (x *run) leave(l *lane) {
+	if len(l.entries) == 0 {
+		l.stopped = true
+	}
+	l.entries = append(l.entries, l.behind...)
+	if len(l.entries) == 0 {
+		return
+	}
+	left := 0
+	switch {
+	case l.broken || !l.stopped && !x.isDown(l.entries[0].Destination):
+		// Time is up: whatever the stream brings again is tried again.
+	case x.stream && l.entries[0].OrderingKey != "":
+		left = x.handOver(l)
+	default:
+		left = len(l.entries)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.report.Deferred += left
+	if l.failed && left > 0 {
+		x.report.Deferred--
+	}
+	x.report.Left += len(l.entries) - left
+	for _, e := range l.entries[left:] {
+		x.again[e] = true
+	}
+}
+
+// handOver returns how many messages of the lane have got their note.
+func (x *run) handOver(l *lane) int {
+	for n, e := range l.entries {
+		if e.State == Retrying {
+			continue
+		}
+		// Whoever has tried or settled it meanwhile has noted that.
+		if _, err := x.store.Retry(x.ctx, e, e.Tries, time.Now(), deferred); err != nil {
+			x.note(func(r *Report) { r.problem("%v", err) })
+			return n
+		}
+	}
+	return len(l.entries)
+}
+
+// cut makes of a reason what an item can and should hold.
+func cut(s string) string {
+	if len(s) > maxReason {
+		s = s[:maxReason]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
