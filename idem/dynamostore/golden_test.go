@@ -107,6 +107,16 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"complete-unavailable", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Unavailable: true, ExpiresAt: day}))
 		}},
+		{"complete-add", func(s *Store) error {
+			f := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
+			f.Upgrades = "fact.1"
+			return s.Finish(ctx, now, f)
+		}},
+		{"complete-add-parts", func(s *Store) error {
+			f := finish(idem.Ending{State: idem.Completed, Result: pattern(5000), ExpiresAt: day})
+			f.Upgrades = "fact.1"
+			return s.Finish(ctx, now, f)
+		}},
 		{"complete-open", func(s *Store) error { return s.Finish(ctx, now, open) }},
 		{"fail", func(s *Store) error {
 			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day}))
