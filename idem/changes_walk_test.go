@@ -79,6 +79,12 @@ func (w *world) land(t *testing.T, s sent) bool {
 	require.NoError(t, err, "a repeated write lands again: %v", w.trail)
 	require.Equal(t, next, again, "a repeated write changes nothing: %v", w.trail)
 	w.rec = next.Clone()
+	if s.what == "result" {
+		want := before.Clone()
+		want.Write, want.Unavailable, want.Body = next.Write, false, next.Body
+		require.Equal(t, want, next, "a result changes nothing else: %v", w.trail)
+		require.True(t, before.Unavailable || before.Write == next.Write, "%v", w.trail)
+	}
 	if before == nil || before.Expired(w.now) {
 		// What was repeatable is forgotten with its record, as it was declared to be.
 		for i, a := range w.actors {
@@ -224,6 +230,9 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 		if a.open {
 			f.Absent = &r
 		}
+		if name == "completes" {
+			next = append(next, v.completesWithoutResult(t, i, f)...)
+		}
 		end := sent{what: name, actor: i, apply: f.Apply, ids: []string{f.Owner, f.Write}}
 		queued := v.copy("later")
 		queued.late = append(queued.late, end)
@@ -252,6 +261,21 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 	}
 	v.late = append(v.late, sent{"extension", i, e.Apply, []string{e.Owner, e.Write}, false})
 	return append(next, v)
+}
+
+// completesWithoutResult is a completion that is written, now or later, before its
+// result, which is under way.
+func (w world) completesWithoutResult(t *testing.T, i int, whole idem.Finish) (next []*world) {
+	v := w.copy("first without its result")
+	fact, result := whole, whole
+	fact.Write, fact.Ending.Unavailable = v.id("w"), true
+	result.Upgrades, result.Absent = fact.Write, nil
+	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply, ids: []string{whole.Owner, whole.Write, fact.Write}})
+	end := sent{what: "fact", actor: i, apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
+	queued := v.copy("later")
+	queued.late = append(queued.late, end)
+	v.land(t, end)
+	return []*world{v, queued}
 }
 
 // commitInDoubt is an end with business writes whose request is under way, and
@@ -350,7 +374,7 @@ func (w *world) key() string {
 	var b strings.Builder
 	record := func(r *idem.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
-			r.Uncertain, len(r.Steps), r.Steps["charge"].Begun, ";")
+			r.Uncertain, r.Unavailable, len(r.Steps), r.Steps["charge"].Begun, ";")
 	}
 	if w.rec != nil {
 		record(w.rec)
@@ -369,7 +393,7 @@ func (w *world) key() string {
 }
 
 func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
-	depth := 5 // 34,000 worlds; 6 has 300,000 and takes ten times as long
+	depth := 5 // 54,000 worlds; 6 has and takes ten times as much
 	if os.Getenv("IDEM_LONG") == "1" {
 		depth = 6
 	}

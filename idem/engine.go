@@ -48,9 +48,11 @@ type Options struct {
 	// means [DefaultClaimBudget].
 	ClaimBudget time.Duration
 
-	// FinishBudget bounds the store calls after the handler ran; results get a
-	// second more for each MiB, and nothing outlasts the kill time. An outcome that
-	// could not be written by then is queued. Zero means [DefaultFinishBudget].
+	// FinishBudget bounds the store calls after the handler ran; results and units of
+	// work get a second more for each MiB, and nothing outlasts the kill time. A result
+	// that lies beside its record and could not be stored in a share of it does not
+	// keep the outcome from being recorded: it is queued alone. An outcome that could
+	// not be written by then is queued. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
 
 	// Wait is how long a call waits for a twin in flight before it answers

@@ -127,8 +127,9 @@ type Operation struct {
 	SkipLook bool
 
 	// Retention is how long a recorded outcome is replayed, from the moment it is
-	// recorded. Zero means [DefaultRetention]; at least one second, at most five
-	// years. A caller that retries later than this runs the handler again, so it
+	// recorded, also where that was late; at least as long as its write may take
+	// ([Options.FinishBudget]). Zero means [DefaultRetention]; at least one second, at
+	// most five years. A caller that retries later than this runs the handler again, so it
 	// must be longer than the longest retry window in front of the function.
 	Retention time.Duration
 

@@ -111,7 +111,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		}
 		now := e.now()
 		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.interrupted()) {
-			err := e.settle(ctx, now, Settlement{
+			err := e.settle(ctx, 0, Settlement{
 				ID: id, Kind: EventLapse, Seen: rec.Write, Write: newID(),
 				Ending: Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},
 			})
@@ -130,7 +130,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		if due := rec.notUndone(); r.To == Failed && !r.Undone && len(due) > 0 {
 			return &NotUndoneError{Steps: due}
 		}
-		err = e.settle(ctx, now, e.settlement(rec, r))
+		err = e.settle(ctx, rec.Retention, e.settlement(rec, r))
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) {
 			return err
@@ -141,15 +141,19 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 }
 
 // settle writes the resolution, and the same again if its reply was lost: a
-// resolver that asks anew would meet its own answer as somebody else's.
-func (e *Engine) settle(ctx context.Context, now time.Time, s Settlement) error {
-	err := e.store.Settle(ctx, now, s)
-	for range 2 {
+// resolver that asks anew would meet its own answer as somebody else's. The retention
+// of an outcome counts from the try that lands.
+func (e *Engine) settle(ctx context.Context, retention time.Duration, s Settlement) (err error) {
+	for range 3 {
+		now := e.now()
+		if !s.Ending.ExpiresAt.IsZero() {
+			s.Ending.ExpiresAt = e.expiry(now, retention, len(s.Ending.Result))
+		}
+		err = e.store.Settle(ctx, now, s)
 		var sErr *StoreError
 		if !errors.As(err, &sErr) || !sErr.Maybe || ctx.Err() != nil {
 			break
 		}
-		err = e.store.Settle(ctx, now, s)
 	}
 	return err
 }
@@ -157,7 +161,7 @@ func (e *Engine) settle(ctx context.Context, now time.Time, s Settlement) error 
 func (e *Engine) settlement(rec *Record, r Resolution) Settlement {
 	s := Settlement{ID: rec.ID, Kind: EventResolve, Seen: rec.Write, Owner: newID(), Ending: Ending{
 		State: r.To, Result: r.Result, Failure: r.Failure, Ref: r.Ref, ResponseVersion: r.ResponseVersion,
-		ExpiresAt: ceil(e.now().Add(rec.Retention), time.Second),
+		ExpiresAt: e.expiry(e.now(), rec.Retention, len(r.Result)),
 	}}
 	s.Write = s.Owner + ".0"
 	s.Ending.Unavailable = r.To == Completed && r.Result == nil

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -159,6 +160,20 @@ func TestResolveWithLostReplies(t *testing.T) {
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 	}
+}
+
+// The retention of a resolution counts from the try that lands.
+func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := idem.Operation{Name: "short", Retention: time.Minute}.Key("t", "k")
+		uncertainly(t, r, key)
+		r.faults.Next(idemtest.Settle, slow(50*time.Second, idemtest.LoseRequest))
+		require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("1")}))
+		rec := r.record(t, key)
+		require.WithinDuration(t, rec.UpdatedAt.Add(time.Minute), rec.ExpiresAt, time.Second)
+		require.WithinDuration(t, time.Now(), rec.UpdatedAt, time.Millisecond)
+	})
 }
 
 // Two resolvers, and a resolver against the late outcome: one of them settles it,

@@ -37,7 +37,9 @@
 // are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
 // SHA-256; a part that is missing, cut short or altered makes the result
-// unreadable ([idem.ErrRecordUnreadable]).
+// unreadable ([idem.ErrRecordUnreadable]). Parts that are not taken within two thirds of
+// a call's time do not keep the outcome from being recorded: the engine records it
+// without them, and adds the result once they are there, by one more write.
 //
 // Steps lie in the record until it is completed or failed, their results above 1 KB
 // in parts, and above 128 bytes once those in the record take 64 KB. Parts never
@@ -116,7 +118,8 @@
 //
 // The store makes the tries itself, with the SDK's retries off, because only who
 // knows of every try can say whether a write may have been applied. A try gets a
-// second ([Options].AttemptTimeout) and no more than half of the time left;
+// second ([Options].AttemptTimeout) and no more than half of the time left, that of a
+// transaction a second more for each MiB;
 // between tries it waits at random, from 25 ms up to a second. Throttling, server
 // errors, time-outs and connection errors are tried again until the context ends;
 // a call whose context has no deadline gets [Options].Budget. Maybe of a

@@ -42,7 +42,8 @@ type Client interface {
 type Options struct {
 	// AttemptTimeout is the longest that one try may take; a try also gets no more
 	// than half of the time left, so that there is always a second one. A part of a
-	// result gets five times as long. Zero means [DefaultAttemptTimeout].
+	// result gets five times as long, a transaction a second more for each MiB, within
+	// all of the time left. Zero means [DefaultAttemptTimeout].
 	AttemptTimeout time.Duration
 
 	// Budget is the time for a whole call, all its tries together, if its context
