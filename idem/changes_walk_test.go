@@ -393,7 +393,7 @@ func (w *world) key() string {
 }
 
 func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
-	depth := 5 // 54,000 worlds; 6 has and takes ten times as much
+	depth := 5 // 54,000 worlds; 6 has ten times as many, and takes as much longer
 	if os.Getenv("IDEM_LONG") == "1" {
 		depth = 6
 	}
