@@ -35,7 +35,9 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
 		{"reused in flight", unsafe, abandoned, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
 		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
-		{"reused, retryable", unsafe, released, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
+		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
+		{"reused, retryable, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
 		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"Unknown"}},
 		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"Accepted"}},
 		{"lapsed, parked", unsafe, both2(abandoned, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"Parked", "Unknown"}},
@@ -91,6 +93,12 @@ func failed(t *testing.T, r *rig, key idem.Key) {
 func released(t *testing.T, r *rig, key idem.Key) {
 	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
 	require.Same(t, errPlain, err)
+}
+
+// correctly executes another input than the first.
+func correctly(t *testing.T, r *rig, key idem.Key) {
+	_, err := idem.Do(t.Context(), r.engine, key, 2, new(counter).run)
+	require.NoError(t, err)
 }
 
 func uncertainly(t *testing.T, r *rig, key idem.Key) {

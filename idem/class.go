@@ -21,7 +21,7 @@ const (
 	// what is recorded and replayed, in state Completed.
 	ClassFailed
 	// ClassNotExecuted: surely nothing took effect; the next call gets the claim,
-	// whatever the declaration.
+	// whatever the declaration and, as long as no step is recorded, whatever its input.
 	ClassNotExecuted
 	// ClassUncertain: nobody knows. A repeatable operation becomes Retryable, any
 	// other Unknown.
@@ -31,11 +31,17 @@ const (
 	// an effect, and ClassUncertain afterwards. Signs are a call of [Token] or [InfoOf], a
 	// [Step], a [Unit] of work asked for, and another operation called.
 	ClassRejected
+	// ClassRefused: the answer turns the input down, such as HTTP 400 after a
+	// validation. It is ClassNotExecuted while the attempt has shown no sign of an
+	// effect, as in ClassRejected, and ClassFailed afterwards: corrected input can come
+	// under the same key.
+	ClassRefused
 )
 
 // NotExecuted marks an error that proves that nothing took effect, such as a
 // refused connection or a validation before the first call. The next call with
-// the key gets the claim. The handler's caller gets err itself. NotExecuted(nil)
+// the key gets the claim, with another input too as long as no step is recorded:
+// the key belongs to what is executed under it. The handler's caller gets err itself. NotExecuted(nil)
 // is nil.
 //
 // A mark, this one and [Permanent], speaks for whoever made it. The outermost mark

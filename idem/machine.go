@@ -154,6 +154,10 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
 	case Same:
 	case Different:
+		// Nothing has been executed under the key: it belongs to no input yet.
+		if rec.State == Retryable && !rec.Uncertain && len(rec.Steps) == 0 {
+			return Decision{DoReplace, InProgress}
+		}
 		return Decision{DoReused, rec.State}
 	default:
 		return Decision{DoUnreadable, rec.State}

@@ -136,8 +136,8 @@ completed, expired                      | replace    replace    replace     repl
 completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace
 failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay
 failed, expired                         | replace    replace    replace     replace     replace    | replace    replace
-retryable R excluded                    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
-retryable NR excluded                   | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
+retryable R excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
+retryable NR excluded                   | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
 retryable R uncertain                   | park       takeover   reused      unreadable  unreadable | park       takeover
 retryable NR uncertain                  | park       park       reused      unreadable  unreadable | park       park
 retryable R excluded, a step            | takeover   takeover   reused      unreadable  unreadable | takeover   takeover

@@ -81,13 +81,16 @@ func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	if f := p.call.Key.op.Classify; f != nil {
 		c = f(ctx, ans.Value, ans.Err)
 	}
-	if c == ClassDefault || c > ClassRejected {
+	if c == ClassDefault || c > ClassRefused {
 		c = a.said(ans)
 	}
-	if c == ClassRejected && a.signs.Load() {
+	signs := a.signs.Load()
+	switch {
+	case c == ClassRejected && signs:
 		return ClassUncertain
-	}
-	if c == ClassRejected {
+	case c == ClassRefused && signs:
+		return ClassFailed
+	case c == ClassRejected, c == ClassRefused:
 		return ClassNotExecuted
 	}
 	return c

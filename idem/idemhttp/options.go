@@ -96,7 +96,7 @@ type Options struct {
 	// from 200 to 599: [idem.ClassCompleted] commits the unit of work and keeps the
 	// steps, [idem.ClassFailed] drops and undoes them, and both record the response;
 	// [idem.ClassNotExecuted], [idem.ClassRejected] and [idem.ClassUncertain] record
-	// none. [idem.Operation.Classify], [idem.SetNotExecuted] and [idem.SetCompleted]
+	// none; [idem.ClassRefused] leaves the key free for a corrected request. [idem.Operation.Classify], [idem.SetNotExecuted] and [idem.SetCompleted]
 	// still come first. Others keep their meaning, see the package's documentation.
 	Status map[int]idem.Class
 
@@ -220,9 +220,9 @@ func (o *Options) checkStatus() error {
 			return mistake("Status has %d, which is not a final HTTP status: use 200 to 599", status)
 		}
 		switch o.Status[status] {
-		case idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassUncertain:
+		case idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassRefused, idem.ClassUncertain:
 		default:
-			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected or idem.ClassUncertain", status, o.Status[status])
+			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassRefused or idem.ClassUncertain", status, o.Status[status])
 		}
 	}
 	return nil

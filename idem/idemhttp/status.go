@@ -12,6 +12,9 @@ func (c *Contract) classOf(status int) idem.Class {
 	if own, ok := c.opts.Status[status]; ok {
 		return own
 	}
+	if c.opts.Profile == Stripe && status == 400 {
+		return idem.ClassRefused
+	}
 	return classOf(status)
 }
 
@@ -22,6 +25,9 @@ func classOf(status int) idem.Class {
 		// Refused before anything was done, as a rule: authentication, too early,
 		// throttled. But a handler may pass on what another service said after an effect.
 		return idem.ClassRejected
+	case status == 307, status == 308:
+		// The client sends the same request, with the same key, to where it belongs.
+		return idem.ClassRefused
 	case status == 408:
 		return idem.ClassUncertain
 	case status >= 400 && status <= 499:
