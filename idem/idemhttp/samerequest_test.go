@@ -121,6 +121,28 @@ func TestBodiesReadBeforeAreRefused(t *testing.T) {
 	}
 }
 
+// A handler's redirect that keeps method and body has done nothing: the request
+// goes on with its key.
+func TestRedirectsKeepTheKeyFree(t *testing.T) {
+	for _, code := range []int{307, 308} {
+		made := 0
+		c, err := New(newEngine(t, memory()), AnyRoute(transfer), &Options{Tenant: NoTenant})
+		require.NoError(t, err)
+		server := httptest.NewServer(c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/payments" {
+				http.Redirect(w, r, "/payments/", code)
+				return
+			}
+			made++
+			w.WriteHeader(201)
+		}), nil))
+		status, body := newTrial(t, nil, nil).do(t, request(t, "POST", server.URL+"/payments", "{}"))
+		require.Equal(t, 201, status, body)
+		require.Equal(t, 1, made)
+		server.Close()
+	}
+}
+
 // What a client chose is quoted in the log: one request, one line.
 func TestLogLinesAreQuoted(t *testing.T) {
 	var out strings.Builder

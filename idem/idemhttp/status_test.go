@@ -41,6 +41,45 @@ func TestRejectedRequestsWithASignOfAnEffect(t *testing.T) {
 	}
 }
 
+// A request that was turned down before anything was done leaves its key free, for
+// a corrected body too. After a sign of an effect the answer is the outcome.
+func TestRefusedRequestsLeaveTheKeyFree(t *testing.T) {
+	for _, sign := range []bool{false, true} {
+		for name, set := range map[string]func(*Options){
+			"by the status":   func(o *Options) { o.Status = map[int]idem.Class{400: idem.ClassRefused} },
+			"by the profile":  func(o *Options) { o.Profile = Stripe },
+			"by the handler":  func(*Options) {},
+			"not in this one": func(o *Options) { o.Status = map[int]idem.Class{400: idem.ClassFailed}; o.Profile = Stripe },
+		} {
+			t.Run(fmt.Sprint(name, sign), func(t *testing.T) {
+				c, n := newContract(t, memory(), set), 0
+				bad, good := payment(func(r *Request) { r.Body = []byte(`{"amount":0}`) }), payment()
+				first := serve(t, c, bad, func(ctx context.Context) (*Response, error) {
+					n++
+					if sign {
+						idem.Token(ctx)
+					}
+					if name == "by the handler" && !sign {
+						idem.SetNotExecuted(ctx)
+					}
+					return &Response{Status: 400}, nil
+				})
+				require.Equal(t, 400, first.Status)
+				if sign || name == "not in this one" {
+					require.Contains(t, string(serve(t, c, good, counting(&n, created())).Body), CodeKeyReused)
+					require.Equal(t, 400, serve(t, c, bad, counting(&n, created())).Status)
+					require.Equal(t, 1, n)
+					return
+				}
+				require.Equal(t, 201, serve(t, c, good, counting(&n, created())).Status)
+				require.Equal(t, 201, serve(t, c, good, counting(&n, created())).Status)
+				require.Equal(t, 2, n)
+				require.Contains(t, string(serve(t, c, bad, counting(&n, created())).Body), CodeKeyReused, "the key belongs to what was executed")
+			})
+		}
+	}
+}
+
 // committing sees what would commit with an outcome.
 type committing struct {
 	idem.Store
