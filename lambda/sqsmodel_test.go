@@ -85,11 +85,12 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 	type record struct {
 		state   string
 		variant int
+		free    bool // nothing was executed: it belongs to no input
 	}
 	records := make([]*record, len(tr.keys))
 	for i, k := range tr.keys {
 		if k.prior != "" {
-			records[i] = &record{state: k.prior}
+			records[i] = &record{state: k.prior, free: k.prior == "released"}
 		}
 	}
 	runs = make([]int, len(tr.keys))
@@ -105,7 +106,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 			return ReasonStoreUnavailable
 		case k.prior == "damaged":
 			return ReasonRecordUnreadable
-		case rec != nil && rec.variant != m.variant:
+		case rec != nil && rec.variant != m.variant && !rec.free:
 			return ReasonKeyReused
 		case rec != nil && rec.state == "completed":
 			return ReasonReplayed
@@ -118,7 +119,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 		}
 		runs[m.key]++
 		elapsed += time.Second
-		records[m.key] = &record{"released", m.variant}
+		records[m.key] = &record{state: "released", variant: m.variant}
 		uncertain := func(r Reason) Reason {
 			if tr.op.Repeat == idem.NotRepeatable {
 				records[m.key].state = "unknown"
@@ -134,6 +135,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 		case "panic", "goexit":
 			return uncertain(ReasonPanicked)
 		case "not executed", "success not executed":
+			records[m.key].free = true
 			return ReasonReleased
 		case "permanent":
 			records[m.key].state = "failed"
