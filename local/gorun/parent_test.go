@@ -4,6 +4,7 @@ package gorun
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -67,7 +68,9 @@ func TestStartedByItselfItIsLeftAlone(t *testing.T) {
 	path := filepath.Join(dir, "lingers")
 	out, err := exec.Command("go", "build", "-o", path, "./testdata/lingers").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	out, err = exec.Command(path).Output()
-	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err = exec.CommandContext(ctx, path).Output()
+	require.NoError(t, err, "it waits for its parent")
 	require.True(t, strings.HasSuffix(string(out), " false\n"), "%s", out)
 }
