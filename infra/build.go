@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -24,9 +25,41 @@ var buildArgs = []string{
 	"-ldflags", "-s -w -buildid=",
 }
 
+// module is this module.
+const module = "github.com/idem-go/idempotency"
+
+// home returns where the go command has this module, seen from dir, if the package
+// is one of this module's. It is built there, with the versions and the checksums
+// that this module has for what it imports: a module that only requires this one
+// has none for programs that it does not import, and drops them when it is tidied.
+func home(dir, pkg string) (string, error) {
+	if !strings.HasPrefix(pkg, module+"/") {
+		return dir, nil
+	}
+	// Where modules are vendored, the folder has what is imported alone.
+	cmd := exec.Command("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	found := strings.TrimSpace(string(out))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("looking for %s: %w: %s", module, err, strings.TrimSpace(said.String()))
+	case found == "":
+		return "", fmt.Errorf("%s is not downloaded: run go mod download %s", module, module)
+	}
+	return found, nil
+}
+
 // build compiles a main package into folder/bootstrap, for provided.al2023 on
 // arm64. dir is where the go command runs; empty means the working directory.
 func build(dir, pkg, folder string) error {
+	dir, err := home(dir, pkg)
+	if err != nil {
+		return err
+	}
 	out := filepath.Join(folder, bootstrap)
 	cmd := exec.Command("go", append(buildArgs[:len(buildArgs):len(buildArgs)], "-o", out, pkg)...)
 	cmd.Dir = dir

@@ -55,6 +55,15 @@ func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now
 	return v.item, nil
 }
 
+// fits refuses a message that is no item with any record's key.
+func fits(m outbox.Message) error {
+	it, err := outboxItem("", time.Time{}, 0, m, time.Time{})
+	if n := itemSize(it); err == nil && n > maxItem {
+		return fmt.Errorf("the message has %d bytes as it is stored, and DynamoDB takes %d: store the body elsewhere and send where it is", n, maxItem)
+	}
+	return err
+}
+
 // outboxShard is the message's partition of the index: that of its ordering key,
 // if it has one, so that whoever reads a shard sees all that are in order with it.
 func outboxShard(prefix, id string, m *outbox.Message) string {

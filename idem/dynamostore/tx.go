@@ -132,9 +132,15 @@ func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
 // so their ids, in the order of the calls: publish them in the same order in every
 // attempt. An id belongs to this life of the key: what is published under the same
 // key once the record has expired is another message, and replaces none.
+//
+// A message is one item, which takes 400 KB with its key, and counts for the 4 MB of
+// the transaction; what its destination takes is [outbox.Message.Limit].
 func (t *Tx) Publish(m outbox.Message) error {
 	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
 	err := m.Check()
+	if err == nil {
+		err = fits(m)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err = t.room("Publish", err); err == nil {

@@ -38,7 +38,7 @@ func (s *Store) checkActions(recordID string, actions []action, size int) error 
 		}
 		seen[id] = n
 		own := a.size()
-		if a.kind == "Put" && itemSize(a.item) > maxItem {
+		if a.write.Put != nil && itemSize(a.item) > maxItem {
 			return a.about(n, fmt.Errorf("the item has %d bytes, and DynamoDB takes %d", itemSize(a.item), maxItem))
 		}
 		if size += own; own > most {

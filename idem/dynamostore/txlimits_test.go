@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,14 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		}
 	}
 	publish := func(tx *Tx) { _ = tx.Publish(outbox.Message{Destination: "d", Body: []byte("b")}) }
+	message := func(size, limit int) func(*Tx) {
+		return func(tx *Tx) {
+			_ = tx.Publish(outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
+		}
+	}
+	least, err := outboxItem("", time.Time{}, 0, outbox.Message{Destination: "d", Body: []byte("1")}, time.Time{})
+	require.NoError(t, err)
+	most := maxItem - itemSize(least) + 1
 	for _, tc := range []struct {
 		name string
 		add  []func(*Tx)
@@ -58,6 +67,10 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
 		{"no update", []func(*Tx){func(tx *Tx) { _ = tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
 		{"no condition", []func(*Tx){func(tx *Tx) { _ = tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
+		{"a message over every destination's limit", []func(*Tx){message(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
+		{"a message that its destination takes", []func(*Tx){message(300<<10, outbox.MaxLimit)}, ""},
+		{"a message that is no item", []func(*Tx){message(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
+		{"a message that is no item with its record's key", []func(*Tx){message(most, outbox.MaxLimit)}, "the item has 4096"},
 		{"a bad message", []func(*Tx){func(tx *Tx) { _ = tx.Publish(outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
 	} {
 		for _, born := range []bool{false, true} {

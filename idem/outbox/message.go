@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -11,14 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a message. They are the tightest of the services that a message may
-// go to, so that what was committed can be sent, wherever its route leads.
+// Limits of a message, so that what was committed can be sent. But for
+// [Message.Limit] they are the tightest of the services that a message may go to.
 const (
-	// MaxSize is the most bytes that body, type, content type and attributes may
-	// have together. A body that is not JSON counts as Base64, which EventBridge gets
-	// it as, and strings count as JSON has them. A message of SNS or EventBridge
-	// takes 256 KB, of which the rest is for what a sender adds.
-	MaxSize = 240 << 10
+	// DefaultLimit is what every destination takes: an SNS topic whose
+	// MaximumMessageSize was not raised (Amazon SNS developer guide, "Publishing large
+	// messages"), and EventBridge in every region.
+	DefaultLimit = 256 << 10
+	// MaxLimit is the most that a destination takes: SQS, an SNS topic whose
+	// MaximumMessageSize says so, and EventBridge where it has been raised. The store
+	// may hold less: see dynamostore.
+	MaxLimit = 1 << 20
 	// MaxDestination is the longest name of a destination, in bytes.
 	MaxDestination = 128
 	// MaxOrderingKey is the longest ordering key: the longest group id of SQS and SNS.
@@ -29,7 +33,9 @@ const (
 	// MaxType is the longest type, in bytes: EventBridge's limit for a detail-type.
 	MaxType = 128
 	// maxName and maxValue bound the parts of an attribute.
-	maxName        = 100
+	maxName = 100
+	// overhead is for what a sender adds: names, the id, JSON around it, a source.
+	overhead       = 1 << 10
 	maxContentType = 256
 )
 
@@ -69,6 +75,14 @@ type Message struct {
 	// letters, digits and "._-"; the relay's own begin with "idem-". No value is
 	// empty.
 	Attributes map[string]string
+
+	// Limit is how many bytes the destination takes in a message, 2,048 to [MaxLimit].
+	// Zero means [DefaultLimit]; say more where the destination is known to take it: a
+	// queue, or a topic by its MaximumMessageSize. Body, type, content type and
+	// attributes count, and 1 KB for what a sender adds. A body that is not JSON
+	// counts as Base64, which EventBridge gets it as, and strings as JSON has them. It
+	// is for [Message.Check] alone and is not stored.
+	Limit int
 }
 
 // bodySize is the length of the body in its longest form.
@@ -117,6 +131,10 @@ func (m *Message) Check() error {
 	case len(m.Attributes) > MaxAttributes:
 		return bad("it has %d attributes and may have %d", len(m.Attributes), MaxAttributes)
 	}
+	limit := cmp.Or(m.Limit, DefaultLimit)
+	if limit < 2*overhead || limit > MaxLimit {
+		return bad("Limit is %d: use %d to %d bytes, or zero for %d", m.Limit, 2*overhead, MaxLimit, DefaultLimit)
+	}
 	size := m.bodySize() + len(m.Type) + stringSize(m.ContentType)
 	for name, value := range m.Attributes {
 		switch {
@@ -129,8 +147,9 @@ func (m *Message) Check() error {
 		}
 		size += len(name) + stringSize(value)
 	}
-	if size > MaxSize {
-		return bad("it has %d bytes as it is sent and may have %d: store the body and send where it is", size, MaxSize)
+	if size > limit-overhead {
+		return bad("it has %d bytes as it is sent and may have %d: store the body and send where it is, "+
+			"or set Limit if the destination takes more", size, limit-overhead)
 	}
 	return nil
 }

@@ -24,17 +24,22 @@ func TestCheck(t *testing.T) {
 		change func(*outbox.Message)
 		says   string
 	}{
-		"id":                  {func(m *outbox.Message) { m.ID = "x" }, "leave it empty"},
-		"no destination":      {func(m *outbox.Message) { m.Destination = "" }, "Destination is empty"},
-		"url as destination":  {func(m *outbox.Message) { m.Destination = "https://q" }, "Destination may have"},
-		"long destination":    {func(m *outbox.Message) { m.Destination = strings.Repeat("d", 129) }, "128"},
-		"key with space":      {func(m *outbox.Message) { m.OrderingKey = "a b" }, "OrderingKey"},
-		"long key":            {func(m *outbox.Message) { m.OrderingKey = strings.Repeat("k", 129) }, "OrderingKey"},
-		"type with control":   {func(m *outbox.Message) { m.Type = "a\x00" }, "Type"},
-		"content type":        {func(m *outbox.Message) { m.ContentType = "\xff" }, "ContentType"},
-		"no body":             {func(m *outbox.Message) { m.Body = nil }, "Body is empty"},
-		"large":               {func(m *outbox.Message) { m.Body = make([]byte, 181<<10) }, "store the body"},
-		"large text":          {func(m *outbox.Message) { m.Body = []byte(strings.Repeat("x", 240<<10)) }, "store the body"},
+		"id":                 {func(m *outbox.Message) { m.ID = "x" }, "leave it empty"},
+		"no destination":     {func(m *outbox.Message) { m.Destination = "" }, "Destination is empty"},
+		"url as destination": {func(m *outbox.Message) { m.Destination = "https://q" }, "Destination may have"},
+		"long destination":   {func(m *outbox.Message) { m.Destination = strings.Repeat("d", 129) }, "128"},
+		"key with space":     {func(m *outbox.Message) { m.OrderingKey = "a b" }, "OrderingKey"},
+		"long key":           {func(m *outbox.Message) { m.OrderingKey = strings.Repeat("k", 129) }, "OrderingKey"},
+		"type with control":  {func(m *outbox.Message) { m.Type = "a\x00" }, "Type"},
+		"content type":       {func(m *outbox.Message) { m.ContentType = "\xff" }, "ContentType"},
+		"no body":            {func(m *outbox.Message) { m.Body = nil }, "Body is empty"},
+		"large":              {func(m *outbox.Message) { m.Body = make([]byte, 192<<10) }, "store the body"},
+		"large text":         {func(m *outbox.Message) { m.Body = []byte(strings.Repeat("x", 256<<10)) }, "or set Limit"},
+		"over its limit": {func(m *outbox.Message) {
+			m.Body, m.Limit = []byte(`"`+strings.Repeat("x", 1<<20)+`"`), outbox.MaxLimit
+		}, "may have 1047552"},
+		"limit of no service": {func(m *outbox.Message) { m.Limit = outbox.MaxLimit + 1 }, "use 2048 to 1048576"},
+		"limit below zero":    {func(m *outbox.Message) { m.Limit = -1 }, "Limit is -1"},
 		"empty value":         {func(m *outbox.Message) { m.Attributes["a"] = "" }, "empty or not text"},
 		"value with control":  {func(m *outbox.Message) { m.Attributes["a"] = "\x01" }, "not text"},
 		"name with space":     {func(m *outbox.Message) { m.Attributes["a b"] = "c" }, "attribute name"},

@@ -26,9 +26,9 @@ func TestWhatIsPublishedFits(t *testing.T) {
 			m.Body, m.ContentType = []byte(strings.Repeat("x", n)), strings.Repeat(`"`, 256)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		sizes := func(t *testing.T, limit int) {
 			of := func(n int) outbox.Message {
-				m := outbox.Message{Destination: "orders", Type: strings.Repeat("t", outbox.MaxType), Body: []byte("{}"), Attributes: map[string]string{}}
+				m := outbox.Message{Limit: limit, Destination: "orders", Type: strings.Repeat("t", outbox.MaxType), Body: []byte("{}"), Attributes: map[string]string{}}
 				for _, a := range []string{"b", "c", "d", "e", "f"} {
 					m.Attributes[a] = "v"
 				}
@@ -36,7 +36,7 @@ func TestWhatIsPublishedFits(t *testing.T) {
 				return m
 			}
 			// The largest of its kind that may be published.
-			n := 1 + sort.Search(outbox.MaxSize, func(n int) bool {
+			n := 1 + sort.Search(limit, func(n int) bool {
 				m := of(n + 2)
 				return m.Check() != nil
 			})
@@ -44,7 +44,11 @@ func TestWhatIsPublishedFits(t *testing.T) {
 			m := of(n)
 			require.NoError(t, m.Check())
 			m.ID = outbox.MessageID("r", time.Now(), 0)
-			require.LessOrEqual(t, s.size(&m), limits.Bytes, "%d", n)
+			require.LessOrEqual(t, s.size(&m), limit, "%d", n)
+		}
+		t.Run(name, func(t *testing.T) {
+			sizes(t, outbox.DefaultLimit)
+			sizes(t, outbox.MaxLimit)
 		})
 	}
 }
