@@ -94,9 +94,15 @@ func (b *bank) transfer(ctx context.Context, op idem.Operation, n int) (idem.Res
 
 func (b *bank) moved(t *testing.T, want int) {
 	t.Helper()
+	b.movedIn(t, min(want, 1), want)
+}
+
+// movedIn says in how many lives of the key.
+func (b *bank) movedIn(t *testing.T, lives, want int) {
+	t.Helper()
 	require.Equal(t, strconv.Itoa(100-want), b.balance(t, 0))
 	require.Equal(t, strconv.Itoa(want), b.balance(t, 1))
-	require.Len(t, b.messages(t, transfer.Key("t", "k").ID()), min(want, 1), "the message commits with the writes")
+	require.Len(t, b.messages(t, transfer.Key("t", "k").ID()), lives, "the message commits with the writes")
 }
 
 // messages are all that were published under the record's key, in whichever life.
@@ -157,7 +163,7 @@ func TestWritesCommitWithTheOutcome(t *testing.T) {
 			res, err = b.transfer(t.Context(), op, 20)
 			require.NoError(t, err)
 			require.False(t, res.Outcome.Replayed)
-			b.moved(t, 50)
+			b.movedIn(t, 2, 50)
 		})
 	}
 }
