@@ -34,8 +34,8 @@ func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, err
 	return next, out, err
 }
 
-// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. A
-// twin's commit is often why, and then its outcome is the answer.
+// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
+// twin's commit is why, the record's own condition failed, which comes first.
 func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending) (Outcome, error) {
 	proceed := func() (Outcome, error) {
 		if end.State != Failed && end.State != Completed {
@@ -45,11 +45,6 @@ func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending)
 	}
 	if r.Maybe {
 		return c.takeBack(ctx, r.Err, proceed)
-	}
-	rec, err := c.engine.store.Get(ctx, c.f.ID)
-	if err == nil && rec != nil && Next(rec, c.claimEvent(), c.engine.now()).Do == DoReplay {
-		_, out, err := c.meet(ctx, rec)
-		return out, err
 	}
 	return proceed()
 }
@@ -69,42 +64,24 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 		c.a.stood = Retryable
 		return barred()
 	}
-	var cause error
-	for range maxRounds {
-		rec, err := c.withdrawOnce(ctx, w)
-		switch {
-		case err == nil && rec == nil:
-			return taken()
-		case rec != nil && rec.Write == c.f.Write:
-			return c.wasLanded(ctx)
-		case rec != nil && rec.Write == w.Write:
-			return taken()
-		case aim(&w, rec, c.recorded):
-			continue
-		case rec != nil && rec.Write != w.Claim.Seen:
-			// Where a rival's record stands the commit cannot land.
-			next, out, err := c.meet(ctx, rec)
-			if next != nil {
-				return Outcome{}, c.failed(ctx, rec.State, false, why)
-			}
-			return out, err
+	rec, err := c.withdrawOnce(ctx, w)
+	switch {
+	case err == nil && rec == nil:
+		return taken()
+	case rec != nil && rec.Write == c.f.Write:
+		return c.wasLanded(ctx)
+	case rec != nil && rec.Write == w.Write:
+		return taken()
+	case rec != nil && rec.Write != w.Claim.Seen:
+		// Where a rival's record stands the commit cannot land.
+		next, out, err := c.meet(ctx, rec)
+		if next != nil {
+			return Outcome{}, c.failed(ctx, rec.State, false, why)
 		}
-		cause = err
-		break
+		return out, err
 	}
-	c.later(ctx, c.a, &late{withdrawal: w.own(), aims: true, State: Retryable, Attempt: c.a.rec.Attempt}, cause)
+	c.later(ctx, c.a, &late{withdrawal: w.own(), State: Retryable, Attempt: c.a.rec.Attempt}, err)
 	return Outcome{}, c.failed(ctx, Absent, true, why)
-}
-
-// aim points a withdrawal at an expired record that nobody has looked at: the
-// commit could replace it.
-func aim(w *Withdrawal, rec *Record, now time.Time) bool {
-	if rec == nil || rec.Write == w.Claim.Seen || !rec.Expired(now) {
-		return false
-	}
-	w.Claim.Seen, w.Claim.Replace = rec.Write, true
-	w.Claim.Record.Attempt = rec.Attempt + 1
-	return true
 }
 
 // withdrawOnce returns nothing if the withdrawal was written, else the record as it

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -46,7 +47,7 @@ type Answer struct {
 	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any
-	// ResponseVersion of the Body's schema.
+	// ResponseVersion of the Body's schema; zero, and less, for none.
 	ResponseVersion int
 	// Refused makes the answer of an attempt whose [Unit] of work the store refused,
 	// such as a response that says so. It is then the attempt's answer, without the
@@ -72,8 +73,8 @@ type Outcome struct {
 	// Attempt that the outcome belongs to.
 	Attempt int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
-	// recorded, ExpiresAt when it stops being replayed; of a queued one, as if it had
-	// been recorded at once.
+	// recorded, ExpiresAt until when it is replayed at least, see [Options.Margin]; of a
+	// queued one, as if it had been recorded at once.
 	CreatedAt, RecordedAt, ExpiresAt time.Time
 	// Queued is set if the handler ran and its outcome is not written yet, or, in
 	// State Completed, is written and its result is not: until it is, replays say
@@ -106,9 +107,12 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 	p := &plan{engine: e, call: &c, begun: e.now()}
-	if err := p.schedule(ctx); err != nil {
+	if err := p.schedule(ctx); err != nil && p.budget <= 0 {
 		p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
 		return Outcome{}, err
+	} else if err != nil && c.NoClaim == nil {
+		// What is recorded needs none of the handler's time.
+		c.NoClaim = err
 	}
 	a, out, err := p.claim(ctx)
 	if a == nil {
@@ -121,8 +125,9 @@ func (c *Call) check() error {
 	switch {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
-	case c.Fingerprint == "":
-		return &ConfigError{"call", "Fingerprint is empty: make it with FingerprintJSON or FingerprintBytes"}
+	case c.Fingerprint.version() != fingerprintVersion:
+		return &ConfigError{"call", fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with FingerprintJSON, "+
+			"FingerprintBytes or a FingerprintBuilder", c.Fingerprint)}
 	case c.Run == nil:
 		return &ConfigError{"call", "the handler is nil"}
 	}
@@ -148,9 +153,11 @@ type plan struct {
 	recorded, expires time.Time
 }
 
-// schedule works out the call's times, and refuses a call with too few left.
+// schedule works out the call's times, and reports a call with too few left for its
+// handler. A call without any has no budget either.
 func (p *plan) schedule(ctx context.Context) error {
 	e := p.engine
+	p.budget = 0
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}
@@ -164,8 +171,9 @@ func (p *plan) schedule(ctx context.Context) error {
 		return nil
 	}
 	// Deadlines go by the process's clock, records by the engine's.
-	left := time.Until(end)
-	p.budget = min(p.budget, left/4)
+	if p.budget = min(p.budget, time.Until(end)/4); p.budget <= 0 {
+		return ErrOutOfTime
+	}
 	if known {
 		p.end, p.known = kill, kill
 		if e.opts.Now != nil {
@@ -174,11 +182,18 @@ func (p *plan) schedule(ctx context.Context) error {
 		if !e.runsOn {
 			p.kill = p.end
 		}
-		whole := time.Until(kill)
-		p.guard = min(e.opts.Guard, whole/4)
-		left = min(left, whole-p.guard)
+		p.guard = min(e.opts.Guard, time.Until(kill)/4)
 	}
-	if left < p.call.Key.op.minTime() {
+	return p.short(ctx)
+}
+
+// short reports whether less than MinTime is left for the handler.
+func (p *plan) short(ctx context.Context) error {
+	least := p.call.Key.op.minTime()
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < least {
+		return ErrOutOfTime
+	}
+	if !p.known.IsZero() && time.Until(p.known)-p.guard < least {
 		return ErrOutOfTime
 	}
 	return nil
@@ -191,5 +206,5 @@ func (p *plan) notify(ctx context.Context, f func(context.Context, Notice), n No
 	k := &p.call.Key
 	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
 	n.Elapsed = p.engine.now().Sub(p.begun)
-	f(ctx, n)
+	tell(ctx, f, n)
 }

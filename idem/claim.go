@@ -32,6 +32,11 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 		var err error
 		if seen, err = p.look(part); err != nil {
 			cancel()
+			if late := p.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
+				// There was no time for the look either.
+				p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+				return nil, Outcome{}, late
+			}
 			return nil, Outcome{}, p.unavailable(ctx, err)
 		}
 	}
@@ -69,8 +74,11 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 		}
 		switch d.Do {
 		case DoCreate, DoReplace, DoTakeOver:
-			if p.call.NoClaim != nil {
-				return nil, Outcome{}, p.call.NoClaim
+			if err := p.call.NoClaim; err != nil {
+				if errors.Is(err, ErrOutOfTime) {
+					p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+				}
+				return nil, Outcome{}, err
 			}
 			c := p.newClaim(seen, d.Do)
 			if atomic {
@@ -146,8 +154,10 @@ func (p *plan) claimEvent() Event {
 
 // newClaim makes the record that a claim writes, over what was seen of it.
 func (p *plan) newClaim(seen *Record, do Action) Claim {
-	now := p.engine.now()
+	// In this order: a pause between the two must not make the holder count longer than
+	// the record does.
 	p.sent = time.Now()
+	now := p.engine.now()
 	op := &p.call.Key.op
 	rec := Record{
 		ID: p.call.Key.id, State: InProgress, Repeat: op.Repeat,

@@ -157,7 +157,8 @@ func TestExpiryBoundary(t *testing.T) {
 		require.Zero(t, end.Nanosecond())
 		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
 
-		r.clock.Advance(end.Sub(r.clock.Now()) - time.Millisecond)
+		// An observer's clock may be ahead by the margin: what was promised stands.
+		r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
 		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 		require.NoError(t, err)
 		require.Equal(t, 1, v)
@@ -287,4 +288,58 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
 	require.ErrorIs(t, err, idem.ErrInFlight)
 	require.Equal(t, 8, n)
+}
+
+// Clocks that differ by no more than the margin agree on what is still kept.
+func TestExpiryHasAMargin(t *testing.T) {
+	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
+		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}} {
+		r, c := newRig(t, nil), new(counter)
+		key := op.Key("t", "k")
+		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+		require.NoError(t, err)
+		ahead := new(idemtest.Clock)
+		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
+		res, err := idem.Run(t.Context(), newRigAt(t, r.mem, ahead, nil).engine, key, 1, c.run)
+		require.NoError(t, err)
+		require.True(t, res.Outcome.Replayed)
+		require.Equal(t, 1, res.Value)
+	}
+}
+
+// A machine that stands still while it makes its claim has used up the lease that the
+// record gets: it must not count a longer one.
+func TestAPauseWhileTheClaimIsMade(t *testing.T) {
+	for pausedAt := 1; pausedAt <= 3; pausedAt++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			readings := 0
+			slow, err := idem.New(r.faults, &idem.Options{ClaimBudget: 2 * time.Minute, Now: func() time.Time {
+				now := r.clock.Now()
+				if readings++; readings == pausedAt {
+					time.Sleep(40 * time.Second)
+				}
+				return now
+			}})
+			require.NoError(t, err)
+			running, most := 0, 0
+			body := func(context.Context, int) (int, error) {
+				running++
+				most = max(most, running)
+				time.Sleep(5 * time.Second)
+				running--
+				return 1, nil
+			}
+			done := make(chan struct{})
+			go func() {
+				_, _ = idem.Do(t.Context(), slow, key, 1, body)
+				close(done)
+			}()
+			time.Sleep(42 * time.Second)
+			_, _ = idem.Do(t.Context(), r.twin(t).engine, key, 1, body)
+			<-done
+			require.Equal(t, 1, most, "paused at reading %d", pausedAt)
+		})
+	}
 }

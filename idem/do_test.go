@@ -216,3 +216,22 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, "StoreUnavailable", fmt.Sprint(r.events.take()[2]))
 }
+
+// What could be written and not be read again is refused, or left out.
+func TestWhatCouldNotBeReadAgain(t *testing.T) {
+	r := newRig(t, nil)
+	call := idem.Call{Key: safe.Key("t", "k"), Run: func(context.Context) idem.Answer {
+		return idem.Answer{Body: []byte("1"), ResponseVersion: -1}
+	}}
+	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x", "2:" + idem.FingerprintBytes(nil)[2:]} {
+		call.Fingerprint = fp
+		var config *idem.ConfigError
+		_, err := r.engine.Execute(t.Context(), call)
+		require.ErrorAs(t, err, &config, "%q", fp)
+		require.Empty(t, r.faults.Calls())
+	}
+	call.Fingerprint = idem.FingerprintBytes([]byte("in"))
+	_, err := r.engine.Execute(t.Context(), call)
+	require.NoError(t, err)
+	require.Zero(t, r.record(t, call.Key).ResponseVersion)
+}

@@ -34,7 +34,7 @@ type Options struct {
 	Lease time.Duration
 
 	// Margin is the clock skew that observers allow for before they take a lease as
-	// lapsed. Zero means [DefaultMargin]. Too short, and an attempt with a slow
+	// lapsed, or an outcome as expired: it is replayed for up to as much longer. Zero means [DefaultMargin]. Too short, and an attempt with a slow
 	// clock is taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
 
@@ -113,6 +113,9 @@ func New(store Store, o *Options) (*Engine, error) {
 	} {
 		if *d.value < 0 {
 			return nil, &ConfigError{"engine", fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
+		}
+		if *d.value > 0 && *d.value < time.Millisecond {
+			return nil, &ConfigError{"engine", fmt.Sprintf("%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)}
 		}
 		if *d.value == 0 {
 			*d.value = d.def

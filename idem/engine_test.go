@@ -163,7 +163,7 @@ func TestDeadlinesGoByTheProcessClock(t *testing.T) {
 			})
 			require.NoError(t, err)
 
-			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, key, 1, new(counter).run)
+			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, safe.Key("t", "too late"), 1, new(counter).run)
 			require.ErrorIs(t, err, idem.ErrOutOfTime)
 		})
 	}
@@ -183,6 +183,10 @@ func TestNewReportsMistakes(t *testing.T) {
 		{"claim budget", memstore.New(), idem.Options{ClaimBudget: -1}, "ClaimBudget"},
 		{"finish budget", memstore.New(), idem.Options{FinishBudget: -1}, "FinishBudget"},
 		{"wait", memstore.New(), idem.Options{Wait: -1}, "Wait"},
+		{"lease without a unit", memstore.New(), idem.Options{Lease: 30}, "Lease is 30ns: use at least a millisecond"},
+		{"margin without a unit", memstore.New(), idem.Options{Margin: 2}, "Margin is 2ns"},
+		{"guard without a unit", memstore.New(), idem.Options{Guard: 1}, "Guard is 1ns"},
+		{"wait in microseconds", memstore.New(), idem.Options{Wait: 999 * time.Microsecond}, "Wait is 999µs"},
 		{"queue", memstore.New(), idem.Options{QueueBytes: -1}, "QueueBytes is -1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -193,7 +197,9 @@ func TestNewReportsMistakes(t *testing.T) {
 			require.ErrorContains(t, err, tc.says)
 		})
 	}
-	_, err := idem.New(memstore.New(), &idem.Options{})
+	_, err := idem.New(memstore.New(), &idem.Options{Lease: time.Millisecond})
+	require.NoError(t, err)
+	_, err = idem.New(memstore.New(), &idem.Options{})
 	require.NoError(t, err, "zero fields mean the defaults")
 }
 

@@ -117,7 +117,13 @@ func (e *CommitError) Error() string {
 	if e.Maybe {
 		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
 	}
-	return fmt.Sprintf("idem: the outcome and its writes were not committed: %v", e.Err)
+	why := e.Err
+	var failed *StoreError
+	if errors.As(why, &failed) {
+		// What the store could not say is settled by now.
+		why = failed.Err
+	}
+	return fmt.Sprintf("idem: the outcome and its writes were not committed: %v", why)
 }
 
 // Is makes the error match [ErrNotCommitted], and [ErrOutcomeUnknown] if the

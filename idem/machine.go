@@ -135,7 +135,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return refuse(rec)
 	case EventCommit:
-		free := rec == nil || rec.Expired(now) || ev.Seen != "" && rec.Write == ev.Seen
+		free := rec == nil || ev.Seen != "" && rec.Write == ev.Seen
 		if free && (ev.To == Completed || ev.To == Failed) {
 			return Decision{DoApply, ev.To}
 		}
@@ -148,7 +148,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	if rec == nil {
 		return Decision{DoCreate, InProgress}
 	}
-	if rec.Expired(now) {
+	if rec.Expired(now.Add(-ev.Margin)) {
 		return Decision{DoReplace, InProgress}
 	}
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {

@@ -31,13 +31,13 @@ type situation struct {
 
 // situations are all rows. "R" and "NR" are the stored declaration; a record is
 // live, lapsed (lease and margin over), or in the margin; "expired" is past its
-// ExpiresAt.
+// ExpiresAt and the margin.
 func situations() []situation {
 	const (
 		live    = time.Minute
 		margin  = -time.Second
 		lapsed  = -time.Minute
-		expired = -time.Second
+		expired = -time.Minute
 	)
 	step := map[string]idem.RecordedStep{"ship": {Write: "w-ship", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	open := map[string]idem.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
@@ -55,7 +55,8 @@ func situations() []situation {
 		return situation{name, r}
 	}
 	past := func(r *idem.Record) { r.ExpiresAt = instant.Add(expired) }
-	now := func(r *idem.Record) { r.ExpiresAt = instant }
+	now := func(r *idem.Record) { r.ExpiresAt = instant.Add(-skew) }
+	within := func(r *idem.Record) { r.ExpiresAt = instant.Add(time.Nanosecond - skew) }
 	later := func(r *idem.Record) { r.ExpiresAt = instant.Add(time.Nanosecond) }
 	uncertain := func(r *idem.Record) { r.Uncertain = true }
 	steps := func(r *idem.Record) { r.Steps = step }
@@ -80,6 +81,7 @@ func situations() []situation {
 		row("completed, a step", c, lapsed, later, steps),
 		row("completed, no expiry", c, lapsed),
 		row("completed without its result", c, lapsed, later, func(r *idem.Record) { r.Unavailable = true }),
+		row("completed, in the margin", c, lapsed, within),
 		row("completed, expiring now", c, lapsed, now),
 		row("completed, expired", c, lapsed, past),
 		row("completed, a step, expired", c, lapsed, past, steps),
@@ -131,6 +133,7 @@ completed                               | replay     replay     reused      unre
 completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay
 completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay
 completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay
+completed, in the margin                | replay     replay     reused      unreadable  unreadable | replay     replay
 completed, expiring now                 | replace    replace    replace     replace     replace    | replace    replace
 completed, expired                      | replace    replace    replace     replace     replace    | replace    replace
 completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace
@@ -185,11 +188,12 @@ completed                               | -     -       -    -     | -    -    -
 completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed without its result            | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | C
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable NR excluded                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
@@ -199,8 +203,8 @@ retryable R uncertain, a step           | -     -       -    -     | -    -    -
 retryable NR uncertain, a step          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R excluded, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R uncertain, an open step     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
-retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | C  F  -  C      | -
+retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R excluded, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 retryable R uncertain, a step, expired  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
@@ -377,7 +381,7 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 	mine, seen := ev.Owner == rec.Owner, ev.Seen == rec.Write
 	switch ev.Kind {
 	case idem.EventClaim, idem.EventWork:
-		expired := rec.Expired(instant)
+		expired := rec.Expired(instant.Add(-skew))
 		require.Equal(t, expired, d.Do == idem.DoReplace, where)
 		strict := rec.Repeat == idem.NotRepeatable || ev.Repeat == idem.NotRepeatable
 		interrupted := rec.Steps["charge"].Begun
@@ -392,7 +396,7 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 		require.True(t, seen || d.Do == idem.DoRefuse, where)
 	case idem.EventCommit:
 		outcome := ev.To == idem.Completed || ev.To == idem.Failed
-		require.Equal(t, outcome && (seen || rec.Expired(instant)), changes, where)
+		require.Equal(t, outcome && seen, changes, where)
 	case idem.EventUpgrade:
 		require.Equal(t, mine && seen && rec.State == idem.Completed && rec.Unavailable, changes, where)
 	case idem.EventWithdraw:

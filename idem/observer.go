@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -23,7 +24,8 @@ type Notice struct {
 
 // Observer is told what happens, for metrics and logs. Every function may be
 // nil. They run on the caller's path: they should be quick, must be safe for
-// concurrent use and must not call the engine.
+// concurrent use and must not call the engine. A panic in one of them ends there, as an
+// error in [slog.Default]: no metric may cost an outcome.
 type Observer struct {
 	// Claimed: a first attempt has its claim. TookOver: a later one has.
 	Claimed, TookOver func(context.Context, Notice)
@@ -61,4 +63,17 @@ type Observer struct {
 	// result alone ResultDropped says so. Landed, Dropped and this ResultDropped get a
 	// context without values: the call that they come from is over.
 	Queued, Landed, Dropped func(context.Context, Notice)
+}
+
+// tell calls one of an observer's functions, if it is there.
+func tell(ctx context.Context, f func(context.Context, Notice), n Notice) {
+	if f == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation goes on", "panic", p, "record", n.ID)
+		}
+	}()
+	f(ctx, n)
 }

@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"math"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -201,4 +202,31 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 	claimed.State, parked.State, unknown.State = idem.InProgress, idem.Unknown, idem.Unknown
 	parked.Err = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
 	require.Equal(t, []idem.Notice{claimed, parked, unknown}, got)
+}
+
+// A metric that panics costs no outcome, wherever it is.
+func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
+	var o idem.Observer
+	v := reflect.ValueOf(&o).Elem()
+	for i := range v.NumField() {
+		v.Field(i).Set(reflect.ValueOf(func(context.Context, idem.Notice) { panic("metrics") }))
+	}
+	for _, op := range both {
+		r, c := newRig(t, nil), new(counter)
+		e, err := idem.New(r.faults, &idem.Options{Observer: &o, QueueBytes: 1 << 20})
+		require.NoError(t, err)
+		for range 2 {
+			got, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, c.run)
+			require.NoError(t, err)
+			require.Equal(t, 1, got)
+		}
+		r.faults.Next(idemtest.Finish, idemtest.Refuse)
+		_, err = idem.Do(t.Context(), e, op.Key("t", "queued"), 1, c.run)
+		require.NoError(t, err)
+		require.NoError(t, e.Flush(t.Context()))
+		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "queued")))
+		_, err = idem.Do(t.Context(), e, op.Key("t", "unencodable"), 1, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "unencodable")))
+	}
 }

@@ -133,9 +133,11 @@ type Operation struct {
 	// must be longer than the longest retry window in front of the function.
 	Retention time.Duration
 
-	// MinTime is the least time the handler must have before its deadline guard;
-	// with less left no claim is taken and the caller gets [ErrOutOfTime]. Zero
-	// means [DefaultMinTime]. It has no effect where no deadline is known.
+	// MinTime is the least time the handler must have before its deadline guard. With
+	// less left the handler is not run: the caller gets what is recorded, else
+	// [ErrOutOfTime], and a claim that came too late for it is released. Zero means
+	// [DefaultMinTime], at least a millisecond. It has no effect where no deadline is
+	// known.
 	MinTime time.Duration
 
 	// Classify decides what an attempt's end means where the declaration alone
@@ -181,6 +183,8 @@ func (o Operation) Check() error {
 		return bad("Retention is %v: use at most five years", o.Retention)
 	case o.MinTime < 0:
 		return bad("MinTime is %v: it cannot be negative", o.MinTime)
+	case o.MinTime != 0 && o.MinTime < time.Millisecond:
+		return bad("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
 	case o.OnStoreFailure > FailOpenAlthoughNotRepeatable:
 		return bad("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
 	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:

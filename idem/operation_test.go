@@ -29,6 +29,7 @@ func TestOperationCheck(t *testing.T) {
 		"longest retention":  {idem.Operation{Name: "charge", Retention: 5 * year}, ""},
 		"long retention":     {idem.Operation{Name: "charge", Retention: 5*year + 1}, "at most five years"},
 		"negative min time":  {idem.Operation{Name: "charge", MinTime: -1}, "cannot be negative"},
+		"min time unit":      {idem.Operation{Name: "charge", MinTime: 3}, "MinTime is 3ns: use at least a millisecond"},
 		"min time":           {idem.Operation{Name: "charge", MinTime: time.Minute}, ""},
 		"unknown policy":     {idem.Operation{Name: "charge", OnStoreFailure: 3}, "use idem.FailClosed or idem.FailOpen"},
 		"fail open": {idem.Operation{

@@ -31,7 +31,6 @@ var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
 type late struct {
 	terminal   *terminal
 	withdrawal *Withdrawal
-	aims       bool // of the withdrawal: at an expired record too, see [aim]
 
 	id, tenant, operation string
 	State                 State
@@ -154,7 +153,7 @@ func (e *Engine) tell(ctx context.Context, f func(context.Context, Notice), l *l
 	if l.terminal != nil && !l.terminal.stands {
 		n.State = InProgress
 	}
-	f(ctx, n)
+	tell(ctx, f, n)
 }
 
 // take empties the queue into the caller's hands, so that nobody else writes the
@@ -260,12 +259,7 @@ func (q *queue) one(ctx context.Context, l *late, large bool) error {
 		if !w.ExpiresAt.IsZero() {
 			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, barredFor), 0)
 		}
-		err := e.store.Withdraw(ctx, now, *w)
-		var conflict *ConflictError
-		if l.aims && errors.As(err, &conflict) && aim(w, conflict.Existing, now) {
-			err = e.store.Withdraw(ctx, now, *w)
-		}
-		return err
+		return e.store.Withdraw(ctx, now, *w)
 	}
 	t := l.terminal
 	if !t.stands {

@@ -48,7 +48,8 @@ type Record struct {
 	Write string
 	// LeaseUntil is when the claim stops being respected, without the skew margin.
 	LeaseUntil time.Time
-	// ExpiresAt is when the outcome stops being replayed; zero means never.
+	// ExpiresAt is until when the outcome is replayed at least; zero means for ever.
+	// Calls claim the key once the skew margin is over too.
 	ExpiresAt time.Time
 	// Retention as the claim was given it.
 	Retention time.Duration

@@ -125,7 +125,7 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
 	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
-		en := Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: ans.ResponseVersion}
+		en := Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
 		if ans.Unencodable != nil {
 			en.Result, en.Unavailable = ans.Kept, true
 		}
@@ -150,8 +150,8 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}
-	if !p.end.IsZero() && p.end.Sub(p.engine.now()) <= p.guard {
-		return ErrOutOfTime
+	if err := p.short(ctx); err != nil {
+		return err
 	}
 	// A pause since the claim was sent, or a slow store, has used up the lease.
 	if p.kill.IsZero() && a.claimed() && p.leaseLeft(p.leaseEnd()) <= 0 {

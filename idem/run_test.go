@@ -256,12 +256,13 @@ func TestTimeLeft(t *testing.T) {
 	op := safe
 	op.MinTime = 2 * time.Second
 	for _, tc := range []struct {
-		name string
-		left time.Duration
-		ok   bool
+		name  string
+		left  time.Duration
+		ok    bool
+		looks int
 	}{
-		{"past", -time.Second, false}, {"zero", 0, false}, {"no more than the guard", time.Second, false},
-		{"too little", 2600 * time.Millisecond, false}, {"enough", 2700 * time.Millisecond, true},
+		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
+		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -272,11 +273,68 @@ func TestTimeLeft(t *testing.T) {
 					return
 				}
 				require.ErrorIs(t, err, idem.ErrOutOfTime)
-				require.Empty(t, r.faults.Calls())
+				require.Len(t, r.faults.Calls(), tc.looks, "what is recorded needs no time of the handler's")
+				require.Equal(t, tc.looks, r.count(idemtest.Get))
 				require.Equal(t, []string{"OutOfTime"}, r.events.take())
 			})
 		})
 	}
+	t.Run("the claim took what the handler must have", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
+				"kill time": func() (context.Context, context.CancelFunc) {
+					return idem.WithKillTime(t.Context(), time.Now().Add(2900*time.Millisecond)), func() {}
+				},
+				"deadline": func() (context.Context, context.CancelFunc) {
+					return context.WithTimeout(t.Context(), 2100*time.Millisecond)
+				},
+			} {
+				r, c := newRig(t, nil), new(counter)
+				r.faults.Next(idemtest.Acquire, slow(200*time.Millisecond, idemtest.Pass))
+				ctx, cancel := ctx()
+				_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+				cancel()
+				require.ErrorIs(t, err, idem.ErrOutOfTime, name)
+				require.Zero(t, c.count(), name)
+				rec := r.record(t, op.Key("t", "k"))
+				require.Equal(t, idem.Retryable, rec.State, name)
+				require.False(t, rec.Uncertain, name)
+			}
+		})
+	})
+	t.Run("what is recorded needs none of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+			require.NoError(t, err)
+			for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
+				ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
+				v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, 1, v)
+				_, err = idem.Do(ctx, r.engine, op.Key("t", "k"), 2, c.run)
+				require.ErrorIs(t, err, idem.ErrKeyReused)
+			}
+		})
+	})
+	t.Run("and there is none to look", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for name, tc := range map[string]struct {
+				fault idemtest.Fault
+				err   error
+			}{
+				"silent": {idemtest.BlackHole, idem.ErrOutOfTime}, "unreadable": {idemtest.Unreadable, idem.ErrRecordUnreadable},
+			} {
+				r, c := newRig(t, nil), new(counter)
+				r.faults.Always(tc.fault)
+				start := time.Now()
+				_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine, op.Key("t", "k"), 1, c.run)
+				require.ErrorIs(t, err, tc.err, name)
+				require.Less(t, time.Since(start), time.Second, name)
+				require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
+			}
+		})
+	})
 	t.Run("a kill time of zero is no kill time to ignore", func(t *testing.T) {
 		r := newRig(t, nil)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, op.Key("t", "k"), 1, new(counter).run)

@@ -171,8 +171,8 @@ type Finish struct {
 	LargeSteps bool
 	// Born, if not nil, is the claim that was never written: the end of an attempt
 	// in atomic mode. The whole record is made of Born.Record and Ending, whose State
-	// is Completed or Failed. The condition is that of [EventCommit]: no record, an
-	// expired one, or the one whose write is Born.Seen.
+	// is Completed or Failed. The condition is that of [EventCommit]: no record, or
+	// the one whose write is Born.Seen.
 	Born *Claim
 	// With are writes of the store's own kind that commit with this one, or not at
 	// all. A store that cannot do that refuses them with errors.ErrUnsupported.

@@ -98,10 +98,11 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 	settled := map[[2]int]Reason{}
 	run := func(m trialMessage) Reason {
 		k := tr.keys[m.key]
-		if tr.time > 0 && tr.time-elapsed < idem.DefaultMinTime {
-			return ReasonOutOfTime
-		}
+		// Without time for the handler a message still gets what is recorded.
+		late := tr.time > 0 && tr.time-elapsed < idem.DefaultMinTime
 		switch rec := records[m.key]; {
+		case k.prior == "down" && late:
+			return ReasonOutOfTime
 		case k.prior == "down":
 			return ReasonStoreUnavailable
 		case k.prior == "damaged":
@@ -116,6 +117,8 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 			return ReasonUnknown
 		case rec != nil && rec.state == "in flight":
 			return ReasonInFlight
+		case late:
+			return ReasonOutOfTime
 		}
 		runs[m.key]++
 		elapsed += time.Second

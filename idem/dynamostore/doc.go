@@ -26,8 +26,11 @@
 // two regions may both get a claim on one key, and the last writer wins. Let one
 // region alone write such a table.
 //
-// Expiry is decided from expires_at and the clock, never from whether TTL has
-// deleted the item. An open question carries no expires_at.
+// Expiry is decided from expires_at and the clock with its margin, never from whether
+// TTL has deleted the item. TTL deletes by AWS's clock, days after expires_at at the
+// latest and commonly hours
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html); expires_at
+// has no margin in it. An open question carries no expires_at.
 //
 // # Large results
 //

@@ -24,9 +24,6 @@ const (
 	ifEarlier = " AND lease_until < :lease_until"
 	// A park sent twice is not applied twice: it may start from unknown.
 	ifNotMine = " AND #write <> :write"
-	// The record has expired.
-	ifExpired = "expires_at <= :at AND v <= :v AND " +
-		"(#state IN (:completed, :failed) OR #state = :retryable AND attribute_not_exists(steps))"
 	// Steps decide whether a retryable record is an open question, and whether an
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
