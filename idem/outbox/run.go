@@ -76,10 +76,13 @@ func (x *run) destination(name string, lanes []*lane) {
 			break
 		}
 		var next, later []*lane
+		alone := false
 		for _, l := range turn {
 			switch {
 			case !l.goes(now):
-			case len(next) < chunk:
+			case len(next) == 0:
+				next, alone = append(next, l), x.suspect(l.entries[0])
+			case len(next) < chunk && !alone && !x.suspect(l.entries[0]):
 				next = append(next, l)
 			default:
 				later = append(later, l)
@@ -95,6 +98,11 @@ func (x *run) destination(name string, lanes []*lane) {
 		x.leave(l)
 	}
 }
+
+// suspect reports whether a message has used up half its tries: from then on it is
+// sent alone, so that none is given up for what is wrong with another one in its
+// requests.
+func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.opts.MaxTries }
 
 // try tries the first message of each lane, all of one destination.
 func (x *run) try(destination string, lanes []*lane) {

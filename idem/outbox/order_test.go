@@ -1,0 +1,242 @@
+package outbox_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// What is in order waits for the one before it, for no other key, and holds up
+// nothing else: the sweep sends it, or the stream before what comes next with its
+// key.
+func TestOrderHolds(t *testing.T) {
+	for _, next := range []string{"the sweep", "the stream"} {
+		t.Run(next+" goes on", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := newShelf(), &post{}
+				down := true
+				p.fault = func(m outbox.Message) error {
+					if string(m.Body) == "a/0" && down {
+						return errDown
+					}
+					return nil
+				}
+				r := relay(t, s, p, nil)
+				refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "l"), s.put("d", 0, "")}
+				begun := time.Now()
+				report, first := deliver(t, r, refs...)
+				require.Equal(t, 4, first)
+				require.Equal(t, outbox.Report{Sent: 2, Failed: 1, Deferred: 1, Problems: []string{"orders: the queue is down"}}, report)
+				require.ElementsMatch(t, []string{"c/0", "d/0"}, p.bodies())
+				require.Zero(t, time.Since(begun), "nobody waits for the next try")
+				require.Equal(t, outbox.Retrying, s.get(refs[1]).State, "it is the sweep's")
+				require.Zero(t, s.get(refs[1]).Tries, "it was not tried")
+
+				report, first = deliver(t, r, s.put("e", 0, "k"))
+				require.Equal(t, 1, first)
+				require.Equal(t, outbox.Report{Deferred: 3}, report, "the pause of the first is not over")
+				time.Sleep(outbox.DefaultBackoff)
+				down = false
+				want := []string{"a/0", "b/0", "e/0"}
+				if next == "the sweep" {
+					require.Equal(t, 3, sweep(t, r).Sent)
+				} else {
+					report, first = deliver(t, r, s.put("f", 0, "k"))
+					require.Equal(t, 1, first)
+					require.Equal(t, 4, report.Sent)
+					want = append(want, "f/0")
+				}
+				require.Equal(t, want, p.bodies()[2:])
+				require.Equal(t, outbox.Report{}, sweep(t, r))
+			})
+		})
+	}
+}
+
+func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		p.fault = func(m outbox.Message) error {
+			if m.ID == idOf("a", 0) {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		refs := []outbox.Ref{s.put("x", 0, ""), s.put("a", 0, "k"), s.put("b", 0, "k")}
+		begun := time.Now()
+		_, first := deliver(t, r, refs...)
+		require.Equal(t, 3, first, "the stream goes on")
+		for s.get(refs[1]).State != outbox.Parked {
+			require.Equal(t, []string{"x/0"}, p.bodies())
+			time.Sleep(5 * time.Minute)
+			sweep(t, r)
+		}
+		require.Equal(t, []string{"x/0", "b/0"}, p.bodies())
+		e := s.get(refs[1])
+		require.Equal(t, outbox.DefaultMaxTries, e.Tries)
+		require.Equal(t, "the queue is down", e.Reason)
+		require.Equal(t, 2+outbox.DefaultMaxTries, p.tries)
+		require.Equal(t, 45*time.Minute, time.Since(begun))
+	})
+}
+
+// Where the key has more messages, the stream tries what is before them as soon as
+// it is due, and needs no sweep.
+func TestPoisonInABusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		p.fault = func(m outbox.Message) error {
+			if m.ID == idOf("a", 0) {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		poison := s.put("a", 0, "k")
+		begun := time.Now()
+		deliver(t, r, poison)
+		var want []string
+		for n := 0; len(want) == 0 || len(p.bodies()) < len(want); n++ {
+			require.True(t, len(p.bodies()) == 0 || s.get(poison).State == outbox.Parked)
+			time.Sleep(10 * time.Second)
+			_, first := deliver(t, r, s.put(fmt.Sprint("b", n), 0, "k"))
+			require.Equal(t, 1, first)
+			want = append(want, fmt.Sprintf("b%d/0", n))
+		}
+		require.Equal(t, want, p.bodies())
+		require.Less(t, time.Since(begun), 9*time.Minute)
+	})
+}
+
+// More than a call takes up wait for a key: it sends the first of them, and what is
+// new waits behind the rest.
+func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		down := true
+		p.fault = func(outbox.Message) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		var refs []outbox.Ref
+		var want []string
+		for n := range 2 * outbox.MaxHeld {
+			refs = append(refs, s.put(fmt.Sprintf("r%03d", n), 0, "k"))
+			want = append(want, fmt.Sprintf("r%03d/0", n))
+			time.Sleep(time.Millisecond)
+		}
+		deliver(t, r, refs...)
+		down = false
+		time.Sleep(time.Minute)
+		report, first := deliver(t, r, s.put("y", 0, "k"))
+		require.Equal(t, 1, first)
+		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
+		time.Sleep(time.Millisecond)
+		report, _ = deliver(t, r, s.put("z", 0, "k"))
+		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
+		report, _ = deliver(t, r, s.put("zz", 0, "k"))
+		require.Equal(t, outbox.Report{Sent: 3}, report)
+		require.Equal(t, append(want, "y/0", "z/0", "zz/0"), p.bodies())
+	})
+}
+
+// A message of a transaction is never sent before another of it with the same key,
+// even if the stream brings them the wrong way round, or one alone.
+func TestNumbersAreTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		r := relay(t, s, p, nil)
+		zero, one, other, two := s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("a", 2, "l"), s.put("a", 3, "k")
+		_, first := deliver(t, r, two)
+		require.Equal(t, 1, first)
+		require.Equal(t, []string{"a/0", "a/1", "a/3"}, p.bodies())
+		report, _ := deliver(t, r, other, one, zero)
+		require.Equal(t, outbox.Report{Sent: 1, Skipped: 2}, report)
+	})
+}
+
+// An older message that waits for its next try holds its key, over pages too.
+func TestSweepHoldsKeysOverPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		s.page = 2
+		r := relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
+		for i := range 7 {
+			s.put(fmt.Sprintf("r-%d", i), 0, "k")
+			time.Sleep(time.Second)
+		}
+		p.fault = func(m outbox.Message) error {
+			if m.ID == idOf("r-1", 0) {
+				return errDown
+			}
+			return nil
+		}
+		time.Sleep(outbox.DefaultGrace)
+		begun := time.Now()
+		report := sweep(t, r)
+		require.Zero(t, time.Since(begun), "it does not wait for the next try")
+		require.Equal(t, []string{"r-0/0"}, p.bodies())
+		require.Equal(t, 1, report.Failed)
+		report = sweep(t, r)
+		require.Equal(t, 6, report.Skipped, "not due, and behind what is not due")
+		p.fault = nil
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, 6, sweep(t, r).Sent)
+		require.Equal(t, []string{"r-0/0", "r-1/0", "r-2/0", "r-3/0", "r-4/0", "r-5/0", "r-6/0"}, p.bodies())
+	})
+}
+
+// Neither a sweep nor a delivery waits for a message's next try.
+func TestNobodyWaitsForTheNextTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
+		time.Sleep(time.Hour)
+		later := time.Now().Add(time.Hour)
+		for _, n := range []int{0, 2} {
+			s.all[refs[n]].State, s.all[refs[n]].Tries, s.all[refs[n]].NextTry = outbox.Retrying, 1, later
+		}
+		r := relay(t, s, p, nil)
+		begun := time.Now()
+		require.Equal(t, outbox.Report{Skipped: 3}, sweep(t, r))
+		report, first := deliver(t, r, refs...)
+		require.Equal(t, 3, first)
+		require.Equal(t, outbox.Report{Skipped: 1, Deferred: 2}, report)
+		require.Zero(t, time.Since(begun))
+		time.Sleep(time.Hour)
+		report, first = deliver(t, r, refs...)
+		require.Equal(t, 3, first)
+		require.Equal(t, outbox.Report{Sent: 3}, report)
+		require.ElementsMatch(t, []string{"a/0", "b/0", "c/0"}, p.bodies())
+	})
+}
+
+// What cannot be read holds what is in order behind it, where its key can be.
+func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		r := relay(t, s, p, nil)
+		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("b", 0, "k"), s.put("c", 0, "l")}
+		s.all[refs[0]].Unreadable = errors.New("of version 9")
+		_, first := deliver(t, r, refs[1])
+		require.Equal(t, 1, first)
+		require.Empty(t, p.bodies(), "its record has published another one before it")
+		report, first := deliver(t, r, refs...)
+		require.Equal(t, 4, first)
+		require.Equal(t, outbox.Report{Sent: 1, Unreadable: 1, Deferred: 2, Problems: []string{"of version 9"}}, report)
+		time.Sleep(time.Hour)
+		s.all[refs[0]].Unreadable = nil // a newer relay can read it
+		sweep(t, r)
+		require.Equal(t, []string{"c/0", "a/0", "a/1", "b/0"}, p.bodies())
+	})
+}
