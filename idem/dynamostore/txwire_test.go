@@ -45,6 +45,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := openBank(t, 100, 0)
+				patient := b.engine
 				b.engine = b.hasty(t)
 				var held *http.Request
 				begun, n := false, 0
@@ -92,6 +93,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 				}
 				// In the reserved mode a lease may have to end first.
 				b.now = b.now.Add(time.Hour)
+				b.engine = patient
 				res, err = b.transfer(t.Context(), op, 30)
 				require.NoError(t, err)
 				require.Equal(t, "moved 30", res.Value)

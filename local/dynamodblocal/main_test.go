@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/cache"
 )
 
 // Set in a copy of this test binary that runs as another process.
@@ -22,11 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	code := m.Run()
-	if provisioned.dir != "" {
-		_ = os.RemoveAll(provisioned.dir) // a left-over in the temporary folder is no failure
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // helper starts a server, says so, and waits to be killed.
@@ -85,7 +83,8 @@ func binaries(t *testing.T, names []string, scripts map[string]string) {
 	t.Setenv("JAVA_HOME", "")
 }
 
-// provisioned is a cache that npm has filled once for all tests.
+// provisioned is the cache that npm has filled once for all tests: the user's, to
+// which no test writes.
 var provisioned struct {
 	once sync.Once
 	dir  string
@@ -97,7 +96,7 @@ var provisioned struct {
 func provisionedCache(t *testing.T) string {
 	t.Helper()
 	provisioned.once.Do(func() {
-		provisioned.dir, provisioned.err = os.MkdirTemp("", "dynamodblocal-test-*")
+		provisioned.dir, provisioned.err = cache.Folder("")
 		if provisioned.err == nil {
 			s, _ := (&Options{}).settings()
 			if _, provisioned.err = findJava(t.Context()); provisioned.err == nil {

@@ -89,6 +89,9 @@ func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
 }
 
 func TestDamagedCacheIsFetchedAnew(t *testing.T) {
+	if os.Getenv("IDEM_LONG") != "1" {
+		t.Skip("fetches once more; with IDEM_LONG=1")
+	}
 	whole := emulator(t)
 	isolate(t)
 	cache := emptyCache(t)

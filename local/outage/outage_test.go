@@ -2,6 +2,7 @@ package outage
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -45,7 +46,7 @@ func open(t *testing.T, endpoint string, wire *transport, table string) (*idem.E
 	client, err := dynamostore.NewClient(aws.Config{}, o)
 	require.NoError(t, err)
 	if table == "" {
-		table = fmt.Sprintf("outage%d", time.Now().UnixNano())
+		table = "outage-" + rand.Text()
 		require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
 	}
 	store, err := dynamostore.New(client, table, nil)
@@ -114,8 +115,10 @@ func withinBudget(t *testing.T, begun time.Time) {
 }
 
 func TestDownBeforeTheClaim(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]fault{"hangs": hang, "throttles": throttle, "breaks": broken, "resets": lostAsk} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t)
 			s.wire.set(f, put, update, get, withdraw)
 			begun := time.Now()
@@ -130,6 +133,7 @@ func TestDownBeforeTheClaim(t *testing.T) {
 		})
 	}
 	t.Run("refuses", func(t *testing.T) {
+		t.Parallel()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
@@ -144,8 +148,10 @@ func TestDownBeforeTheClaim(t *testing.T) {
 }
 
 func TestDownAfterTheHandler(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]fault{"hangs": hang, "throttles": throttle, "breaks": broken, "reply lost": lostReply, "request lost": lostAsk} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t)
 			value, err := s.served(notRepeatable, "k", func() { s.wire.set(f, put, update, get, withdraw) })
 			require.NoError(t, err)
@@ -173,6 +179,7 @@ func TestDownAfterTheHandler(t *testing.T) {
 // TestWithdrawalWaitsForTheNextInvocation: while the claim cannot be taken back
 // it may still land; the next invocation takes it back before anything else.
 func TestWithdrawalWaitsForTheNextInvocation(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.wire.set(lostAsk, put, withdraw)
 	_, err := s.call(notRepeatable, "k", nil)
@@ -190,8 +197,10 @@ func TestWithdrawalWaitsForTheNextInvocation(t *testing.T) {
 // TestRepliesOfTheClaimLost: the claim may have landed, so it is taken back; the
 // next call is not blocked, and the claim cannot land later.
 func TestRepliesOfTheClaimLost(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]fault{"after it was applied": lostReply, "before it arrived": lostAsk} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t)
 			s.wire.set(f, put)
 			_, err := s.call(notRepeatable, "k", nil)
@@ -220,8 +229,10 @@ func (s *stage) late(before *idem.Record) {
 }
 
 func TestRepliesOfATakeoverLost(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]fault{"after it was applied": lostReply, "before it arrived": lostAsk} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t)
 			require.NoError(t, s.released("k"))
 			s.wire.set(f, update)
@@ -250,6 +261,7 @@ func (s *stage) released(key string) error {
 }
 
 func TestResultsOfEverySizeReplayByteForByte(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	for _, size := range []int{0, 1 << 10, 390 << 10, 450 << 10, 5632 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

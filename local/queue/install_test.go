@@ -39,6 +39,9 @@ func TestInstallsOnceForAllThatAskAtOnce(t *testing.T) {
 }
 
 func TestDamagedInstallationIsMadeAnew(t *testing.T) {
+	if os.Getenv("IDEM_LONG") != "1" {
+		t.Skip("fetches once more; with IDEM_LONG=1")
+	}
 	whole, err := install(t.Context(), quiet(t), installedCache(t))
 	require.NoError(t, err)
 	folder := emptyFolder(t)

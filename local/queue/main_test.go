@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/cache"
 )
 
 // Set in a copy of this test binary that runs as another process.
@@ -24,11 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	code := m.Run()
-	if installed.dir != "" {
-		_ = os.RemoveAll(installed.dir) // a left-over in the temporary folder is no failure
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // helper starts a server, says so, and waits to be killed.
@@ -60,7 +58,8 @@ func (j *journal) String() string {
 	return strings.Join(j.lines, "\n")
 }
 
-// installed is a cache that npm has filled once for all tests.
+// installed is the cache that npm has filled once for all tests: the user's, to
+// which no test writes.
 var installed struct {
 	once sync.Once
 	dir  string
@@ -72,7 +71,7 @@ var installed struct {
 func installedCache(t *testing.T) string {
 	t.Helper()
 	installed.once.Do(func() {
-		installed.dir, installed.err = os.MkdirTemp("", "queue-test-*")
+		installed.dir, installed.err = cache.Folder("")
 		if installed.err == nil {
 			if _, installed.err = findNode(t.Context()); installed.err == nil {
 				_, installed.err = install(t.Context(), quiet(t), installed.dir)
