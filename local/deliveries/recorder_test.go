@@ -94,7 +94,8 @@ const (
 	lastFailure = 3
 )
 
-func poison(n int) bool    { return n%poisonEvery == 7 }
+// poison is for the long runs: all its receives have to be used up.
+func poison(n int) bool    { return long() && n%poisonEvery == 7 }
 func permanent(n int) bool { return !poison(n) && n%permanentEvery == 11 }
 
 // anyFate lets a handler end in every way, depending on the message and the run

@@ -59,7 +59,12 @@ func TestAsynchronousRetries(t *testing.T) {
 				if c.once {
 					env[1] = "SHOP_REPEATABLE=0"
 				}
-				s := newStage(t, runtime.Function{MaxInstances: 1}, func(n, run int) string {
+				// A quarter of it is all that a claim may take.
+				timeout := time.Minute
+				if slices.Contains(c.fates, "hang") {
+					timeout = 8 * time.Second
+				}
+				s := newStage(t, runtime.Function{MaxInstances: 1, Timeout: timeout}, func(n, run int) string {
 					if n == 0 {
 						return "ok"
 					}

@@ -45,11 +45,14 @@ func open() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}
-	engine, err := idem.New(store, &idem.Options{Margin: 250 * time.Millisecond, Observer: idem.LogTo(nil)})
+	// A busy machine may need the time; the share of the function's own bounds it.
+	engine, err := idem.New(store, &idem.Options{
+		Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
+	})
 	if err != nil {
 		return nil, err
 	}
