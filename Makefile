@@ -6,8 +6,15 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
 FUZZ    ?= 60s
-RACED    = $$($(GO) list ./... | grep -v -e '/infra$$' -e '/infra/' -e '/template-tests$$' -e '/template-tests/' -e '/local$$' -e '/local/')
-LOCAL    = $$($(GO) list ./local/...)
+# CDK's packages are large and have no concurrency of ours.
+CDK     := ./infra/... ./template-tests/...
+# The proofs start processes, or read what lies in the repository, and wait.
+PROOFS  := $(addprefix ./local/,contract crash deliveries layout ledger outage paths processes readme relay)
+LIBRARY  = $$($(GO) list ./... | grep -v -E '/(infra|template-tests)(/|$$)|/local/($(subst $() ,|,$(notdir $(PROOFS))))(/|$$)')
+# Further flags of go test for every group, and for the proofs, most of whose time is
+# spent waiting for time-outs.
+FLAGS        := -timeout 10m
+PROOFS_FLAGS := -p 4
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
@@ -17,18 +24,33 @@ CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=2
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# All groups run and report, also where one fails.
 .PHONY: test
-test: ## Run every test under the race detector, against DynamoDB Local
-	@# Fetched once. Every package then starts a DynamoDB Local of its own: one that has
-	@# served hundreds of tables answers late.
-	$(WITH_DB) true
-	$(GO) test -race -timeout 10m $(RACED)
-	@# One after the other: these start processes and servers and put load on them.
-	$(GO) test -race -timeout 10m -p 1 $(LOCAL)
-	@# CDK's packages are large and have no concurrency of ours: no race detector.
-	$(CDK_ENV) $(GO) test ./infra/... ./template-tests/...
-	@# The race detector allocates on its own: what counts allocations runs without it.
-	$(GO) test -run Allocations ./idem/...
+test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
+	@$(MAKE) -k --no-print-directory test-library test-proofs test-cdk
+
+# Fetched once. Every package then starts a DynamoDB Local of its own: one that has
+# served hundreds of tables answers late.
+.PHONY: servers
+servers:
+	@$(WITH_DB) true
+
+.PHONY: test-library
+test-library: servers
+	@echo "==> the library, its functions and the parts of local, under the race detector"
+	@$(GO) test -race $(FLAGS) $(LIBRARY)
+
+.PHONY: test-proofs
+test-proofs: servers
+	@echo "==> the proofs: whole functions with crashes, outages and every front"
+	@$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS)
+
+# The race detector allocates on its own: what counts allocations runs without it.
+.PHONY: test-cdk
+test-cdk:
+	@echo "==> infrastructure and its templates; what counts allocations"
+	@failed=0; $(CDK_ENV) $(GO) test $(FLAGS) $(CDK) || failed=1; \
+		$(GO) test $(FLAGS) -run Allocations ./idem/... || failed=1; exit $$failed
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists
@@ -38,17 +60,20 @@ lint: ## Check format, and what .golangci.yml lists
 
 .PHONY: verify
 verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
-	$(WITH_DB) true
-	IDEM_LONG=1 $(GO) test -race -count=1 -timeout 30m $(RACED)
-	IDEM_LONG=1 $(GO) test -race -count=1 -timeout 45m -p 1 $(LOCAL)
-	IDEM_LONG=1 $(CDK_ENV) $(GO) test -count=1 ./infra/... ./template-tests/...
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@$(MAKE) -k --no-print-directory verify-tests fuzz bench size
+
+.PHONY: verify-tests
+verify-tests:
+	@IDEM_LONG=1 $(MAKE) -k --no-print-directory FLAGS="-count=1 -timeout 45m" PROOFS_FLAGS="-race -p 1" test-library test-proofs test-cdk
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZ (60s)
+	@failed=0; for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "fuzzing $$f in $$pkg for $(FUZZ)"; \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg; \
+			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg || failed=1; \
 		done; \
-	done
-	$(MAKE) bench size
+	done; exit $$failed
 
 .PHONY: bench
 bench: ## Measure what the library adds, and fail where it adds too much

@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/idem-go/idempotency/local/dynamodblocal"
@@ -58,7 +59,10 @@ func run(args []string, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
+	var mu sync.Mutex // progress is told of beside what the start says
 	log := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
 		if !*quiet {
 			fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
 		}
