@@ -14,6 +14,9 @@ type Call struct {
 	Key Key
 	// Fingerprint of the input. Required.
 	Fingerprint Fingerprint
+	// Codec names how results are encoded where that is not JSON. It is recorded with the claim, so that nobody resolves the record
+	// with a result that its calls could not read: see [Resolution.Codec].
+	Codec string
 	// Run executes the handler, at most once per call, on the caller's goroutine.
 	// Required.
 	Run func(context.Context) Answer

@@ -24,7 +24,7 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 	next := c.Record.Clone()
 	next.UpdatedAt = now
 	if !c.Replace {
-		next.ID, next.Value = rec.ID, rec.Value
+		next.ID, next.Value, next.Codec = rec.ID, rec.Value, rec.Codec
 		next.Fingerprint, next.CreatedAt, next.Steps = rec.Fingerprint, rec.CreatedAt, rec.Steps
 	}
 	return next, nil

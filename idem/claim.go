@@ -161,7 +161,7 @@ func (p *plan) newClaim(seen *Record, do Action) Claim {
 	op := &p.call.Key.op
 	rec := Record{
 		ID: p.call.Key.id, State: InProgress, Repeat: op.Repeat,
-		Fingerprint: p.call.Fingerprint, Owner: newID(), Attempt: 1,
+		Fingerprint: p.call.Fingerprint, Codec: p.call.Codec, Owner: newID(), Attempt: 1,
 		LeaseUntil: p.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
 	}
 	if op.KeepValue {
@@ -184,7 +184,7 @@ func over(rec Record, seen *Record, do Action) Claim {
 	}
 	if do == DoTakeOver {
 		rec.Repeat = stricter(rec.Repeat, seen.Repeat)
-		rec.Value, rec.CreatedAt, rec.Steps = seen.Value, seen.CreatedAt, seen.Steps
+		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
 	}

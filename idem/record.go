@@ -40,6 +40,8 @@ type Record struct {
 	Repeat Repeat
 	// Fingerprint of the input that the record belongs to.
 	Fingerprint Fingerprint
+	// Codec names how the record's results are encoded; empty for JSON.
+	Codec string
 	// Owner is the random token of the attempt that holds, or last held, the claim.
 	Owner string
 	// Attempt counts the claims of this record, from 1. For people and logs.

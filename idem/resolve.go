@@ -20,6 +20,9 @@ type Resolution struct {
 	// of a request. Nil means that it is not known: replays say
 	// [ErrOutcomeUnavailable].
 	Result []byte
+	// Codec is the record's [Record.Codec]: how Result is encoded, empty for JSON. A
+	// result in another encoding is refused.
+	Codec string
 	// Check shows that later calls can read Result: a result that it refuses, or that
 	// is no JSON where Check is nil, is not stored.
 	Check func(result []byte) error
@@ -59,6 +62,13 @@ func (r Resolution) check() error {
 		}
 	}
 	return nil
+}
+
+func codecName(codec string) string {
+	if codec == "" {
+		return "JSON"
+	}
+	return codec
 }
 
 // ErrNotUndone: a resolution to Failed met steps whose compensations have not run.
@@ -126,6 +136,10 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return ErrTooEarly
 		case DoRefuse:
 			return ErrNotUnknown
+		}
+		if r.Result != nil && r.Codec != rec.Codec {
+			return &ConfigError{"resolution", fmt.Sprintf("Result is %s, and later calls read %s: encode it as the operation's handler does, "+
+				"for an HTTP request with the contract's Resolution method", codecName(r.Codec), codecName(rec.Codec))}
 		}
 		if due := rec.notUndone(); r.To == Failed && !r.Undone && len(due) > 0 {
 			return &NotUndoneError{Steps: due}

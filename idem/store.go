@@ -81,7 +81,7 @@ type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
 	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
 	// LeaseUntil, ExpiresAt, Retention and Uncertain; identity (ID, Value,
-	// Fingerprint, CreatedAt) and Steps stay as they are, all else goes.
+	// Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
 	Record Record
 	// Seen is the write of the record that is claimed; empty if there is none.
 	Seen string

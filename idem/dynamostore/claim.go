@@ -112,6 +112,12 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 	} else {
 		u.drop("#value")
 	}
+	if rec.Codec != "" {
+		u.add(", codec = :codec")
+		u.str(":codec", rec.Codec)
+	} else {
+		u.drop("codec")
+	}
 	held := ifRunning
 	if !w.Uncertain {
 		// Else a question that a twin has opened stays open.

@@ -32,6 +32,7 @@ func decode(it item) (*idem.Record, error) {
 		CreatedAt:       d.time(schema.CreatedAt),
 		UpdatedAt:       d.time(schema.UpdatedAt),
 		Value:           d.optStr(schema.Value),
+		Codec:           d.optStr(schema.Codec),
 		Uncertain:       d.flag(schema.Uncertain),
 		Unavailable:     d.flag(schema.Unavailable),
 		Ref:             d.optStr(schema.Ref),

@@ -26,6 +26,9 @@ func encode(rec *idem.Record) item {
 	if rec.Value != "" {
 		v.str(schema.Value, rec.Value)
 	}
+	if rec.Codec != "" {
+		v.str(schema.Codec, rec.Codec)
+	}
 	if !rec.ExpiresAt.IsZero() {
 		v.num(schema.ExpiresAt, expiry(rec.ExpiresAt))
 	}

@@ -112,6 +112,10 @@ func (u *update) absent(rec *idem.Record, e idem.Ending) (names nameSet) {
 		u.str(":value", rec.Value)
 		names |= nValue
 	}
+	if rec.Codec != "" {
+		u.add(", codec = if_not_exists(codec, :codec)")
+		u.str(":codec", rec.Codec)
+	}
 	return names
 }
 

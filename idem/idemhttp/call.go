@@ -52,7 +52,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if late := c.opts.TooOld.refuses(r, value, op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
-	call.Wait = c.opts.Wait
+	call.Codec, call.Wait = codecName, c.opts.Wait
 	if !r.FrontDeadline.IsZero() {
 		call.WaitUntil = r.FrontDeadline.Add(-frontReserve)
 	}

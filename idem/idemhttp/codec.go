@@ -11,6 +11,9 @@ import (
 // then the body as it is. A response of a higher version is never interpreted.
 const codecVersion = 1
 
+// codecName is the name of the stored form in a record.
+const codecName = "http"
+
 // encode gives the stored form of a response, without the headers that are not
 // stored. Equal responses give equal bytes.
 func encode(r *Response, never headerSet) ([]byte, error) {

@@ -20,7 +20,7 @@ func (c *Contract) Resolution(res *Response) (idem.Resolution, error) {
 		return idem.Resolution{}, err
 	}
 	return idem.Resolution{
-		To: idem.Completed, Result: body, ResponseVersion: c.opts.ResponseVersion,
+		To: idem.Completed, Result: body, Codec: codecName, ResponseVersion: c.opts.ResponseVersion,
 		Check: func(b []byte) error {
 			_, err := decode(b)
 			return err

@@ -136,6 +136,8 @@ func TestResolution(t *testing.T) {
 	key := charge.Key("blue", testKey)
 	var mistaken *idem.ConfigError
 	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("HTTP/1.1 201")}), &mistaken)
+	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte(`{"receipt":7}`)}), &mistaken)
+	require.ErrorContains(t, mistaken, "the contract's Resolution")
 	_, err := c.Resolution(nil)
 	require.ErrorAs(t, err, &mistaken)
 	_, err = c.Resolution(&Response{Status: 100})

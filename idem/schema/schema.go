@@ -30,6 +30,7 @@ const (
 	State           = "state"
 	Repeat          = "repeat"
 	Value           = "value"
+	Codec           = "codec"
 	Fingerprint     = "fp"
 	Owner           = "owner"
 	Attempt         = "attempt"

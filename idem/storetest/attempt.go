@@ -26,7 +26,7 @@ func (c *cell) fresh(change ...func(*idem.Record)) *attempt {
 	c.keys++
 	rec := idem.Record{
 		ID:    operation.Key("tenant", fmt.Sprintf("%d-%s", c.keys, newID())).ID(),
-		Value: "value", Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
+		Value: "value", Codec: "codec", Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
 		State: idem.InProgress, Repeat: idem.Repeatable, Owner: newID(), Write: newID(), Attempt: 1,
 		LeaseUntil: c.now.Add(lease), ExpiresAt: expiry(c.now.Add(lease)),
 		Retention: retention, CreatedAt: c.now, UpdatedAt: c.now,
@@ -76,7 +76,7 @@ func (a *attempt) replacement() *attempt {
 	old := a.seen()
 	b := a.c.fresh()
 	b.claim.Record.ID, b.claim.Record.Attempt = old.ID, old.Attempt+1
-	b.claim.Record.Fingerprint, b.claim.Record.Value = "1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8", ""
+	b.claim.Record.Fingerprint, b.claim.Record.Value, b.claim.Record.Codec = "1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8", "", ""
 	b.claim.Seen, b.claim.Replace = old.Write, true
 	return b
 }

@@ -100,6 +100,7 @@ func claimCases(steps bool) []check {
 			equal(c, "seat", `{"seat":7}`, string(rec.Steps["reserve"].Body.Data))
 			equal(c, "number of steps", 2, len(rec.Steps))
 			equal(c, "Value", "value", rec.Value)
+			equal(c, "Codec", "codec", rec.Codec)
 			equal(c, "Fingerprint", a.claim.Record.Fingerprint, rec.Fingerprint)
 			equal(c, "Ref", "", rec.Ref)
 			equal(c, "ExpiresAt is zero", true, rec.ExpiresAt.IsZero())

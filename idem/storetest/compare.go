@@ -53,6 +53,7 @@ func differences(want, got *idem.Record) []string {
 	}
 	plain("ID", want.ID, got.ID)
 	plain("Value", want.Value, got.Value)
+	plain("Codec", want.Codec, got.Codec)
 	plain("State", want.State, got.State)
 	plain("Repeat", want.Repeat, got.Repeat)
 	plain("Fingerprint", want.Fingerprint, got.Fingerprint)
