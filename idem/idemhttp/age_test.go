@@ -132,7 +132,7 @@ func TestTooOldLooksFirst(t *testing.T) {
 		want  string
 	}{
 		"recorded":      {created(), 23*time.Hour + 59*time.Minute, `"id":"ch_1"`},
-		"expired":       {created(), 24 * time.Hour, string(CodeKeyTooOld)},
+		"expired":       {created(), 24*time.Hour + idem.DefaultMargin, string(CodeKeyTooOld)},
 		"not executed":  {&Response{Status: 429}, 23*time.Hour + 59*time.Minute, string(CodeKeyTooOld)},
 		"unknown":       {&Response{Status: 500}, 48 * time.Hour, string(CodeOutcomeUnknown)},
 		"still allowed": {&Response{Status: 429}, 23 * time.Hour, `"id":"ch_2"`},

@@ -78,8 +78,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if keyed && !s.keyed {
-		return t.base.RoundTrip(withoutKey(req, t.opts.KeyHeader))
+	if keyed && s.away {
+		return t.once(req, s)
 	}
 	req, err = t.opts.replayable(req)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case !again && err != nil:
 			return nil, s.failed(err)
-		case !again && isInFlight(res):
+		case !again && s.keyed && isInFlight(res):
 			failed := s.failed(ErrStillRunning)
 			failed.Location = res.Header.Get("Location")
 			drain(res.Body)
@@ -118,6 +118,20 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// once sends a request that must not be repeated: it goes without its key.
+func (t *Transport) once(req *http.Request, s *sending) (*http.Response, error) {
+	out, err := t.attempt(req, s)
+	if err != nil {
+		return nil, err
+	}
+	res, err := complete(t.base.RoundTrip(out))
+	s.attempts++
+	if err == nil {
+		s.note(res, out, t.now())
+	}
+	return res, err
+}
+
 // attempt is the request as it goes out this time.
 func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error) {
 	out := req.Clone(context.WithValue(req.Context(), sendingKey{}, s))
@@ -128,8 +142,10 @@ func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error
 		}
 		out.Body = body
 	}
-	if s.keyed {
+	if s.keyed || s.away {
 		dropHeader(out.Header, t.opts.KeyHeader)
+	}
+	if s.keyed {
 		out.Header.Set(t.opts.KeyHeader, s.key)
 		if h := t.opts.FirstSentHeader; h != "" && out.Header.Get(h) == "" {
 			out.Header.Set(h, s.firstSent.UTC().Format(firstSentFormat))

@@ -72,8 +72,10 @@ type sending struct {
 	keyed bool
 	key   string
 	// made is set if the key is this Transport's own, host is whom it was made for.
-	made      bool
-	host      string
+	made bool
+	host string
+	// away is set where the request is redirected to a host that must not see its key.
+	away      bool
 	firstSent time.Time
 	// expires is when the key may be forgotten, by the client's clock.
 	expires time.Time
@@ -103,17 +105,14 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 		// of ours, and refers to the response that redirected.
 		if earlier := sendingOf(before.Request); earlier != nil {
 			*s = *earlier
-			if keyed && s.key != "" && !isWithin(req.URL.Hostname(), s.host) {
-				if !s.made {
-					s.keyed = false
-					return s, nil
-				}
+			s.away = s.key != "" && !isWithin(req.URL.Hostname(), s.host)
+			if s.away && s.made && keyed {
 				s = &sending{firstSent: now, attempts: s.attempts, retries: s.retries}
 			}
 		}
 	}
-	s.keyed, s.here, s.status = keyed, s.attempts, 0
-	if !keyed {
+	s.keyed, s.here, s.status = keyed && !s.away, s.attempts, 0
+	if !s.keyed {
 		return s, nil
 	}
 	if s.host == "" {
@@ -138,14 +137,11 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 // isWithin reports whether a host is another one or lies below it, which is as far
 // as [http.Client] lets a request's credentials go.
 func isWithin(host, other string) bool {
-	return strings.EqualFold(host, other) || len(host) > len(other) && strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
-}
-
-// withoutKey is the request as it goes where its key does not.
-func withoutKey(req *http.Request, header string) *http.Request {
-	out := req.Clone(req.Context())
-	dropHeader(out.Header, header)
-	return out
+	if strings.EqualFold(host, other) {
+		return true
+	}
+	// An address lies below no host, whatever the zone of an IPv6 one ends with.
+	return !strings.ContainsAny(host, ":%") && len(host) > len(other) && strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
 }
 
 // dropHeader removes a header in every spelling.

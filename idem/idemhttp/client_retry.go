@@ -17,7 +17,7 @@ func (t *Transport) again(req *http.Request, s *sending, res *http.Response, err
 	if s.retries+1 >= t.opts.MaxAttempts || !hasReplayableBody(req) || req.Context().Err() != nil {
 		return 0, false
 	}
-	if err != nil && isHopeless(err) || err == nil && !mayRepeat(res) {
+	if err != nil && isHopeless(err) || err == nil && !s.mayRepeat(res) {
 		return 0, false
 	}
 	now := t.now()
@@ -62,8 +62,8 @@ func isHopeless(err error) bool {
 // mayRepeat reports whether an answer leaves the request to be sent again. What
 // the problem says comes first; a replay is the recorded outcome, so that the next
 // would be the same.
-func mayRepeat(res *http.Response) bool {
-	if isInFlight(res) {
+func (s *sending) mayRepeat(res *http.Response) bool {
+	if s.keyed && isInFlight(res) {
 		return true
 	}
 	if res.StatusCode < 400 || isReplay(res) {
@@ -117,7 +117,8 @@ func peek(res *http.Response, mediaType string) (verdict, bool) {
 	}
 	res.Body = &joined{io.MultiReader(bytes.NewReader(start), tail), rest}
 	var p verdict
-	return p, json.Unmarshal(start, &p) == nil && p.Retryable != nil
+	err = json.Unmarshal(start, &p)
+	return p, err == nil && p.Retryable != nil
 }
 
 // failing is the end of a body that could not be read.

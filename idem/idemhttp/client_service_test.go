@@ -234,8 +234,44 @@ func TestAKeyStaysWithItsHost(t *testing.T) {
 	}{
 		{"example.com", "example.com", true}, {"API.example.com", "EXAMPLE.com", true},
 		{"example.com", "api.example.com", false}, {"badexample.com", "example.com", false}, {"", "example.com", false},
+		{"fe80::1%.example.com", "example.com", false},
 	} {
 		require.Equal(t, c.want, isWithin(c.host, c.other), c)
+	}
+}
+
+// However far redirects lead, the caller's key goes to none but its own host, and comes
+// along when they lead back there.
+func TestAKeyStaysWithItsHostOnTheWholeWay(t *testing.T) {
+	choose := map[string]func(*http.Request) *http.Request{
+		"WithKey": func(r *http.Request) *http.Request { return r.WithContext(WithKey(r.Context(), testKey)) },
+		"header":  func(r *http.Request) *http.Request { r.Header.Set(DefaultKeyHeader, testKey); return r },
+	}
+	for name, set := range choose {
+		for code, method := range map[string]string{"307": "POST", "303": "GET"} {
+			t.Run(name+" "+code, func(t *testing.T) {
+				to, err := strconv.Atoi(code)
+				require.NoError(t, err)
+				var other *service
+				first := serving(t,
+					func(w http.ResponseWriter, r *http.Request) {
+						http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), to)
+					},
+					status(200))
+				other = serving(t, status(to, "Location", "/next"), status(to, "Location", first.URL))
+				res, err := newTrial(t, nil, nil).Do(set(request(t, "POST", first.URL, "order")))
+				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
+				require.Equal(t, []string{"", ""}, other.keys())
+				require.Equal(t, "/next", other.requests()[1].path)
+				back := first.requests()[1]
+				require.Equal(t, method, back.method)
+				if method == "POST" {
+					require.Equal(t, testKey, back.header.Get(DefaultKeyHeader))
+					require.Equal(t, testKey, KeyOf(res))
+				}
+			})
+		}
 	}
 }
 
@@ -280,8 +316,13 @@ func TestAcceptedIsNoAnswer(t *testing.T) {
 		require.Equal(t, s.keys()[0], unsettled.Key)
 		require.Len(t, s.requests(), 3)
 	}
+	// A request without a key is none of the contract's: its 202 is what it asked for.
+	s := serving(t, inFlight(string(CodeInProgress)))
+	got, _ := newTrial(t, nil, nil).do(t, request(t, "GET", s.URL+"/jobs/1", ""))
+	require.Equal(t, 202, got)
+	require.Len(t, s.requests(), 1)
 	// The operation's own 202 is its answer, whatever it says.
-	s := serving(t, inFlight("queued"))
+	s = serving(t, inFlight("queued"))
 	got, body := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
 	require.Equal(t, 202, got)
 	require.Contains(t, body, "queued")

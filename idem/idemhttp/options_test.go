@@ -160,17 +160,21 @@ func TestTenantFunctions(t *testing.T) {
 // refused, and the answer names the function that tells them apart.
 func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 	pool := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials", CognitoIdentityID: "us-east-1:alice"}
+	// A function URL says nothing of the pool.
+	silent := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials"}
 	for name, c := range map[string]struct {
 		f    TenantFunc
 		id   Identity
 		want string // the tenant, or the function to use
 	}{
-		"user, identity pool":    {IAMUser, pool, "idemhttp.CognitoIdentity"},
-		"session, identity pool": {IAMSession, pool, "idemhttp.CognitoIdentity"},
-		"user, federation token": {IAMUser, Identity{UserID: "111122223333:alice"}, "idemhttp.IAMSession"},
-		"session, the same":      {IAMSession, Identity{UserID: "111122223333:alice"}, "111122223333:alice"},
-		"user":                   {IAMUser, Identity{UserID: "AIDAEXAMPLE"}, "AIDAEXAMPLE"},
-		"root":                   {IAMUser, Identity{UserID: "111122223333"}, "111122223333"},
+		"user, identity pool":         {IAMUser, pool, "idemhttp.CognitoIdentity"},
+		"session, identity pool":      {IAMSession, pool, "idemhttp.CognitoIdentity"},
+		"user, pool, front silent":    {IAMUser, silent, "idemhttp.CognitoIdentity"},
+		"session, pool, front silent": {IAMSession, silent, "idemhttp.CognitoIdentity"},
+		"user, federation token":      {IAMUser, Identity{UserID: "111122223333:alice"}, "idemhttp.IAMSession"},
+		"session, the same":           {IAMSession, Identity{UserID: "111122223333:alice"}, "111122223333:alice"},
+		"user":                        {IAMUser, Identity{UserID: "AIDAEXAMPLE"}, "AIDAEXAMPLE"},
+		"root":                        {IAMUser, Identity{UserID: "111122223333"}, "111122223333"},
 	} {
 		tenant, err := c.f(t.Context(), &Request{Identity: c.id})
 		if !strings.HasPrefix(c.want, "idemhttp.") {

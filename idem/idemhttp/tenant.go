@@ -74,12 +74,14 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 //
 // A federated identity has no id of its own: one of a Cognito identity pool, which
 // [CognitoIdentity] tells apart, or one of GetFederationToken, for which there is
-// [IAMSession]. It is refused with 403 tenant_missing.
+// [IAMSession]. It is refused with 403 tenant_missing. A function URL does not say
+// which identity of a pool has signed: those are known by the name that the pool gives
+// their sessions, and need an API in front.
 func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, session := strings.Cut(r.Identity.UserID, ":")
 	switch {
-	case r.Identity.CognitoIdentityID != "":
-		return "", noTenant("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity")
+	case r.Identity.isPooled():
+		return "", noTenant("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	case session && strings.Trim(id, "0123456789") == "":
 		// The account's id stands in front.
 		return "", noTenant("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
@@ -93,10 +95,21 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 // [Options.Principal] it has room. A Cognito identity pool gives all its identities
 // one session name: they are refused as in [IAMUser].
 func IAMSession(_ context.Context, r *Request) (string, error) {
-	if r.Identity.CognitoIdentityID != "" {
-		return "", noTenant("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity")
+	if r.Identity.isPooled() {
+		return "", noTenant("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	}
 	return verified(r.Identity.UserID)
+}
+
+// poolSession ends the user id of every identity of a Cognito identity pool: it is the
+// name of the sessions that the pool's enhanced flow opens
+// (https://docs.aws.amazon.com/cognito/latest/developerguide/authentication-flow.html).
+const poolSession = ":CognitoIdentityCredentials"
+
+// isPooled reports whether a Cognito identity pool gave the credentials, so that many
+// people have one user id.
+func (id *Identity) isPooled() bool {
+	return id.CognitoIdentityID != "" || strings.HasSuffix(id.UserID, poolSession)
 }
 
 // noTenant says why a request has no tenant, in words that its client may read.
