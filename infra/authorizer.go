@@ -31,7 +31,9 @@ type Authorizer struct {
 	// these headers' values, and answers a request without one of them with 401 itself.
 	// Empty means that nothing is kept, and the function is asked about every request. A
 	// header that the function looks at and that is not named here would give one
-	// caller's tenant to another whose named headers are the same. For Lambda.
+	// caller's tenant to another whose named headers are the same; so would anything else
+	// that it looks at, and an answer for one route would hold for all others: name none
+	// where it decides by the path, the method or the client's address. For Lambda.
 	Headers []string
 	// None lets everybody call. A warning says so.
 	None bool

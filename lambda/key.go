@@ -21,8 +21,8 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 //
 // Names are case-sensitive. A value must be a string that is not empty, or an
 // integer, whose digits are taken as they are. Null, a missing member, a bool, a
-// fraction, an object and an array are errors that match [idem.ErrKeyInvalid]: what
-// is not there must not become everybody's key. So is a member that is there twice,
+// fraction, an object, an array and a string that is not valid Unicode are errors that
+// match [idem.ErrKeyInvalid]: what is not there must not become everybody's key. So is a member that is there twice,
 // or that another one equals but for its case: another reader, such as a Go handler,
 // could see the other one. A pointer that is none panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {

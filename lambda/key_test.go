@@ -36,6 +36,7 @@ func TestPointerRefusesWhatIsNoValue(t *testing.T) {
 		"fraction": `{"id":1.5}`, "whole fraction": `{"id":1.0}`, "exponent": `{"id":1e3}`, "capital exponent": `{"id":1E3}`,
 		"other case": `{"ID":"a"}`, "text event": `"id"`, "null event": `null`, "list event": `[{"id":"a"}]`, "number event": `1`,
 		"empty event": ``, "no JSON": `{"id":`,
+		"half a surrogate pair": `{"id":"a\ud800"}`, "no UTF-8": "{\"id\":\"a\xff\"}",
 	} {
 		for _, keys := range []KeyFunc{Pointer(idem.NoTenant, "/id"), Pointer("/id", "/id"), Pointer(idem.NoTenant, "/id", "/id")} {
 			_, value, err := keys(t.Context(), json.RawMessage(event))

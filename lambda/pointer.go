@@ -57,7 +57,13 @@ func (p pointer) scalar(doc json.RawMessage) (string, error) {
 	switch c := at[0]; {
 	case c == '"':
 		var s string
-		if err := json.Unmarshal(at, &s); err != nil {
+		err := json.Unmarshal(at, &s)
+		if err == nil {
+			// encoding/json makes one character of all that are none: half a surrogate
+			// pair, and bytes that are not UTF-8. Different values would be one key.
+			_, err = idem.FingerprintJSON(at, nil)
+		}
+		if err != nil {
 			return "", p.wrong("there is no valid string")
 		}
 		if s == "" {

@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,12 +40,13 @@ func main() {
 	board.Close()
 	end()
 	stop()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		os.Exit(max(exit.ExitCode(), 1))
-	case err != nil:
+	switch code := cmd.ProcessState.ExitCode(); {
+	case cmd.ProcessState == nil: // it has not begun
 		fmt.Fprintln(os.Stderr, "with-progress:", err)
 		os.Exit(127)
+	case code < 0:
+		os.Exit(1)
+	default:
+		os.Exit(code)
 	}
 }

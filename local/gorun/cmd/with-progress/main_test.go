@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,4 +42,27 @@ func TestWithProgress(t *testing.T) {
 	out, err = exec.Command(path, "nothing", filepath.Join(t.TempDir(), "missing")).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "no such file")
+}
+
+// A command that ends in order when it is asked to has succeeded.
+func TestTheCodeIsTheCommandsOwnAfterASignal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "with-progress")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for script, want := range map[string]int{
+		"trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done": 0,
+		"trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done": 4,
+		"echo ready; exec sleep 600":                                   1,
+	} {
+		cmd := exec.Command(path, "waiting", "sh", "-c", script)
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		_, err = bufio.NewReader(stdout).ReadString('\n')
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		_ = cmd.Wait() // the code is what counts
+		require.Equal(t, want, cmd.ProcessState.ExitCode(), script)
+	}
 }
