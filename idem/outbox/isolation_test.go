@@ -183,50 +183,64 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 // other ones; once it is back, all go out, in their order.
 func TestADeadDestinationSpendsNoTries(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s, p := newShelf(), &post{}
-			dead := true
-			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
-				if dead {
-					return hung{}.Send(ctx, messages)
-				}
-				return p.Send(ctx, messages)
-			})}, nil)
-			require.NoError(t, err)
-			var want []string
-			for n := range 1000 {
-				key := ""
-				if ordered {
-					key = fmt.Sprint("k", n%50)
-				}
-				_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, key))
-				require.Equal(t, 1, first)
-				want = append(want, fmt.Sprintf("r%04d/0", n))
-				time.Sleep(time.Second)
-			}
-			for range 8 {
-				time.Sleep(5 * time.Minute)
-				sweep(t, r)
-			}
-			tries := 0
-			for _, e := range s.all {
-				tries += e.Tries
-				require.NotEqual(t, outbox.Parked, e.State)
-			}
-			require.Less(t, tries, 150, "one a minute in the stream, and a request a sweep")
-			dead = false
-			for range 3 {
-				time.Sleep(5 * time.Minute)
-				sweep(t, r)
-			}
-			require.ElementsMatch(t, want, p.bodies())
-			if ordered {
-				last := map[string]string{}
-				for _, m := range p.sent {
-					require.Less(t, last[m.OrderingKey], string(m.Body))
-					last[m.OrderingKey] = string(m.Body)
-				}
-			}
-		})
+		deadDestination(t, hung{}, ordered)
+		deadDestination(t, request(0, errDown, nil), ordered)
 	}
+}
+
+func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		dead := true
+		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
+			if dead {
+				return sick.Send(ctx, messages)
+			}
+			return p.Send(ctx, messages)
+		})}, nil)
+		require.NoError(t, err)
+		var want []string
+		looked := 0
+		s.fault = func(op string) error {
+			if op == "Held" {
+				looked++
+			}
+			return nil
+		}
+		for n := range 1000 {
+			key := ""
+			if ordered {
+				key = fmt.Sprint("k", n%50)
+			}
+			_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, key))
+			require.Equal(t, 1, first)
+			want = append(want, fmt.Sprintf("r%04d/0", n))
+			time.Sleep(time.Second)
+		}
+		for range 8 {
+			time.Sleep(5 * time.Minute)
+			sweep(t, r)
+		}
+		tries := 0
+		for _, e := range s.all {
+			tries += e.Tries
+			require.NotEqual(t, outbox.Parked, e.State)
+		}
+		require.Less(t, tries, 300, "one in ten seconds in the stream, and two requests a sweep")
+		require.Less(t, looked, 200, "nor is it asked what waits for it each time")
+		dead = false
+		for range 3 {
+			time.Sleep(5 * time.Minute)
+			sweep(t, r)
+		}
+		require.ElementsMatch(t, want, p.bodies())
+		if ordered {
+			last := map[string]string{}
+			for _, m := range p.sent {
+				require.Less(t, last[m.OrderingKey], string(m.Body))
+				last[m.OrderingKey] = string(m.Body)
+			}
+		}
+	})
 }

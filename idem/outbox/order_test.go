@@ -225,6 +225,7 @@ func TestNobodyWaitsForTheNextTry(t *testing.T) {
 func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
+		s.page = 1
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("b", 0, "k"), s.put("c", 0, "l")}
 		s.all[refs[0]].Unreadable = errors.New("of version 9")
@@ -238,5 +239,38 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 		s.all[refs[0]].Unreadable = nil // a newer relay can read it
 		sweep(t, r)
 		require.Equal(t, []string{"c/0", "a/0", "a/1", "b/0"}, p.bodies())
+	})
+}
+
+// Two shards of the stream, with messages of one key, find the same one waiting: one
+// of them sends it.
+func TestWhatWasLeftIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		down := true
+		p.fault = func(outbox.Message) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		r := relay(t, s, p, nil)
+		deliver(t, r, s.put("a", 0, "k"))
+		time.Sleep(outbox.DefaultBackoff)
+		down, p.tries, p.before = false, 0, func() { time.Sleep(time.Second) }
+		done := make(chan int)
+		for _, record := range []string{"b", "c"} {
+			ref := s.put(record, 0, "k")
+			go func() {
+				_, first := deliver(t, r, ref)
+				done <- first
+			}()
+		}
+		require.Equal(t, 1, <-done)
+		require.Equal(t, 1, <-done)
+		sweep(t, r)
+		require.Equal(t, 3, p.tries)
+		require.Equal(t, "a/0", p.bodies()[0])
+		require.Len(t, p.bodies(), 3)
 	})
 }

@@ -340,12 +340,11 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 		one, two := s.put("rec", 0, "k"), s.put("rec", 1, "k")
 		time.Sleep(outbox.DefaultGrace)
 		slow := true
-		p.fault = func(outbox.Message) error {
+		p.before = func() {
 			if slow {
 				slow = false
 				time.Sleep(outbox.DefaultSendTimeout)
 			}
-			return nil
 		}
 		o := &outbox.Options{Patience: outbox.DefaultSendTimeout}
 		stream, other := relay(t, s, p, o), relay(t, s, p, o)

@@ -177,9 +177,14 @@ type post struct {
 	// fault, if set, decides on each message.
 	fault func(m outbox.Message) error
 	calls [][]string
+	// before, if set, is called before each call: it may sleep.
+	before func()
 }
 
 func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
+	if p.before != nil {
+		p.before()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	errs := make([]error, len(messages))
