@@ -159,7 +159,7 @@ func syntaxError(raw []byte, err error) error {
 	case isSurrogate(raw, at):
 		return refuse(at, "the escape %s is half a surrogate pair, not a character: send whole characters", raw[at:at+6])
 	}
-	return refuse(at, "the input is not valid JSON (%v): send one JSON value, or another content type", syntax.Err)
+	return refuse(at, "the input is not valid JSON (%v): send one JSON value", syntax.Err)
 }
 
 func firstInvalid(raw []byte) int64 {

@@ -314,10 +314,20 @@ func (p *plan) answer(ctx context.Context, rec *Record, do Action) error {
 		return ErrAccepted
 	case DoReused:
 		p.notify(ctx, e.obs.Reused, n)
-		return ErrKeyReused
+		return p.reused(ctx, rec)
 	}
 	p.notify(ctx, e.obs.Unreadable, n)
 	return ErrRecordUnreadable
+}
+
+// reused tells of the first input's outcome what the record holds itself: a call
+// that is refused is worth no further one.
+func (p *plan) reused(ctx context.Context, rec *Record) error {
+	e := &ReusedError{State: rec.State}
+	if rec.State == Completed && rec.Body.Parts == 0 {
+		e.Result, _ = p.engine.store.Result(ctx, rec)
+	}
+	return e
 }
 
 // replay answers with what is recorded, reading it once more if its result

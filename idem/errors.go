@@ -15,7 +15,8 @@ var (
 	ErrInFlight = errors.New("idem: another attempt with this key is in flight")
 	// ErrAccepted: the work is accepted for later and has not been claimed.
 	ErrAccepted = errors.New("idem: the work is accepted and waits for its worker")
-	// ErrKeyReused: the key belongs to another input.
+	// ErrKeyReused: the key belongs to another input. Read a [*ReusedError] for what
+	// became of that.
 	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
 	// ErrOutcomeUnknown: an earlier attempt may have taken effect and nobody knows.
 	// Sending the request again changes nothing until the record is resolved.
@@ -77,6 +78,21 @@ func (e *InFlightError) Error() string {
 func (e *InFlightError) Is(target error) bool {
 	return target == ErrInFlight || e.Lost && target == ErrLeaseLost
 }
+
+// ReusedError says what is known of the input that the key belongs to. It is for
+// the caller who owns the key: a tenant's, see [Operation.Key].
+type ReusedError struct {
+	// State of the record.
+	State State
+	// Result is the recorded result, encoded; nil if there is none, or if it does not
+	// lie in the record itself.
+	Result []byte
+}
+
+func (e *ReusedError) Error() string { return ErrKeyReused.Error() }
+
+// Is makes the error match [ErrKeyReused].
+func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 
 // OutcomeUnavailableError carries what was kept of a result that could not be
 // stored.

@@ -31,7 +31,7 @@ func TestCallWithoutClaim(t *testing.T) {
 		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
 		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Get")},
 		{"in flight", unsafe, abandoned, 1, idem.ErrInFlight, m("Get")},
-		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get")},
+		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
 		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
 		{"reused, retryable, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Get")},
 		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Get")},

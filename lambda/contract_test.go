@@ -132,21 +132,22 @@ func rows() []row {
 			first: want{status: 403, code: idemhttp.CodePrincipalMissing}, second: want{status: 403, code: idemhttp.CodePrincipalMissing},
 		},
 		refused("no key", 400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
-		refused("short key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short")),
+		in(idemhttp.IETF, refused("short key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short"))),
+		refused("bad key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", "key-of-an-umläut")),
 		refused("long key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 256))),
-		refused("repeated key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16))),
+		in(idemhttp.IETF, refused("repeated key", 400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16)))),
 		refused("bad body", 400, idemhttp.CodeNotCanonical, func(r *request) { r.body = `{"a":` }),
 		refused("ambiguous body", 400, idemhttp.CodeNotCanonical, func(r *request) { r.body = `{"a":1,"a":2}` }),
 		reuse("another body", func(r *request) { r.body = `{"amount":1}` }),
 		reuse("another type", header("Content-Type", "text/plain")),
-		{
+		in(idemhttp.IETF, row{
 			name: "same meaning", handler: ok, send: keep,
 			again: func(r *request) {
 				r.body = `{"currency": "EUR", "amount": 4.999e3}`
 				r.header = map[string]string{"IDEMPOTENCY-KEY": `"` + r.header["Idempotency-Key"] + `"`, "content-type": "application/json"}
 			},
 			first: want{status: 201, body: "made"}, second: want{status: 201, body: "made", replay: true}, runs: 1,
-		},
+		}),
 		{
 			name: "another tenant", handler: ok, send: keep, again: func(r *request) { r.tenant = "green" },
 			first: want{status: 201, body: "made"}, second: want{status: 201, body: "made"}, runs: 2,
@@ -285,14 +286,24 @@ func (w want) check(t *testing.T, got *idemhttp.Response, profile idemhttp.Profi
 		require.Equal(t, w.body, string(got.Body))
 		return
 	}
-	var p idemhttp.Problem
+	var p struct {
+		idemhttp.Problem
+		idemhttp.StripeError
+	}
 	require.NoError(t, json.Unmarshal(got.Body, &p))
-	require.Equal(t, w.code, p.Code)
-	require.Equal(t, w.status, p.Status)
-	media := idemhttp.ProblemMediaType
-	if w.status < 400 {
+	media, code, retryable := idemhttp.ProblemMediaType, p.Problem.Code, p.Problem.Retryable
+	if profile == idemhttp.Stripe {
+		code, retryable = p.Error.Code, p.Error.Retryable
+		require.Equal(t, fmt.Sprint(retryable), header["stripe-should-retry"])
+		require.NotEmpty(t, p.Error.Type)
+	} else {
+		require.Equal(t, w.status, p.Status)
+	}
+	if w.status < 400 || profile == idemhttp.Stripe {
 		media = "application/json"
 	}
+	require.Equal(t, w.code, code)
 	require.Equal(t, media, header["content-type"])
-	require.Equal(t, p.Retryable, header["retry-after"] != "", "Retry-After goes with retryable")
+	require.Equal(t, "no-store", header["cache-control"])
+	require.Equal(t, retryable, header["retry-after"] != "", "Retry-After goes with retryable")
 }

@@ -180,7 +180,10 @@ func (s *sending) choose(req *http.Request, header string, now time.Time) error 
 		if wanted == "" {
 			return bad("WithKey got an empty key")
 		}
-		bare, err := parseKey([]string{wanted}, 1)
+		bare, err := bareKey([]string{wanted})
+		if err == nil {
+			err = checkKey(bare, 1, isKeyChar, keyChars)
+		}
 		if err != nil {
 			return bad("the key of WithKey: %v", err)
 		}

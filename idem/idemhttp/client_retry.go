@@ -69,6 +69,12 @@ func (s *sending) mayRepeat(res *http.Response) bool {
 	if res.StatusCode < 400 || isReplay(res) {
 		return false
 	}
+	switch res.Header.Get(HeaderShouldRetry) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
 	if p, ok := peek(res, ProblemMediaType); ok {
 		return *p.Retryable
 	}
@@ -116,9 +122,17 @@ func peek(res *http.Response, mediaType string) (verdict, bool) {
 		tail = failing{err}
 	}
 	res.Body = &joined{io.MultiReader(bytes.NewReader(start), tail), rest}
-	var p verdict
-	err = json.Unmarshal(start, &p)
-	return p, err == nil && p.Retryable != nil
+	var p struct {
+		verdict
+		Error verdict `json:"error"` // in the Stripe profile
+	}
+	if json.Unmarshal(start, &p) != nil {
+		return verdict{}, false
+	}
+	if p.Retryable == nil {
+		p.verdict = p.Error
+	}
+	return p.verdict, p.Retryable != nil
 }
 
 // failing is the end of a body that could not be read.

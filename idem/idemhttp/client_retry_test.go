@@ -90,12 +90,12 @@ func TestWhatIsSentAgain(t *testing.T) {
 // problem says, whatever the status.
 func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
-		rows, err := profile.rows(nil)
-		require.NoError(t, err)
-		for code, r := range rows {
-			s := serving(t, problemOf(r.status, code, r.retryable), status(201))
+		c := newContract(t, memory(), func(o *Options) { o.Profile = profile })
+		for code, r := range c.rows {
+			answer := c.refusal(t.Context(), payment(), &refusal{code: code})
+			s := serving(t, answer.writeTo, status(201))
 			newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
-			require.Equal(t, r.retryable && r.status >= 400, len(s.requests()) == 2, code)
+			require.Equal(t, r.retryable, len(s.requests()) == 2, code)
 		}
 	}
 }

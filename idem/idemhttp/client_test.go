@@ -145,7 +145,7 @@ func TestOneKeyForEachLogicalRequest(t *testing.T) {
 	for _, r := range s.requests() {
 		require.Equal(t, "order", r.body)
 	}
-	_, err := parseKey(keys[:1], DefaultMinKey)
+	_, err := keyIn(keys[0])
 	require.NoError(t, err)
 }
 

@@ -55,7 +55,7 @@ func New(engine *idem.Engine, routes Routes, o *Options) (*Contract, error) {
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Rows); err != nil {
+	if c.rows, err = opts.Profile.rows(opts.Rows, opts.keyPlace()); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -116,6 +116,10 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, refuse(err)), nil
 	}
 	if no := refuse(err); no != nil {
+		if no.code == CodeKeyReused && call.Key.Tenant() == idem.NoTenant {
+			// The first request may be anybody's.
+			no.status, no.why = 0, ""
+		}
 		return c.refusal(ctx, r, no), nil
 	}
 	return nil, err

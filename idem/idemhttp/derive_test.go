@@ -53,7 +53,7 @@ func FuzzDeriveKey(f *testing.F) {
 			return
 		}
 		require.Equal(t, slices.Equal(one, two), k1 == k2, "%q %q", one, two)
-		got, err := parseKey([]string{k1}, DefaultMinKey)
+		got, err := keyIn(k1)
 		require.NoError(t, err)
 		require.Equal(t, k1, got)
 		require.Len(t, k1, 46)

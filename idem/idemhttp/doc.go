@@ -43,8 +43,8 @@
 //	outcome recorded                               the response, Idempotency-Replayed: true,
 //	                                               Idempotency-Original-Date, Idempotency-Expires
 //
-// The [Stripe] profile answers a reused key with 400 and marks a replay with
-// Idempotent-Replayed. [Options.Rows] overrides single answers. A request that
+// This is the contract of a draft that has expired and that services follow all the
+// same, see [IETF]. The [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Rows] overrides single answers. A request that
 // finds the first one running can also wait for its response ([Options.Wait]) or
 // be told where to follow it ([Options.Location]).
 //
@@ -66,6 +66,13 @@
 // without the token shows none: an operation that is not repeatable should send it, or
 // answer with another status.
 //
+// A redirect with 307 or 308 leaves the key free for where it leads, and a response
+// that a status is told to leave unrecorded ([idem.ClassRefused], the Stripe profile's
+// 400) for a corrected body, each as long as there is no such sign. After any other
+// response the key belongs to its request: another body under it is refused with 422, which tells
+// the tenant what the first one was answered with. A handler that validates before it
+// does anything calls [idem.SetNotExecuted] beside its 400.
+//
 // A handler that knows better says so with [idem.SetNotExecuted], [idem.SetCompleted]
 // or in [idem.Operation.Classify]; [Options.Status] changes what a status means
 // everywhere.
@@ -74,5 +81,7 @@
 // hop-by-hop and authentication headers are not: they belong to one exchange. The
 // first caller gets the same bytes as every later one, but for what a service
 // itself takes out of the record ([Options.NeverStore], [Options.Redact]) or renews
-// in a replay ([Options.Refresh], [Options.Migrate]).
+// in a replay ([Options.Refresh], [Options.Migrate]). What depends on the request that
+// is answered is the first one's too: Content-Encoding, Access-Control-Allow-Origin.
+// Compress outside the contract, and answer for CORS there or in Refresh.
 package idemhttp

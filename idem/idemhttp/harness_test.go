@@ -1,13 +1,16 @@
 package idemhttp
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -102,6 +105,27 @@ func (s occupied) Acquire(_ context.Context, _ time.Time, c idem.Claim) error {
 	rec := s.record
 	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
 	return &idem.ConflictError{Existing: &rec}
+}
+
+// problemIn reads a refusal of either profile.
+func problemIn(t testing.TB, res *Response) Problem {
+	t.Helper()
+	var p Problem
+	if _, stripe := res.Headers[HeaderShouldRetry]; !stripe {
+		require.NoError(t, json.Unmarshal(res.Body, &p))
+		return p
+	}
+	var e StripeError
+	d := json.NewDecoder(bytes.NewReader(res.Body))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&e))
+	require.Equal(t, "application/json", res.Headers["Content-Type"])
+	require.Equal(t, strconv.FormatBool(e.Error.Retryable), res.Headers[HeaderShouldRetry])
+	require.Contains(t, []string{"idempotency_error", "invalid_request_error", "api_error"}, e.Error.Type)
+	return Problem{
+		Type: problemType + string(e.Error.Code), Status: res.Status, Code: e.Error.Code,
+		Retryable: e.Error.Retryable, Detail: e.Error.Message, RecordedStatus: e.Error.RecordedStatus,
+	}
 }
 
 // golden compares with a file of testdata, or writes it with -update.

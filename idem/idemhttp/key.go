@@ -29,8 +29,16 @@ type KeyFunc func(ctx context.Context, r *Request) (string, error)
 // ErrNoKey says that the request has no key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
-// key finds the request's key where the options say, or says why it has none.
+// key finds the request's key where the options say, makes one up where it may be
+// missing, or says why there is none.
 func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refusal, err error) {
+	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
+		return uuid7(c.engine.Now()), nil, nil
+	}
+	return value, no, err
+}
+
+func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *refusal, err error) {
 	if c.opts.Key != nil {
 		value, err = c.opts.Key(ctx, r)
 		switch {
@@ -47,7 +55,7 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refus
 		case err == ErrNoKey:
 			return "", &refusal{code: CodeKeyMissing}, nil
 		case err == nil:
-			err = checkKey(value, c.opts.MinKey)
+			err = c.checkKey(value)
 		case err != errNoString && err != errTwoSpellings:
 			return "", &refusal{code: CodeNotCanonical, why: err.Error()}, nil
 		}
@@ -56,7 +64,9 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refus
 		if len(values) == 0 {
 			return "", &refusal{code: CodeKeyMissing}, nil
 		}
-		value, err = parseKey(values, c.opts.MinKey)
+		if value, err = c.parseKey(values); err == nil {
+			err = c.checkKey(value)
+		}
 	}
 	if err != nil {
 		return "", &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
@@ -64,31 +74,49 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refus
 	return value, nil, nil
 }
 
-// parseKey reads the key from its header: bare, or as a structured-field string
+// parseKey reads the key from its header: in the Stripe profile as it is, else as
+// [bareKey] does.
+func (c *Contract) parseKey(values []string) (string, error) {
+	if c.opts.Profile == Stripe && len(values) == 1 {
+		return strings.Trim(values[0], " \t"), nil
+	}
+	return bareKey(values)
+}
+
+// bareKey reads the key from its header: bare, or as a structured-field string
 // without parameters. Both forms have one grammar, so that they name one key and
 // neither can hide a comma, which is how fronts join repeated headers. The
 // errors are for the client and do not repeat what it sent.
-func parseKey(values []string, least int) (string, error) {
+func bareKey(values []string) (string, error) {
 	if len(values) != 1 {
 		return "", errors.New("the header was sent more than once")
 	}
 	key := strings.Trim(values[0], " \t")
-	if strings.HasPrefix(key, `"`) {
-		item, err := httpsfv.UnmarshalItem([]string{key})
-		if err != nil {
-			return "", errors.New("it starts with a quote and is not one structured-field string (RFC 9651)")
-		}
-		s, ok := item.Value.(string)
-		if !ok || len(item.Params.Names()) > 0 {
-			return "", errors.New("a structured-field string is taken without parameters only")
-		}
-		key = s
+	if !strings.HasPrefix(key, `"`) {
+		return key, nil
 	}
-	return key, checkKey(key, least)
+	item, err := httpsfv.UnmarshalItem([]string{key})
+	if err != nil {
+		return "", errors.New("it starts with a quote and is not one structured-field string (RFC 9651)")
+	}
+	s, ok := item.Value.(string)
+	if !ok || len(item.Params.Names()) > 0 {
+		return "", errors.New("a structured-field string is taken without parameters only")
+	}
+	return s, nil
 }
 
-// checkKey holds a key to its grammar.
-func checkKey(key string, least int) error {
+// checkKey holds a key to the profile's grammar.
+func (c *Contract) checkKey(key string) error {
+	if c.opts.Profile == Stripe {
+		return checkKey(key, c.opts.MinKey, isPrintable, "printable ASCII")
+	}
+	return checkKey(key, c.opts.MinKey, isKeyChar, keyChars)
+}
+
+const keyChars = "letters, digits and - . _ ~ :"
+
+func checkKey(key string, least int, allowed func(byte) bool, chars string) error {
 	switch {
 	case key == "":
 		return errors.New("it is empty")
@@ -98,8 +126,8 @@ func checkKey(key string, least int) error {
 		return fmt.Errorf("it has %d characters: use at most %d", len(key), MaxKey)
 	}
 	for i := 0; i < len(key); i++ {
-		if !isKeyChar(key[i]) {
-			return errors.New("use letters, digits and - . _ ~ : only, and send it once")
+		if !allowed(key[i]) {
+			return fmt.Errorf("use %s only, and send it once", chars)
 		}
 	}
 	return nil
@@ -110,3 +138,5 @@ func isKeyChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		c == '-' || c == '.' || c == '_' || c == '~' || c == ':'
 }
+
+func isPrintable(c byte) bool { return c >= ' ' && c <= '~' }

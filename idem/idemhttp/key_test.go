@@ -45,7 +45,7 @@ func TestKeyForms(t *testing.T) {
 		"slash":                   {[]string{"12345678/12345678"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key, err := parseKey(c.values, DefaultMinKey)
+			key, err := keyIn(c.values...)
 			if c.want == "" {
 				require.Error(t, err)
 				for _, v := range c.values {
@@ -59,6 +59,16 @@ func TestKeyForms(t *testing.T) {
 			require.Equal(t, c.want, key)
 		})
 	}
+}
+
+// keyIn is the key in a header's values, by the default rules.
+func keyIn(values ...string) (string, error) {
+	c := &Contract{opts: Options{MinKey: DefaultMinKey}}
+	key, err := c.parseKey(values)
+	if err != nil {
+		return "", err
+	}
+	return key, c.checkKey(key)
 }
 
 func TestBothFormsNameOneKey(t *testing.T) {
@@ -90,7 +100,7 @@ func checkKeys(t testing.TB, values ...string) (reached bool) {
 	n := 0
 	r := payment(func(r *Request) { r.Header["idempotency-key"] = values })
 	res := serve(t, newContract(t, store), r, counting(&n, created()))
-	key, err := parseKey(values, DefaultMinKey)
+	key, err := keyIn(values...)
 	if err != nil {
 		require.Equal(t, 400, res.Status)
 		require.Zero(t, n)

@@ -46,8 +46,13 @@ type Options struct {
 	Key KeyFunc
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
-	// [DefaultMinKey]. With short keys two clients meet by accident.
+	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients meet by accident.
 	MinKey int
+
+	// KeyOptional executes a request without a key under a random one, which no retry
+	// can send: it costs as much, and its handler has token, steps and transaction as
+	// always. By default such a request is answered with 400.
+	KeyOptional bool
 
 	// Methods need a key; all others pass untouched. Empty means POST and PATCH,
 	// which HTTP does not define as idempotent.
@@ -189,7 +194,9 @@ func (o *Options) check() (Options, error) {
 		out.KeyHeader = DefaultKeyHeader
 	}
 	if out.MinKey == 0 {
-		out.MinKey = DefaultMinKey
+		if out.MinKey = DefaultMinKey; out.Profile == Stripe {
+			out.MinKey = 1
+		}
 	}
 	out.Methods = slices.Clone(out.Methods)
 	if len(out.Methods) == 0 {
@@ -211,6 +218,17 @@ func (o *Options) check() (Options, error) {
 	old, err := out.TooOld.check()
 	out.TooOld = old
 	return out, err
+}
+
+// keyPlace says to clients where the key is looked for.
+func (o *Options) keyPlace() string {
+	switch {
+	case o.Key != nil:
+		return ""
+	case o.KeyPointer != "":
+		return fmt.Sprintf(" in the body's field %q", o.KeyPointer)
+	}
+	return " in the header " + o.KeyHeader
 }
 
 func (o *Options) checkStatus() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -46,7 +47,8 @@ const problemType = "urn:idem-go:problem:"
 // ProblemMediaType is the media type of a refusal (RFC 9457).
 const ProblemMediaType = "application/problem+json"
 
-// ietf follows draft-ietf-httpapi-idempotency-key-header where that speaks.
+// ietf follows draft-ietf-httpapi-idempotency-key-header where that speaks. Where
+// the key is looked for is filled in.
 var ietf = map[Code]row{
 	CodeUndeclared: {status: 500, title: "Operation not declared",
 		detail: "This route is not set up for idempotent requests. Nothing was executed."},
@@ -55,13 +57,13 @@ var ietf = map[Code]row{
 	CodePrincipalMissing: {status: 403, title: "Principal missing",
 		detail: "The request has no usable principal. Nothing was executed."},
 	CodeKeyMissing: {status: 400, title: "Idempotency key missing",
-		detail: "This request needs an idempotency key: a unique value that is sent again with every retry."},
+		detail: "This request needs an idempotency key%s: a unique value that is sent again with every retry."},
 	CodeKeyInvalid: {status: 400, title: "Idempotency key invalid",
-		detail: "The idempotency key cannot be used."},
+		detail: "The idempotency key%s cannot be used."},
 	CodeNotCanonical: {status: 400, title: "Request not canonical",
 		detail: "The body is not JSON that has one meaning for every reader."},
 	CodeKeyReused: {status: 422, title: "Idempotency key reused",
-		detail: "The key was already used with a different request. Use a new key for a new request."},
+		detail: "Use a new key for a new request; the key was already used with a different one."},
 	CodeKeyTooOld: {status: 412, title: "Idempotency key too old",
 		detail: "The request was first sent so long ago that its outcome may be forgotten. It was not executed now; find out whether it took effect before you use a new key."},
 	CodeInProgress: {status: 409, retryable: true, title: "Request in progress",
@@ -101,7 +103,8 @@ type Problem struct {
 	Retryable bool `json:"retryable"`
 	// Detail is this problem for people.
 	Detail string `json:"detail"`
-	// RecordedStatus is the status of a response that could not be kept.
+	// RecordedStatus is the status of a response that could not be kept, or of the
+	// one to the request that the key belongs to, if its tenant has sent it too.
 	RecordedStatus int `json:"recorded_status,omitempty"`
 }
 
@@ -113,7 +116,7 @@ type refusal struct {
 	why string
 	// after is when to come back; zero leaves the header out.
 	after time.Duration
-	// status that is recorded of an outcome without its response.
+	// status that is recorded of an outcome whose response is not given.
 	status int
 }
 
@@ -141,18 +144,20 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 			p.Status = http.StatusAccepted
 		}
 	}
-	body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
-	if c.opts.Members != nil {
-		var more map[string]any
-		if safely(func() bool { more = c.opts.Members(ctx, r, f.code); return true }) {
-			body = withMembers(body, more)
+	var more map[string]any
+	if c.opts.Members != nil && !safely(func() bool { more = c.opts.Members(ctx, r, f.code); return true }) {
+		more = nil
+	}
+	res := &Response{Status: p.Status, Headers: map[string]string{"Cache-Control": "no-store"}}
+	if c.opts.Profile == Stripe {
+		c.stripe(res, &p, more)
+	} else {
+		body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
+		res.Body = withMembers(body, problemNames, more)
+		if res.Headers["Content-Type"] = ProblemMediaType; p.Status < 400 {
+			res.Headers["Content-Type"] = "application/json"
 		}
 	}
-	media := ProblemMediaType
-	if p.Status < 400 {
-		media = "application/json"
-	}
-	res := &Response{Status: p.Status, Headers: map[string]string{"Content-Type": media, "Cache-Control": "no-store"}, Body: body}
 	if c.opts.Documentation != "" {
 		res.Headers["Link"] = "<" + c.opts.Documentation + `>; rel="describedby"`
 	}
@@ -169,7 +174,7 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 // fixedHeaders of a refusal are the contract's alone.
 var fixedHeaders = headerSet{
 	"content-type": true, "content-length": true, "content-encoding": true, "transfer-encoding": true, "connection": true,
-	"retry-after": true, "location": true,
+	"retry-after": true, "location": true, "stripe-should-retry": true,
 }
 
 // addHeaders puts the service's headers into a refusal.
@@ -186,10 +191,14 @@ func (c *Contract) addHeaders(ctx context.Context, r *Request, code Code, res *R
 	}
 }
 
-// withMembers puts members behind those of an object.
-func withMembers(body []byte, members map[string]any) []byte {
+// withMembers puts members behind those of an object, but for the names that are
+// its own.
+func withMembers(body []byte, own []string, members map[string]any) []byte {
+	if len(members) == 0 {
+		return body
+	}
 	members = maps.Clone(members)
-	for _, name := range problemNames {
+	for _, name := range own {
 		delete(members, name)
 	}
 	if len(members) == 0 {
@@ -236,13 +245,18 @@ func refuse(err error) *refusal {
 	var own *refusal
 	var flight *idem.InFlightError
 	var gone *idem.OutcomeUnavailableError
+	var reused *idem.ReusedError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return &refusal{code: CodeRecordUnreadable}
-	case errors.Is(err, idem.ErrKeyReused):
-		return &refusal{code: CodeKeyReused}
+	case errors.As(err, &reused):
+		f := &refusal{code: CodeKeyReused}
+		if r, err := decode(reused.Result); err == nil {
+			f.status, f.why = r.Status, fmt.Sprintf("that was answered with %d", r.Status)
+		}
+		return f
 	case errors.Is(err, idem.ErrOutcomeUnknown):
 		return &refusal{code: CodeOutcomeUnknown}
 	case errors.As(err, &gone):

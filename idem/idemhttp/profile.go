@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -11,11 +12,26 @@ import (
 type Profile uint8
 
 const (
-	// IETF follows draft-ietf-httpapi-idempotency-key-header, which has expired and is
-	// the de facto contract, where that speaks. It is the zero value.
+	// IETF follows draft-ietf-httpapi-idempotency-key-header
+	// (https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)
+	// where that speaks. The draft has expired and became no standard; it is what
+	// services with such keys have in common. It is the zero value.
 	IETF Profile = iota
-	// Stripe answers as clients of Stripe's API know it: a reused key is 400, and
-	// [HeaderReplayedStripe] marks a replay.
+	// Stripe answers as clients of Stripe's API (version 1,
+	// https://docs.stripe.com/api/idempotent_requests) know it, but for one thing: a 500
+	// is not replayed. Like every status from 500 on it leaves open whether something was
+	// executed, and the operation's declaration decides what the next request gets.
+	//
+	// Refusals have Stripe's body, {"error":{"type":"idempotency_error","code":…,
+	// "message":…}} with the contract's codes and its retryable, as application/json;
+	// the header Stripe-Should-Retry says the same to Stripe's own libraries. A reused key is 400, and
+	// [HeaderReplayedStripe] marks a replay. A key is any text of printable ASCII from 1
+	// to [MaxKey] characters, taken as it comes, with quotes and commas. A response of
+	// status 400 is not recorded and leaves the key free for a corrected body, unless the
+	// attempt has shown a sign of an effect before ([idem.ClassRefused]): a handler that
+	// may answer 400 after an effect that carries no token and is in no step says
+	// otherwise in [Options.Status]. Keys are optional at Stripe, which is
+	// [Options.KeyOptional] here.
 	Stripe
 )
 
@@ -24,7 +40,8 @@ const (
 type Row struct {
 	// Status is the HTTP status: 400 to 599, for [CodeAccepted] also 200 to 299.
 	Status int
-	// Type is the URI reference that identifies the problem's type (RFC 9457 3.1.1).
+	// Type is the URI reference that identifies the problem's type (RFC 9457 3.1.1). The
+	// Stripe profile has no such member, and no title.
 	Type string
 	// Title and Detail are for people. A reason, where there is one, follows Detail.
 	Title, Detail string
@@ -47,13 +64,18 @@ func (p Profile) marker() string {
 	return HeaderReplayed
 }
 
-// rows makes the answers of a contract: the profile's, with what a service
-// overrides.
-func (p Profile) rows(own map[Code]Row) (map[Code]row, error) {
+// rows makes the answers of a contract: the profile's, with where it looks for the
+// key, and what a service overrides.
+func (p Profile) rows(own map[Code]Row, where string) (map[Code]row, error) {
 	if p > Stripe {
 		return nil, mistake("Profile is %d: use idemhttp.IETF or idemhttp.Stripe", p)
 	}
 	rows := maps.Clone(ietf)
+	for _, code := range []Code{CodeKeyMissing, CodeKeyInvalid} {
+		r := rows[code]
+		r.detail = fmt.Sprintf(r.detail, where)
+		rows[code] = r
+	}
 	if p == Stripe {
 		reused := rows[CodeKeyReused]
 		reused.status = 400

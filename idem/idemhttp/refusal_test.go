@@ -74,7 +74,7 @@ func situations() map[Code]situation {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { delete(r.Header, "idempotency-key") })
 		}},
 		CodeKeyInvalid: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
-			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Header["idempotency-key"] = []string{"short"} })
+			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", MaxKey+1)} })
 		}},
 		CodeNotCanonical: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) })
@@ -133,8 +133,7 @@ func TestRefusals(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", code, profile), func(t *testing.T) {
 				res := c.get(t, func(o *Options) { o.Profile = profile })
 				require.Equal(t, status, res.Status)
-				var p Problem
-				require.NoError(t, json.Unmarshal(res.Body, &p))
+				p := problemIn(t, res)
 				require.Equal(t, code, p.Code)
 				require.Equal(t, status, p.Status)
 				require.Equal(t, c.retryable, p.Retryable)

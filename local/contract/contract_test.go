@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 					})
 				}
 				for _, r := range rows() {
-					if r.unless != nil && r.unless(k) {
+					if r.unless != nil && r.unless(k, profile) {
 						continue
 					}
 					t.Run(r.name, func(t *testing.T) {

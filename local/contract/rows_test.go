@@ -28,8 +28,9 @@ type row struct {
 	send, again   func(*request)
 	first, second want
 	runs          int
-	// unless leaves a front out that does not show what the row is about.
-	unless func(kind) bool
+	// unless leaves out a front that does not show what the row is about, or a profile
+	// that has it otherwise.
+	unless func(kind, idemhttp.Profile) bool
 }
 
 var made = script.Answer{Status: 201, Header: map[string][]string{"Content-Type": {"text/plain"}, "X-Own": {"made"}}, Body: []byte("made")}
@@ -61,6 +62,10 @@ func rows() []row {
 	end := func(name string, a script.Answer, to string, first, second want, runs int) row {
 		return row{name: name, answer: a, send: path(to), again: path(to), first: first, second: second, runs: runs}
 	}
+	in := func(only idemhttp.Profile, r row) row {
+		r.unless = func(_ kind, p idemhttp.Profile) bool { return p != only }
+		return r
+	}
 	const once, often = "/payments", "/transfers"
 	failed, unknown := want{failed: true}, want{code: idemhttp.CodeOutcomeUnknown}
 	all := []row{
@@ -69,12 +74,13 @@ func rows() []row {
 		refusal("no principal", idemhttp.CodePrincipalMissing, variant(script.VariantPrincipal)),
 		refusal("no key", idemhttp.CodeKeyMissing, header("Idempotency-Key")),
 		refusal("no key for PATCH", idemhttp.CodeKeyMissing, func(r *request) { r.method = "PATCH"; header("Idempotency-Key")(r) }),
-		refusal("empty key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `""`)),
-		refusal("short key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short")),
+		refusal("empty key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "")),
+		in(idemhttp.IETF, refusal("empty key in quotes", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `""`))),
+		in(idemhttp.IETF, refusal("short key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short"))),
 		refusal("long key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 256))),
-		refusal("malformed key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "a key with spaces in it")),
-		refusal("key with parameters", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `"0123456789abcdef";v=1`)),
-		refusal("keys in one line", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16))),
+		in(idemhttp.IETF, refusal("malformed key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "a key with spaces in it"))),
+		in(idemhttp.IETF, refusal("key with parameters", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `"0123456789abcdef";v=1`))),
+		in(idemhttp.IETF, refusal("keys in one line", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16)))),
 		refusal("body cut short", idemhttp.CodeNotCanonical, body(`{"a":`)),
 		refusal("ambiguous body", idemhttp.CodeNotCanonical, body(`{"a":1,"a":2}`)),
 		refusal("number out of range", idemhttp.CodeNotCanonical, body(`{"a":1e400}`)),
@@ -85,7 +91,9 @@ func rows() []row {
 		same("same", keep, keep),
 		same("PATCH", method("PATCH"), method("PATCH")),
 		same("longest key", func(r *request) { header("Idempotency-Key", r.key()+strings.Repeat("k", 255-len(r.key())))(r) }, keep),
-		same("key as a structured field", keep, func(r *request) { header("Idempotency-Key", `"`+r.key()+`"`)(r) }),
+		in(idemhttp.Stripe, same("a key with spaces, quotes and commas", header("Idempotency-Key", `{"order": 1042, "n": 1}`), header("Idempotency-Key", `{"order": 1042, "n": 1}`))),
+		in(idemhttp.Stripe, same("short key", header("Idempotency-Key", "42"), header("Idempotency-Key", "42"))),
+		in(idemhttp.IETF, same("key as a structured field", keep, func(r *request) { header("Idempotency-Key", `"`+r.key()+`"`)(r) })),
 		same("another spelling of the body", keep, body(`{ "currency" : "EUR", "amount": 4.999e3 }`)),
 		// Several fronts take such a type for binary and hand the body over as Base64.
 		same("JSON of another type", header("Content-Type", "application/vnd.pay+json"), body("{ \"currency\" : \"EUR\", \"amount\": 4.999e3 }")),
@@ -116,7 +124,10 @@ func rows() []row {
 		end("panic, repeatable", script.Answer{Panic: true}, often, failed, failed, 2),
 		end("not executed", script.Answer{Status: 409, Body: []byte("closed"), NotExecuted: true}, once, want{status: 409}, want{status: 409}, 2),
 	}
-	for _, status := range []int{200, 201, 204, 303, 400, 402, 404, 409, 422} {
+	all = append(all,
+		in(idemhttp.IETF, end("400", answering(400), once, want{status: 400}, want{status: 400, replay: true}, 1)),
+		in(idemhttp.Stripe, end("400", answering(400), once, want{status: 400}, want{status: 400}, 2)))
+	for _, status := range []int{200, 201, 204, 303, 402, 404, 409, 422} {
 		all = append(all, end(fmt.Sprint(status), answering(status), once, want{status: status}, want{status: status, replay: true}, 1))
 	}
 	for _, status := range []int{401, 403, 425, 429} {
@@ -129,10 +140,10 @@ func rows() []row {
 	}
 	repeated := refusal("key sent twice", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("a", 16), strings.Repeat("b", 16)))
 	// It passes on the last header only.
-	repeated.unless = func(k kind) bool { return k.name == "ALB" }
+	repeated.unless = func(k kind, p idemhttp.Profile) bool { return k.name == "ALB" || p == idemhttp.Stripe }
 	invalid := refusal("no UTF-8", idemhttp.CodeNotCanonical, body("{\"a\":\"\xff\"}"))
 	// It takes JSON for text, in which such bytes are lost before the function.
-	invalid.unless = func(k kind) bool { return k.name == "REST API" }
+	invalid.unless = func(k kind, _ idemhttp.Profile) bool { return k.name == "REST API" }
 	return append(all, repeated, invalid)
 }
 

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -53,13 +54,27 @@ type problem struct {
 	RecordedStatus int           `json:"recorded_status"`
 }
 
+// stripeError is the same in the Stripe profile.
+type stripeError struct {
+	Error struct {
+		Type           string        `json:"type"`
+		Code           idemhttp.Code `json:"code"`
+		Message        string        `json:"message"`
+		Retryable      *bool         `json:"retryable"`
+		RecordedStatus int           `json:"recorded_status"`
+	} `json:"error"`
+}
+
 // code is a refusal's, or empty.
 func (r reply) code() idemhttp.Code {
-	var p problem
+	var p struct {
+		problem
+		stripeError
+	}
 	if json.Unmarshal([]byte(r.body), &p) != nil {
 		return ""
 	}
-	return p.Code
+	return cmp.Or(p.Code, p.Error.Code)
 }
 
 // refused holds a reply to a row; it returns the problem.
@@ -71,26 +86,35 @@ func (s *service) refused(t *testing.T, got reply, code idemhttp.Code) problem {
 	if s.profile == idemhttp.Stripe {
 		status = want.stripe
 	}
-	var p problem
-	decoder := json.NewDecoder(strings.NewReader(got.body))
-	decoder.DisallowUnknownFields()
-	require.NoError(t, decoder.Decode(&p), "%d %s", got.status, got.body)
-	require.Equal(t, code, p.Code, "%s", got.body)
 	if got.header.Get("Location") != "" {
 		status = http.StatusAccepted
 	}
-	require.Equal(t, status, got.status)
-	require.Equal(t, status, p.Status)
-	require.Equal(t, "urn:idem-go:problem:"+string(code), p.Type)
-	require.NotEmpty(t, p.Title)
+	require.Equal(t, status, got.status, "%s", got.body)
+	var p problem
+	var e stripeError
+	decoder := json.NewDecoder(strings.NewReader(got.body))
+	decoder.DisallowUnknownFields()
+	if s.profile == idemhttp.Stripe {
+		require.NoError(t, decoder.Decode(&e), "%d %s", got.status, got.body)
+		require.Regexp(t, "^(idempotency|invalid_request|api)_error$", e.Error.Type)
+		require.Equal(t, []string{strconv.FormatBool(want.retryable)}, got.header.Values("Stripe-Should-Retry"))
+		p = problem{Code: e.Error.Code, Detail: e.Error.Message, Retryable: e.Error.Retryable, RecordedStatus: e.Error.RecordedStatus}
+	} else {
+		require.NoError(t, decoder.Decode(&p), "%d %s", got.status, got.body)
+		require.Equal(t, status, p.Status)
+		require.Equal(t, "urn:idem-go:problem:"+string(code), p.Type)
+		require.NotEmpty(t, p.Title)
+	}
+	require.Equal(t, code, p.Code, "%s", got.body)
 	require.NotEmpty(t, p.Detail)
 	require.NotNil(t, p.Retryable)
 	require.Equal(t, want.retryable, *p.Retryable)
 	media := "application/problem+json"
-	if status < 400 {
+	if status < 400 || s.profile == idemhttp.Stripe {
 		media = "application/json"
 	}
 	require.Equal(t, []string{media}, got.header.Values("Content-Type"))
+	require.Equal(t, []string{"no-store"}, got.header.Values("Cache-Control"))
 	after := got.header.Values("Retry-After")
 	if want.most == 0 {
 		require.Empty(t, after)
