@@ -91,8 +91,7 @@ func rows() []row {
 		same("same", keep, keep),
 		same("PATCH", method("PATCH"), method("PATCH")),
 		same("longest key", func(r *request) { header("Idempotency-Key", r.key()+strings.Repeat("k", 255-len(r.key())))(r) }, keep),
-		in(idemhttp.Stripe, same("a key with spaces, quotes and commas", header("Idempotency-Key", `{"order": 1042, "n": 1}`), header("Idempotency-Key", `{"order": 1042, "n": 1}`))),
-		in(idemhttp.Stripe, same("short key", header("Idempotency-Key", "42"), header("Idempotency-Key", "42"))),
+		in(idemhttp.Stripe, same("a key with spaces, quotes and commas", func(r *request) { header("Idempotency-Key", `{"order": "`+r.key()+`", "n": 1}`)(r) }, keep)),
 		in(idemhttp.IETF, same("key as a structured field", keep, func(r *request) { header("Idempotency-Key", `"`+r.key()+`"`)(r) })),
 		same("another spelling of the body", keep, body(`{ "currency" : "EUR", "amount": 4.999e3 }`)),
 		// Several fronts take such a type for binary and hand the body over as Base64.
