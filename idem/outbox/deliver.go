@@ -20,11 +20,15 @@ import (
 // What there was no time for, and what could not be noted, is to be delivered
 // again. An error says that nothing could be read; everything has to be.
 func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
-	p := &plan{added: map[*Entry]bool{}, byLane: map[Lane]*lane{}}
+	p := &plan{added: map[*Entry]bool{}, byLane: map[Lane]*lane{}, rested: map[string]bool{}}
 	if err := r.load(ctx, p, refs); err != nil {
 		return Report{Left: len(refs)}, 0, err
 	}
 	x := r.begin(ctx, true)
+	for d := range p.rested {
+		// Also if its rest is over by now: what was left before was not looked up.
+		x.failed[d] = giveUp
+	}
 	now := time.Now()
 	for _, ref := range refs {
 		e := p.found[ref]
@@ -64,7 +68,9 @@ func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 		if e == nil || !e.pending() || e.OrderingKey == "" {
 			continue
 		}
-		if !r.rests(e.Destination) {
+		if p.rested[e.Destination] || r.rests(e.Destination) {
+			p.rested[e.Destination] = true
+		} else {
 			lanes = append(lanes, e.lane())
 		}
 		before = append(before, e.siblings()...)
@@ -120,18 +126,26 @@ type plan struct {
 	added  map[*Entry]bool
 	byLane map[Lane]*lane
 	lanes  []*lane
+	rested map[string]bool // destinations that the stream leaves alone
 }
 
 func (p *plan) add(e *Entry) {
+	if e.OrderingKey != "" {
+		p.place(p.lane(e), e)
+		return
+	}
+	if !p.added[e] {
+		p.added[e] = true
+		p.lanes = append(p.lanes, &lane{entries: []*Entry{e}})
+	}
+}
+
+// place adds an entry to its lane, behind those of its record that come before it.
+func (p *plan) place(l *lane, e *Entry) {
 	if p.added[e] {
 		return
 	}
 	p.added[e] = true
-	if e.OrderingKey == "" {
-		p.lanes = append(p.lanes, &lane{entries: []*Entry{e}})
-		return
-	}
-	l := p.lane(e)
 	for _, ref := range e.siblings() {
 		earlier := p.found[ref]
 		switch {
@@ -139,7 +153,7 @@ func (p *plan) add(e *Entry) {
 		case earlier.Unreadable != nil:
 			l.stopped = true
 		case earlier.pending():
-			p.add(earlier)
+			p.place(l, earlier)
 		}
 	}
 	l.add(e)
@@ -165,12 +179,11 @@ func (p *plan) lane(e *Entry) *lane {
 	for _, ref := range held {
 		h := p.found[ref]
 		switch {
-		case h == nil || h.lane() != e.lane() || p.added[h]:
+		case h == nil || h.lane() != e.lane():
 		case h.Unreadable != nil:
 			l.stopped = true
 		case h.pending():
-			p.added[h] = true
-			l.entries = append(l.entries, h)
+			p.place(l, h)
 		}
 	}
 	l.full = len(held) >= MaxHeld

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -147,6 +148,71 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 		report, _ = deliver(t, r, s.put("zz", 0, "k"))
 		require.Equal(t, outbox.Report{Sent: 3}, report)
 		require.Equal(t, append(want, "y/0", "z/0", "zz/0"), p.bodies())
+	})
+}
+
+// What was left to the sweep keeps its order if the stream brings it once more.
+func TestRedeliveryKeepsTheOrder(t *testing.T) {
+	for name, redelivered := range map[string][]int{"all": {0, 1, 2, 3}, "the first": {0}, "the last": {3}, "one between": {1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p := newShelf(), &post{fault: func(outbox.Message) error { return errDown }}
+				r := relay(t, s, p, nil)
+				var refs, again []outbox.Ref
+				for _, record := range []string{"a", "b"} {
+					refs = append(refs, s.put(record, 0, "k"), s.put(record, 1, "k"))
+					time.Sleep(time.Millisecond)
+				}
+				deliver(t, r, refs...)
+				p.fault = nil
+				time.Sleep(time.Minute)
+				for _, n := range redelivered {
+					again = append(again, refs[n])
+				}
+				report, first := deliver(t, r, again...)
+				require.Equal(t, len(again), first)
+				require.Equal(t, outbox.Report{Sent: 4}, report)
+				require.Equal(t, []string{"a/0", "a/1", "b/0", "b/1"}, p.bodies())
+			})
+		})
+	}
+}
+
+// A destination's rest may end while a batch is read: the batch knows nothing of what
+// was left before it, and is left too.
+func TestARestThatEndsMeanwhileKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		late := true
+		slow := sending(func(ctx context.Context, messages []outbox.Message) []error {
+			if late {
+				<-ctx.Done()
+				return []error{errDown}
+			}
+			return p.Send(ctx, messages)
+		})
+		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": slow}, nil)
+		require.NoError(t, err)
+		deliver(t, r, s.put("a", 0, "k"))
+		rested := time.Now() // for a minute
+		late = false
+		time.Sleep(30 * time.Second)
+		end := rested.Add(time.Minute)
+		ends := []time.Time{end.Add(-time.Millisecond), end.Add(time.Millisecond)} // of the two reads
+		s.fault = func(op string) error {
+			if op == "Load" {
+				time.Sleep(time.Until(ends[0]))
+				ends = ends[1:]
+			}
+			return nil
+		}
+		_, first := deliver(t, r, s.put("b", 0, "k"), s.put("c", 1, "k"))
+		require.Equal(t, 2, first)
+		require.Empty(t, p.bodies())
+		require.Empty(t, ends)
+		s.fault = nil
+		deliver(t, r, s.put("d", 0, "k"))
+		require.Equal(t, []string{"a/0", "b/0", "c/1", "d/0"}, p.bodies())
 	})
 }
 
