@@ -84,7 +84,7 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if !holds {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if old, ok := rec.Steps[s.Name]; ok && (old.done() || s.Begin && old.Begun || s.NotExecuted && old.NotExecuted) {
+	if old, ok := rec.Steps[s.Name]; ok && !s.over(old) {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()
@@ -94,6 +94,17 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	next.Steps[s.Name] = s.step(now)
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
+}
+
+// over reports whether the write may replace an entry of its step.
+func (s StepWrite) over(old RecordedStep) bool {
+	switch {
+	case s.Begin:
+		return old.NotExecuted && old.Write == s.Seen
+	case s.NotExecuted:
+		return old.Begun && old.Write == s.Seen
+	}
+	return !old.done()
 }
 
 func (s StepWrite) step(now time.Time) RecordedStep {

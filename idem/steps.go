@@ -129,7 +129,7 @@ func (st *steps) halt(l *lease, err error) error {
 func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 	st.mu.Lock()
 	halted := st.halted
-	w.First = len(st.known) == 0
+	w.First, w.Seen = len(st.known) == 0, st.known[w.Name].Write
 	if halted == nil && w.Begin && st.over {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
 	}
@@ -173,7 +173,7 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 		if w.Begin {
 			// The function has not run and will not, whether the mark landed or not. Taken
 			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
-			back := &StepWrite{Name: w.Name, NotExecuted: true, First: w.First}
+			back := &StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
 			if at, bErr := l.send(ctx, back); bErr == nil {
 				st.put(back, at)
 			}

@@ -43,9 +43,10 @@ type Store interface {
 
 	// RecordStep writes a step of the owner's record and removes the record's expiry
 	// for good. A begin mark takes an InProgress record and is conditional on the
-	// step's absence or on its being NotExecuted; it counts as applied by an earlier
-	// call only while the owner's record still is InProgress, since it is leave to
-	// run. An outcome takes an InProgress or Unknown record and is conditional on the
+	// step's absence or on its being NotExecuted by the write Seen; it counts as applied
+	// by an earlier call only while the owner's record still is InProgress, since it is
+	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark
+	// of the write Seen. An outcome takes an InProgress or Unknown record and is conditional on the
 	// step's not being done. A result too large for the record is stored beside it
 	// first. The record takes steps up to [StepRoom], and beside them the ending of an
 	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
@@ -117,6 +118,10 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
+	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
+	// that is NotExecuted or a begin mark; empty if there is none. So neither can land
+	// late over an entry that came after it.
+	Seen string
 	// Failure is the step's terminal error; it has no Result then. With Unavailable
 	// it says why a step that is done has none.
 	Failure     *Failure

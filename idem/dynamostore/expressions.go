@@ -28,10 +28,11 @@ const (
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
 	ifSteps   = " AND attribute_exists(steps)"
-	// A begin mark is set once and taken back once; a result is written once, where
-	// there is none yet.
-	ifStepAbsent = " AND (attribute_not_exists(steps.#step) OR steps.#step.not_executed = :true)"
-	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true)"
+	// A begin mark is set once, anew only over the entry that took the one before back,
+	// and taken back once; a result is written once, where there is none yet.
+	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
+	ifStepAgain  = " AND steps.#step.not_executed = :true AND steps.#step.#write = :seen"
+	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true AND steps.#step.#write = :seen)"
 	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true OR steps.#step.not_executed = :true)"
 )
 

@@ -92,6 +92,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"step-begin", func(s *Store) error {
 			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
 		}},
+		{"step-begin-again", func(s *Store) error {
+			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
+		}},
+		{"step-not-executed", func(s *Store) error {
+			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
+		}},
 		{"step-result", func(s *Store) error {
 			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},

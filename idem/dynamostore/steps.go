@@ -108,14 +108,21 @@ func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Tim
 	u.names = stepNames.fresh()
 	u.names["#step"] = w.Name
 	u.item[":step"] = step
-	u.yes(":true")
+	cond += ifSteps
 	switch {
+	case w.Seen == "" && (w.Begin || w.NotExecuted):
+		return u, cond + ifStepAbsent
 	case w.Begin:
-		return u, cond + ifSteps + ifStepAbsent
+		cond += ifStepAgain
+		u.str(":seen", w.Seen)
 	case w.NotExecuted:
-		return u, cond + ifSteps + ifStepBegun
+		cond += ifStepBegun
+		u.str(":seen", w.Seen)
+	default:
+		cond += ifStepOpen
 	}
-	return u, cond + ifSteps + ifStepOpen
+	u.yes(":true")
+	return u, cond
 }
 
 // holdsRunning reports whether the owner's attempt runs. A begin mark that landed

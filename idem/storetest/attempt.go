@@ -109,14 +109,22 @@ func (a *attempt) step(name string, result []byte) step {
 
 func (a *attempt) begin(name string) step {
 	w := a.step(name, nil)
-	w.Begin = true
+	w.Begin, w.Seen = true, a.entry(name)
 	return w
 }
 
 func (a *attempt) notExecuted(name string) step {
 	w := a.step(name, nil)
-	w.NotExecuted = true
+	w.NotExecuted, w.Seen = true, a.entry(name)
 	return w
+}
+
+// entry is the write of the step's entry.
+func (a *attempt) entry(name string) string {
+	if rec := a.seen(); rec != nil {
+		return rec.Steps[name].Write
+	}
+	return ""
 }
 
 func (a *attempt) stepFails(name string) step {

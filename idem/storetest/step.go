@@ -74,6 +74,30 @@ func stepCases(steps bool) []check {
 			c.refused(b.begin("charge"))
 			c.lands(b.step("charge", []byte("ch_1")))
 		}},
+		{"not executed lands late over the next begin mark", func(c *cell) {
+			a := c.start()
+			c.lands(a.begin("charge"))
+			late := a.notExecuted("charge")
+			c.lands(late)
+			c.lands(a.begin("charge"))
+			c.refused(late)
+			c.refused(step{idem.StepWrite{ID: late.ID, Owner: late.Owner, Write: newID(), Name: late.Name, NotExecuted: true}})
+			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
+		}},
+		{"begin mark lands late over what took it back", func(c *cell) {
+			a := c.start()
+			c.lands(a.step("ship", nil))
+			late := a.begin("charge")
+			back := a.notExecuted("charge")
+			back.Seen = late.Write
+			c.lands(back) // it has not landed yet, and cannot any more
+			c.refused(late)
+			again := a.begin("charge")
+			c.lands(again)
+			c.lands(a.notExecuted("charge"))
+			c.refused(again)
+			equal(c, "NotExecuted", true, c.get(a.id()).Steps["charge"].NotExecuted)
+		}},
 		{"result on a step not executed", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))
