@@ -16,13 +16,15 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 		if rec != nil {
 			return nil, &ConflictError{Existing: rec}
 		}
-		return c.Record.Clone(), nil
+		next := c.Record.Clone()
+		next.Seen = ""
+		return next, nil
 	}
 	if rec == nil || rec.Write != c.Seen {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := c.Record.Clone()
-	next.UpdatedAt = now
+	next.UpdatedAt, next.Seen = now, c.Seen
 	if !c.Replace {
 		next.ID, next.Value, next.Codec = rec.ID, rec.Value, rec.Codec
 		next.Fingerprint, next.CreatedAt, next.Steps = rec.Fingerprint, rec.CreatedAt, rec.Steps
@@ -32,7 +34,7 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after the claim was taken back.
 func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec != nil && rec.Write == w.Write {
+	if rec.bears(w.Write) {
 		return rec, nil
 	}
 	ev := Event{Kind: EventWithdraw, Owner: w.Claim.Record.Owner, Seen: w.Claim.Seen, Uncertain: w.Uncertain}
@@ -41,7 +43,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next := w.Claim.Record.Clone()
 	next.State, next.Owner, next.Write = Retryable, w.Owner, w.Write
-	next.ExpiresAt, next.Uncertain, next.UpdatedAt = w.ExpiresAt, w.Uncertain, now
+	next.ExpiresAt, next.Uncertain, next.UpdatedAt, next.Seen = w.ExpiresAt, w.Uncertain, now, w.Claim.Seen
 	// Of an expired record nothing stays: its steps belong to effects of another
 	// life of the key, and a later attempt must not skip its own for them.
 	if rec != nil && !w.Claim.Replace {
@@ -123,7 +125,7 @@ func (s StepWrite) step(now time.Time) RecordedStep {
 
 // Apply returns the record after the attempt ended.
 func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec != nil && rec.Write == f.Write {
+	if rec.bears(f.Write) {
 		return rec, nil
 	}
 	if Next(rec, f.event(), now).Do != DoApply {
@@ -137,7 +139,9 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	switch {
 	case f.Born != nil:
-		rec = &f.Born.Record
+		made := f.Born.Record
+		made.Seen = f.Born.Seen
+		rec = &made
 	case rec == nil:
 		rec = f.Absent
 	}
@@ -151,7 +155,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after it was parked or resolved from outside.
 func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec != nil && rec.Write == s.Write {
+	if rec.bears(s.Write) {
 		return rec, nil
 	}
 	// A margin that never ends a wait is the engine's to add: stores have no clock.

@@ -74,11 +74,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			old := *r
 			*r = claim
 			r.ID, r.Value, r.Fingerprint, r.CreatedAt, r.Steps = old.ID, old.Value, old.Fingerprint, old.CreatedAt, old.Steps
-			r.UpdatedAt = instant
+			r.UpdatedAt, r.Seen = instant, "seen"
 		}},
 		"replacement": {parked, idem.Claim{Record: claim, Seen: "seen", Replace: true}.Apply, func(r *idem.Record) {
 			*r = claim
-			r.UpdatedAt = instant
+			r.UpdatedAt, r.Seen = instant, "seen"
 		}},
 		"withdrawn takeover": {
 			parked, idem.Withdrawal{Claim: idem.Claim{Record: claim, Seen: "seen"}, Owner: "nobody", Write: "back"}.Apply,
@@ -87,6 +87,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				*r = claim
 				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, idem.Retryable, "nobody", "back"
 				r.ExpiresAt, r.Uncertain, r.UpdatedAt = time.Time{}, false, instant
+				r.Seen = "seen"
 			},
 		},
 		"extension": {

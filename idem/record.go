@@ -48,6 +48,9 @@ type Record struct {
 	Attempt int
 	// Write is the id of the write that produced this version of the record.
 	Write string
+	// Seen is the write that the latest claim was made over; empty for a first one. A
+	// retry of that write learns from it that it had landed.
+	Seen string
 	// LeaseUntil is when the claim stops being respected, without the skew margin.
 	LeaseUntil time.Time
 	// ExpiresAt is until when the outcome is replayed at least; zero means for ever.
@@ -139,6 +142,13 @@ func (r *Record) Expired(now time.Time) bool {
 		return false
 	}
 	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
+}
+
+// bears reports whether the write has landed: it made this version of the record, or
+// the one that the latest claim was made over. A claim must not go by it: one that was
+// taken over is no leave to run.
+func (r *Record) bears(write string) bool {
+	return r != nil && write != "" && (r.Write == write || r.Seen == write)
 }
 
 // Lapsed reports whether the lease and the observer's skew margin are over.

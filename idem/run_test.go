@@ -415,3 +415,28 @@ func TestFinishLooksAgain(t *testing.T) {
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 	})
 }
+
+// A release whose reply is lost, and whose record a concurrent duplicate claims at
+// once: the store's retry meets that claim, and knows that the release had landed.
+func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
+	for name, end := range map[string]error{"uncertain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			w := r.twin(t)
+			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+				require.NoError(t, c.Do(ctx))
+				_, err := idem.Do(t.Context(), w.engine, key, 1, func(context.Context, int) (int, error) {
+					require.NoError(t, c.Do(ctx), "while the other one runs")
+					return 9, nil
+				})
+				require.NoError(t, err)
+				return c.Do(ctx)
+			})
+			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(end))
+			require.Same(t, errPlain, err)
+			require.Equal(t, []string{"Claimed", "Released"}, r.events.take())
+			require.Equal(t, idem.Completed, r.state(t, key))
+		})
+	}
+}

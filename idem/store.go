@@ -11,7 +11,8 @@ import (
 // applied, by this call or an earlier one with the same id. Otherwise it returns
 //
 //   - a [*ConflictError] with the record that stood in the way, if the condition
-//     did not hold and the record does not bear the write's id;
+//     did not hold and the record does not bear the write's id, as its Write or, but
+//     for claims, extensions and steps, as its Seen;
 //   - an error that matches [ErrRecordUnreadable], if that record cannot be read;
 //   - a [*RefusedError] if writes that should commit with it were refused, with
 //     nothing written;
@@ -84,7 +85,8 @@ type Claim struct {
 	// LeaseUntil, ExpiresAt, Retention and Uncertain; identity (ID, Value,
 	// Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
 	Record Record
-	// Seen is the write of the record that is claimed; empty if there is none.
+	// Seen is the write of the record that is claimed; empty if there is none. It goes
+	// into the record that results, see [Record], in place of what Record says.
 	Seen string
 	// Replace an expired record as a whole: nothing of it stays.
 	Replace bool

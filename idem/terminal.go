@@ -139,7 +139,7 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f Finish) error {
 	case gErr != nil:
 		// Not to be told now: the write is repeated later, and is fenced then too.
 		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
-	case rec != nil && rec.Write == f.Write:
+	case rec.bears(f.Write):
 		return nil
 	case Next(rec, f.event(), now).Do == DoApply:
 		err := e.store.Finish(ctx, now, f)

@@ -16,15 +16,17 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error 
 	rec := &c.Record
 	switch {
 	case c.Seen == "":
-		old, err := s.put(k, encode(rec), ifAbsent, nil, nil)
-		return conclude(old, err, rec.Write)
+		next := *rec
+		next.Seen = ""
+		old, err := s.put(k, encode(&next), ifAbsent, nil, nil)
+		return concludeClaim(old, err, rec.Write)
 	case c.Replace:
 		next := *rec
-		next.UpdatedAt = now
+		next.UpdatedAt, next.Seen = now, c.Seen
 		seen := newValues(1, 0)
 		seen.str(":seen", c.Seen)
 		old, err := s.put(k, encode(&next), ifSeen, seen.item, s.names.of(nWrite))
-		return conclude(old, err, rec.Write)
+		return concludeClaim(old, err, rec.Write)
 	}
 	u := newUpdate(takeoverSet, 5, 5)
 	u.names = s.names.of(takeoverNames | nResult | nSize | nError | nRef)
@@ -35,7 +37,16 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error 
 	u.uncertain(rec.Uncertain)
 	u.drop("#result, enc, #size, parts, rv, unavailable, #error, #ref, probes, stuck, stuck_at")
 	old, err := s.update(k, rec.ID, u, ifSeen)
-	return conclude(old, err, rec.Write)
+	return concludeClaim(old, err, rec.Write)
+}
+
+// concludeClaim is [conclude] for a claim: one that was taken over has landed too, and
+// is no leave to run.
+func concludeClaim(old item, err error, write string) error {
+	if text(old, schema.Write) != write {
+		write = ""
+	}
+	return conclude(old, err, write)
 }
 
 // claim gives the values that every claim writes.
@@ -127,7 +138,10 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 	cond := ifAbsent + " OR " + held
 	if w.Claim.Seen != "" {
 		cond += " OR " + ifSeen
+		u.add(", seen = :seen")
 		u.str(":seen", w.Claim.Seen)
+	} else {
+		u.drop("seen")
 	}
 	switch {
 	case w.Claim.Replace && !steps:

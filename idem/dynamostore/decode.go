@@ -27,6 +27,7 @@ func decode(it item) (*idem.Record, error) {
 		Repeat:          d.repeat(),
 		Fingerprint:     idem.Fingerprint(d.str(schema.Fingerprint)),
 		Write:           d.str(schema.Write),
+		Seen:            d.optStr(schema.Seen),
 		LeaseUntil:      d.time(schema.LeaseUntil),
 		Retention:       time.Duration(d.numUpTo(schema.Retention, math.MaxInt64/int64(time.Second))) * time.Second,
 		CreatedAt:       d.time(schema.CreatedAt),

@@ -19,6 +19,9 @@ func encode(rec *idem.Record) item {
 	v.str(schema.Owner, rec.Owner)
 	v.num(schema.Attempt, int64(rec.Attempt))
 	v.str(schema.Write, rec.Write)
+	if rec.Seen != "" {
+		v.str(schema.Seen, rec.Seen)
+	}
 	v.num(schema.LeaseUntil, millis(rec.LeaseUntil))
 	v.num(schema.Retention, seconds(rec.Retention))
 	v.num(schema.CreatedAt, millis(rec.CreatedAt))

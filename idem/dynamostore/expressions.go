@@ -51,7 +51,7 @@ const (
 // Updates. What is not named stays.
 const (
 	takeoverSet = "SET #state = :state, #repeat = :repeat, #owner = :owner, attempt = :attempt, #write = :write, " +
-		"lease_until = :lease_until, retention = :retention, updated_at = :now"
+		"seen = :seen, lease_until = :lease_until, retention = :retention, updated_at = :now"
 	takeoverNames = nState | nRepeat | nOwner | nWrite
 
 	withdrawSet = "SET v = :v, #state = :state, #repeat = :repeat, fp = :fp, #owner = :new_owner, attempt = :attempt, " +

@@ -98,8 +98,11 @@ func conclude(old item, err error, write string) error {
 	return &idem.ConflictError{Existing: rec}
 }
 
-// bears reports whether the item is what the write with this id made of it.
-func bears(it item, write string) bool { return text(it, schema.Write) == write && write != "" }
+// bears reports whether the write with this id has landed: the item is what it made of
+// it, or what the latest claim made of that.
+func bears(it item, write string) bool {
+	return write != "" && (text(it, schema.Write) == write || text(it, schema.Seen) == write)
+}
 
 // text is a string attribute, or "".
 func text(it item, name string) string {

@@ -35,6 +35,7 @@ const (
 	Owner           = "owner"
 	Attempt         = "attempt"
 	Write           = "write"
+	Seen            = "seen" // the write that the latest claim was made over
 	LeaseUntil      = "lease_until"
 	Retention       = "retention" // seconds
 	CreatedAt       = "created_at"

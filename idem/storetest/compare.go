@@ -60,6 +60,7 @@ func differences(want, got *idem.Record) []string {
 	plain("Owner", want.Owner, got.Owner)
 	plain("Attempt", want.Attempt, got.Attempt)
 	plain("Write", want.Write, got.Write)
+	plain("Seen", want.Seen, got.Seen)
 	at("LeaseUntil", want.LeaseUntil, got.LeaseUntil)
 	at("ExpiresAt", want.ExpiresAt, got.ExpiresAt)
 	plain("Retention", want.Retention, got.Retention)

@@ -99,6 +99,49 @@ func writeIDCases(steps bool) []check {
 	release := func(a *attempt) write { return a.release(false) }
 	park := func(a *attempt) write { return a.park() }
 	cases := []check{
+		{"a write that was claimed over since has landed", func(c *cell) {
+			for _, end := range []func(a *attempt) write{release, func(a *attempt) write { return a.release(true) }} {
+				a := c.start()
+				w := end(a)
+				c.lands(w)
+				b := a.next()
+				c.lands(b.acquire())
+				c.lands(w) // its retry, after a lost reply
+				c.lands(b.extend(2 * lease))
+				c.lands(w)
+				c.lands(b.complete("theirs"))
+				c.lands(w)
+			}
+			a := c.start()
+			c.lands(a.park())
+			c.now = c.now.Add(2 * lease)
+			var w write = a.resolve(idem.Retryable)
+			c.lands(w)
+			c.lands(a.next().acquire())
+			c.lands(w)
+			a = c.start()
+			w = a.complete("old")
+			c.lands(w)
+			c.lands(a.replacement().acquire())
+			c.lands(w)
+			a = c.fresh()
+			w = a.withdraw()
+			c.lands(w)
+			c.lands(a.next().acquire())
+			c.lands(w)
+		}},
+		{"a claim or an extension that was claimed over since is no leave to run", func(c *cell) {
+			a := c.start()
+			b := a.next()
+			c.lands(b.acquire())
+			c.refused(a.acquire())
+			c.refused(a.complete("late"))
+			e := b.extend(2 * lease)
+			c.lands(e)
+			c.lands(b.next().acquire())
+			c.refused(b.acquire())
+			c.refused(e)
+		}},
 		two("another claim of the own owner is not this one", func(a *attempt) write { return a.extend(2 * lease) },
 			func(a *attempt) write {
 				again := *a
@@ -151,7 +194,9 @@ func writeIDCases(steps bool) []check {
 			r := a.resolve(idem.Retryable)
 			c.lands(r)
 			c.lands(a.next().acquire())
-			c.refused(r)
+			c.lands(r) // known to have landed, it changes nothing
+			c.lands(a.next().acquire())
+			c.refused(r) // not known any more
 		}},
 	}
 	if steps {
