@@ -68,7 +68,8 @@ type MiddlewareOptions struct {
 //
 // What changes the request's method by a header (X-HTTP-Method-Override) must stand
 // outside: the middleware goes by the method that it sees. The path that the client
-// sent counts too where a mux or [http.StripPrefix] has taken a part off.
+// sent counts too where a mux or [http.StripPrefix] has taken a part off, and the host
+// where the request's Pattern names one: a service behind several names is one.
 //
 // Mount it inside the mux, around the routes' handlers, where the route is known:
 //

@@ -36,7 +36,7 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 	out := &Request{
 		Method: r.Method,
 		Path:   r.URL.EscapedPath(),
-		Prefix: prefixOf(r),
+		Prefix: hostOf(r.Pattern) + prefixOf(r),
 		Header: r.Header,
 		Body:   body,
 		Source: withBody(r.WithContext(r.Context()), body),
@@ -80,6 +80,13 @@ func templateOf(pattern string) string {
 		return pattern[i:]
 	}
 	return ""
+}
+
+// hostOf is the host that a pattern of [http.ServeMux] names, if it does: the same path
+// of another host is then another resource.
+func hostOf(pattern string) string {
+	before, _, _ := strings.Cut(pattern, "/")
+	return before[strings.LastIndexAny(before, " \t")+1:]
 }
 
 // prefixOf is what was taken off the path that the client sent, by [http.StripPrefix]

@@ -17,7 +17,8 @@ type Request struct {
 	// Path is the concrete path, without a stage's prefix.
 	Path string
 	// Prefix is what something in front took off the path that tells requests apart,
-	// such as "/accounts/7"; empty where nothing did.
+	// such as "/accounts/7", with the host in front of it where that does too; empty
+	// where nothing did.
 	Prefix string
 	// Stage of the API that got the request, such as "prod"; empty where the front has
 	// none.

@@ -67,6 +67,26 @@ func TestStrippedPrefixCounts(t *testing.T) {
 	}
 }
 
+// Two hosts that a mux tells apart are two, and one behind several names is one.
+func TestTheHostCountsWhereThePatternNamesIt(t *testing.T) {
+	contract := netContract(t, memory())
+	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"POST alice.example/payments", "bob.example/payments", "POST\t/payments"} {
+		mux.Handle(pattern, contract.Middleware(done, nil))
+	}
+	pay := func(host string) int {
+		r := netRequest("POST", "/payments", "{}")
+		r.Host = host
+		return answerOf(mux, r).Code
+	}
+	require.Equal(t, []int{201, 201, 422, 422}, []int{pay("alice.example"), pay("alice.example:8443"), pay("bob.example"), pay("carol.example")})
+	contract = netContract(t, memory())
+	mux = http.NewServeMux()
+	mux.Handle("POST /payments", contract.Middleware(done, nil))
+	require.Equal(t, []int{201, 201}, []int{pay("api.example"), pay("www.api.example")})
+}
+
 // A body that something has read before is never taken for an empty or a shorter
 // one, whatever announced it.
 func TestBodiesReadBeforeAreRefused(t *testing.T) {
