@@ -306,15 +306,17 @@ func TestAcceptedIsNoAnswer(t *testing.T) {
 		got, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
 		require.Equal(t, 402, got)
 
-		s = serving(t, inFlight(string(code)))
-		_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: 3}).Do(request(t, "POST", s.URL, "order"))
-		var unsettled *SendError
-		require.ErrorAs(t, err, &unsettled)
-		require.ErrorIs(t, err, ErrStillRunning)
-		require.Equal(t, "/jobs/1", unsettled.Location)
-		require.Equal(t, 202, unsettled.Status)
-		require.Equal(t, s.keys()[0], unsettled.Key)
-		require.Len(t, s.requests(), 3)
+		for _, attempts := range []int{1, 3} {
+			s = serving(t, inFlight(string(code)))
+			_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: attempts}).Do(request(t, "POST", s.URL, "order"))
+			var unsettled *SendError
+			require.ErrorAs(t, err, &unsettled)
+			require.ErrorIs(t, err, ErrStillRunning)
+			require.Equal(t, "/jobs/1", unsettled.Location)
+			require.Equal(t, 202, unsettled.Status)
+			require.Equal(t, s.keys()[0], unsettled.Key)
+			require.Len(t, s.requests(), attempts)
+		}
 	}
 	// A request without a key is none of the contract's: its 202 is what it asked for.
 	s := serving(t, inFlight(string(CodeInProgress)))

@@ -58,10 +58,11 @@ type MiddlewareOptions struct {
 // ends with the claim.
 //
 // The request's body is read as a whole beforehand: what reads it must stand inside
-// or put it back. A body that was read is refused where that shows, which is always
-// but for a part of a body without Content-Length. The response is buffered until
-// its record is written: Flush sends nothing, hijacking and the other abilities of
-// [http.ResponseController] are [http.ErrNotSupported], trailers are dropped.
+// or put it back, with its ContentLength. A body that was read is refused where that
+// shows, which is always but for a part of a body without Content-Length. The response
+// is buffered until its record is written: Flush sends nothing, hijacking and the other
+// abilities of [http.ResponseController] are [http.ErrNotSupported], trailers are
+// dropped.
 // Informational responses (1xx) are sent at once and not recorded. Headers that
 // stand in the writer when the middleware begins belong to whoever set them: they
 // are recorded only where the handler changes them, and cannot be deleted.
@@ -180,7 +181,7 @@ func wasRead(r *http.Request, left int) bool {
 	return r.ContentLength != 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
 }
 
-var errBodyRead = mistake("the request's body was read before Contract.Middleware, or a part of it, which must see all of it: mount what reads it inside, or have it put the body back; nothing was executed")
+var errBodyRead = mistake("the request's body was read before Contract.Middleware, or a part of it, which must see all of it: mount what reads it inside, or have it put the body back with its ContentLength; nothing was executed")
 
 // withBody gives the handler the body that was read.
 func withBody(r *http.Request, body []byte) *http.Request {

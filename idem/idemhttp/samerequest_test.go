@@ -141,6 +141,27 @@ func TestBodiesReadBeforeAreRefused(t *testing.T) {
 	}
 }
 
+// What decompresses a body outside may leave its length behind: a longer body has all
+// of it, and a shorter one looks like a part.
+func TestBodiesPutBackWithAnotherLength(t *testing.T) {
+	inner := mounted(netContract(t, memory()), &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+		require.ErrorContains(t, err, "put the body back with its ContentLength")
+		w.WriteHeader(500)
+	}}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body) // memory
+	})
+	const body = `{"to":"alice"}`
+	for length, want := range map[int64]int{int64(len(body)) - 5: 200, int64(len(body)): 200, -1: 200, int64(len(body)) + 5: 500} {
+		r := netRequest("POST", "/payments", body)
+		r.ContentLength = length
+		w := answerOf(inner, r)
+		require.Equal(t, want, w.Code, length)
+		if want == 200 {
+			require.Equal(t, body, w.Body.String())
+		}
+	}
+}
+
 // A handler's redirect that keeps method and body has done nothing: the request
 // goes on with its key.
 func TestRedirectsKeepTheKeyFree(t *testing.T) {
