@@ -123,7 +123,7 @@ func TestHeadersOfRefusals(t *testing.T) {
 			return map[string]string{
 				"Access-Control-Allow-Origin": r.Header["origin"][0], "cache-control": "private",
 				"content-type": "text/html", "Retry-After": "1", "LOCATION": "/x", "Content-Length": "1",
-				HeaderReplayed: "true", "Bad name": "x", "X-Split": "a\r\nb: c",
+				HeaderReplayed: "true", "Bad name": "x", "X-Split": "a\r\nb: c", "X-Nul": "a\x00",
 			}
 		}
 	})
