@@ -54,6 +54,26 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	}
 }
 
+// An answer says what was so when the question was asked, however long it took.
+func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	abandonedWith(t, r, key, shipping)
+	runs := 0
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { runs++; return 1, nil },
+			idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(24*time.Hour, func(_ context.Context, began time.Time) (int, error) {
+				r.clock.Advance(began.Add(48 * time.Hour).Sub(r.clock.Now()))
+				return 0, idem.NotExecuted(errPlain)
+			}))
+		return "", err
+	})
+	var open *idem.StepInterruptedError
+	require.ErrorAs(t, err, &open)
+	require.False(t, open.AskAgain.IsZero())
+	require.Zero(t, runs)
+	require.True(t, r.record(t, key).Steps["ship"].Begun)
+}
+
 // A function that runs after all has a begin mark of its own time, and so has each
 // try of one that surely had no effect.
 func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -215,13 +216,14 @@ func (s *step) interrupted(known RecordedStep) (raw []byte, again bool, err erro
 	if s.opts.interrupted == nil {
 		return nil, false, &StepInterruptedError{Name: s.name}
 	}
+	asked := s.a.engine().now() // an answer says what was so then
 	t, err := s.opts.interrupted.fn(s.inside(s.name), known.BegunAt)
 	switch {
 	case err == nil || classOf(err) == ClassFailed:
 		raw, err = s.settle(t, err)
 		return raw, false, err
 	case classOf(err) == ClassNotExecuted:
-		if early := s.tooEarly(known, err); early != nil {
+		if early := s.tooEarly(known, asked, err); early != nil {
 			return nil, false, early
 		}
 		// Recorded, so that the function, if it runs, has a mark with a time of its own.
@@ -234,16 +236,15 @@ func (s *step) interrupted(known RecordedStep) (raw []byte, again bool, err erro
 }
 
 // tooEarly says that the other system may come to know the step yet.
-func (s *step) tooEarly(known RecordedStep, err error) error {
+func (s *step) tooEarly(known RecordedStep, asked time.Time, err error) error {
 	if s.opts.minAge == 0 {
 		return nil
 	}
 	if known.BegunAt.IsZero() {
 		return &StepInterruptedError{Name: s.name, Err: fmt.Errorf("its begin mark does not say when it began: %w", err)}
 	}
-	e := s.a.engine()
-	proof := known.BegunAt.Add(s.opts.minAge + e.opts.Margin)
-	if !e.now().Before(proof) {
+	proof := known.BegunAt.Add(s.opts.minAge + s.a.engine().opts.Margin)
+	if !asked.Before(proof) {
 		return nil
 	}
 	s.a.steps.askAgain(s.name)
