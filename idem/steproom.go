@@ -31,7 +31,7 @@ const (
 // room counts what an attempt's steps take in the record.
 type room struct {
 	fixed  int // what no store can keep elsewhere
-	inline int // of results, above smallStep each
+	inline int // of results, above smallStep each, those on their way too
 	held   int // for steps on their way
 }
 
@@ -43,7 +43,7 @@ func (r *room) add(sign int, name string, s RecordedStep) {
 		return // not there, or counted elsewhere
 	}
 	r.fixed += sign * (stepNeeds(name, s.Compensates) + s.Failure.size() + min(len(s.Body.Data), smallStep))
-	r.inline += sign * max(0, min(len(s.Body.Data), largeStep)-smallStep)
+	r.inline += sign * inlineSize(len(s.Body.Data))
 }
 
 // stepNeeds is what a step takes without its result. Room for the entry of its
@@ -60,6 +60,17 @@ func stepNeeds(name string, compensates bool) int {
 func (r *room) fits(result []byte) bool {
 	return len(result) <= smallStep || r.inline+len(result) <= inlineRoom
 }
+
+// keep keeps the place of a result in the record while it is on its way, and returns
+// what it takes: steps that end side by side do not know of each other yet.
+func (r *room) keep(result []byte) int {
+	n := inlineSize(len(result))
+	r.inline += n
+	return n
+}
+
+// inlineSize is what a result of the size takes of inlineRoom.
+func inlineSize(size int) int { return max(0, min(size, largeStep)-smallStep) }
 
 func (f *Failure) size() int {
 	if f == nil {

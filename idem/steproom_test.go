@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
 )
 
 // A step for which there might be no room does not run, and what came before it can
@@ -53,6 +57,55 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 			require.Equal(t, idem.Failed, r.state(t, key))
 		})
 	}
+}
+
+// Steps that end side by side share what the record keeps of results.
+func TestStepsSideBySideKeepToTheRoom(t *testing.T) {
+	const steps, size = 400, 1000
+	synctest.Test(t, func(t *testing.T) {
+		store := &stepWatch{Store: memstore.New(), all: make(chan struct{})}
+		engine, err := idem.New(store, nil)
+		require.NoError(t, err)
+		_, err = idem.Do(t.Context(), engine, safe.Key("t", "k"), "in", func(ctx context.Context, _ string) (string, error) {
+			var done sync.WaitGroup
+			for n := range steps {
+				done.Go(func() {
+					_, err := idem.Step(ctx, fmt.Sprint("step-", n), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			close(store.all)
+			done.Wait()
+			return "", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, steps, store.writes)
+		require.Greater(t, store.inline, 32<<10)
+		require.LessOrEqual(t, store.inline, 64<<10, "else the record is too large for what ends it")
+	})
+}
+
+// stepWatch is a store that adds up what the record is to keep of steps' results.
+type stepWatch struct {
+	idem.Store
+	all chan struct{}
+
+	mu             sync.Mutex
+	writes, inline int
+}
+
+func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+	<-s.all
+	s.mu.Lock()
+	s.writes++
+	if !w.Beside {
+		s.inline += len(w.Result) - 128 // so much it keeps of every one
+	}
+	s.mu.Unlock()
+	return s.Store.RecordStep(ctx, now, w)
 }
 
 // Errors that are steps' outcomes are cut where there is room for no more.

@@ -133,7 +133,14 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 	if halted == nil && w.Begin && st.over {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
 	}
-	w.Beside = !st.room.fits(w.Result)
+	if w.Beside = !st.room.fits(w.Result); !w.Beside {
+		kept := st.room.keep(w.Result)
+		defer func() {
+			st.mu.Lock()
+			st.room.inline -= kept
+			st.mu.Unlock()
+		}()
+	}
 	if f := w.Failure; f != nil && w.Name != compensating {
 		if st.room.taken()+f.size() > StepRoom {
 			w.Failure = f.short()
