@@ -55,6 +55,17 @@ func (l *late) weigh() {
 	}
 }
 
+// spare is what the queue has of giving up its result: all, if the end is recorded.
+func (l *late) spare() int {
+	switch {
+	case l.terminal == nil:
+		return 0
+	case l.terminal.stands:
+		return l.size
+	}
+	return l.terminal.spare()
+}
+
 // queue keeps the writes for later: the next call flushes it first, and outside
 // Lambda, where goroutines run on between calls, so does a goroutine that lives
 // only while there is something to write.
@@ -92,7 +103,7 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	q.mu.Lock()
 	var shed []late
 	fits := q.bytes+l.size <= e.opts.QueueBytes
-	if !fits && t != nil && t.owes() {
+	if !fits && t != nil && t.spare() > 0 {
 		t.drop(errors.Join(errQueueFull, err))
 		a.dropped = true
 		l.weigh()
@@ -126,9 +137,17 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	return fits
 }
 
-// shed gives up waiting results whose end is recorded until the bytes are free, and
-// returns those. The caller holds the lock.
+// shed gives up waiting results until the bytes are free: those whose end is recorded,
+// which it returns, then those of ends that are still to be written, which stay
+// without them. The caller holds the lock.
 func (q *queue) shed(bytes int) (gone []late) {
+	free := 0
+	for i := range q.waiting {
+		free += q.waiting[i].spare()
+	}
+	if free < bytes {
+		return nil
+	}
 	q.waiting = slices.DeleteFunc(q.waiting, func(l late) bool {
 		if bytes <= 0 || l.terminal == nil || !l.terminal.stands {
 			return false
@@ -138,6 +157,18 @@ func (q *queue) shed(bytes int) (gone []late) {
 		gone = append(gone, l)
 		return true
 	})
+	for i := range q.waiting {
+		l := &q.waiting[i]
+		n := l.spare()
+		if bytes <= 0 || n == 0 {
+			continue
+		}
+		q.count(l, -1)
+		l.terminal.drop(errQueueFull)
+		l.weigh()
+		q.count(l, 1)
+		bytes -= n
+	}
 	return gone
 }
 

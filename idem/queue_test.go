@@ -186,6 +186,62 @@ func TestQueuedOutcomeSettlesItsParkedRecord(t *testing.T) {
 	})
 }
 
+// Where there is no room for everything the results go first, those of others too.
+func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
+	for name, sizes := range map[string][]int{
+		"a result that is too large for it":      {20 << 10},
+		"a result that others have left no room": {6 << 10, 6 << 10},
+		"the results of others":                  {8 << 10, 100, 100, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
+				r.faults.Always(idemtest.Refuse, idemtest.Finish)
+				call := func(i, size int) (string, error) {
+					return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, func(context.Context, int) (string, error) {
+						return strings.Repeat("x", size), nil
+					})
+				}
+				for i, size := range sizes {
+					v, err := call(i, size)
+					require.NoError(t, err)
+					require.Len(t, v, size)
+				}
+				require.NotContains(t, r.events.take(), "Dropped")
+				r.faults.Heal()
+				require.NoError(t, r.engine.Flush(t.Context()))
+				lost := 0
+				for i := range sizes {
+					require.Equal(t, idem.Completed, r.state(t, safe.Key("t", fmt.Sprint(i))))
+					if _, err := call(i, 1); err != nil {
+						require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+						lost++
+					}
+				}
+				require.Equal(t, 1, lost)
+			})
+		})
+	}
+}
+
+// A try with the result may still be under way where the result was given up since.
+func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, &idem.Options{QueueBytes: 4 << 10}), safe.Key("t", "k")
+		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
+		long := strings.Repeat("x", 20<<10)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return long, nil })
+		require.NoError(t, err)
+		r.events.take()
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, []string{"Landed"}, r.events.take())
+		v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return "again", nil })
+		require.NoError(t, err)
+		require.Equal(t, long, v)
+	})
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{QueueBytes: 5 << 10})

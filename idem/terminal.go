@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,6 +18,8 @@ type terminal struct {
 	retention time.Duration
 	// fact is the write id of the end without its result; set while the result is owed.
 	fact string
+	// whole is the write id under which the end was sent first. It may land late.
+	whole string
 	// stands is set once the end is written, with its result or as the fact.
 	stands bool
 	// recorded is the time under which it was last sent.
@@ -29,8 +32,18 @@ type terminal struct {
 // still to be added.
 func (t *terminal) owes() bool { return t.fact != "" }
 
+// spare is what giving up the result would free, zero where that is not worth it.
+func (t *terminal) spare() int {
+	n := len(t.f.Ending.Result) - len(t.kept)
+	if t.f.Ending.State != Completed || t.f.Ending.Unavailable || n < lateOverhead {
+		return 0
+	}
+	return n
+}
+
 // drop gives the result up: the fact is all that there will be.
 func (t *terminal) drop(why error) {
+	t.fact = cmp.Or(t.fact, newID())
 	t.f, t.fact, t.dropped = t.asFact(), "", why
 	t.f.Progress = nil
 }
@@ -51,27 +64,28 @@ func (t *terminal) asFact() Finish {
 // A result that the store cannot keep at all, or not in time, costs the end nothing
 // but the result, and the text of an error nothing but the text.
 func (e *Engine) put(ctx context.Context, t *terminal) error {
-	whole := t.f.Write
+	t.whole = cmp.Or(t.whole, t.f.Write)
+	var err error
 	if !t.owes() {
-		err := e.send(ctx, t)
+		err = e.send(ctx, t)
 		var large *TooLargeError
 		var failed *StoreError
 		switch {
 		case errors.As(err, &large) && t.f.Ending.State == Completed:
-			t.fact = newID()
 			t.drop(err)
+			err = e.send(ctx, t)
 		case errors.As(err, &large) && t.f.Ending.Failure != nil:
 			t.f.Write, t.f.Ending.Failure = newID(), t.f.Ending.Failure.short()
+			err = e.send(ctx, t)
 		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Unavailable:
 			t.fact = newID()
-		default:
-			t.stands = err == nil
-			return err
+			err = e.send(ctx, t)
 		}
+	} else {
+		err = e.send(ctx, t)
 	}
-	err := e.send(ctx, t)
 	var conflict *ConflictError
-	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == whole {
+	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == t.whole {
 		// An earlier try with the result has landed after all.
 		t.fact, t.dropped, err = "", nil, nil
 	}
