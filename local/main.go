@@ -73,6 +73,10 @@ func run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("cannot compile the command: run this inside the repository: %w", err)
 	}
+	// What was asked to end while the last package compiled does not begin to serve.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	ready()
 	return become(path, append([]string{"local"}, os.Args[1:]...))
 }
