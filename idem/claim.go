@@ -3,7 +3,6 @@ package idem
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 )
 
@@ -367,80 +366,6 @@ func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	}
 	out.Body = body
 	return out, nil
-}
-
-// waiter polls for the end of a twin in flight.
-type waiter struct {
-	engine *Engine
-	until  time.Time
-	pause  time.Duration
-}
-
-func (p *plan) waiting(ctx context.Context) *waiter {
-	wait := p.engine.opts.Wait
-	if p.call.Wait != 0 {
-		wait = p.call.Wait
-	}
-	w := &waiter{engine: p.engine, pause: 25 * time.Millisecond}
-	if wait > 0 {
-		w.until = time.Now().Add(wait)
-		// A waiter leaves enough time to say that it waited in vain.
-		reserve := -2*p.guard - p.budget
-		if end, ok := ctx.Deadline(); ok {
-			w.until = earlier(w.until, end.Add(reserve))
-		}
-		if !p.end.IsZero() {
-			w.until = earlier(w.until, time.Now().Add(p.end.Sub(p.engine.now())+reserve))
-		}
-		if end := p.call.WaitUntil; !end.IsZero() {
-			w.until = earlier(w.until, end)
-		}
-	}
-	return w
-}
-
-// enough reports whether there is still time for what the record asks for: a
-// claim needs as much as at the call's begin, every answer comes for free.
-func (p *plan) enough(ctx context.Context, seen *Record) bool {
-	if p.call.NoClaim != nil {
-		return true
-	}
-	if seen != nil {
-		d := Next(seen, p.claimEvent(), p.engine.now()).Do
-		if d != DoReplace && d != DoTakeOver {
-			return true
-		}
-	}
-	return p.schedule(ctx) == nil
-}
-
-// poll waits and reads the record until it is not in flight any more, and returns
-// it as last read. It returns false when the waiting is over; waiting never
-// changes the record.
-func (w *waiter) poll(ctx context.Context, seen *Record) (*Record, bool) {
-	id := seen.ID
-	for {
-		pause := w.pause/2 + rand.N(w.pause)
-		if time.Now().Add(pause).After(w.until) {
-			return seen, false
-		}
-		select {
-		case <-ctx.Done():
-			return seen, false
-		case <-time.After(pause):
-		}
-		w.pause = min(w.pause*3/2, 500*time.Millisecond)
-		call, cancel := context.WithDeadline(ctx, w.until)
-		next, err := w.engine.store.Get(call, id)
-		cancel()
-		if err != nil {
-			continue
-		}
-		if next == nil || next.State != InProgress || next.Lapsed(w.engine.now(), w.engine.opts.Margin) {
-			return next, true
-		}
-		seen = next
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

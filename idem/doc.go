@@ -51,8 +51,8 @@
 // run again. Unless the handler settles it, the new attempt is parked.
 //
 // What a handler collects in a [Unit] of work is written together with its outcome,
-// or not at all. In [Atomic] mode there is no claim: absent, expired and what was
-// seen of a retryable or lapsed record lead to completed or failed in one write.
+// or not at all. In [Atomic] mode there is no claim: absent, and what was seen of an
+// expired, retryable or lapsed record, lead to completed or failed in one write.
 //
 // An expired record counts as absent, whether or not the store has deleted it.
 // Open questions (unknown, pending, retryable with steps) never expire.

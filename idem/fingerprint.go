@@ -52,7 +52,9 @@ func (f Fingerprint) Compare(stored Fingerprint) Match {
 	switch {
 	case mine != fingerprintVersion || theirs == 0:
 		return Unreadable
-	case theirs > mine:
+	case theirs != mine:
+		// Digests of two versions say nothing about each other. There is no version before
+		// the first; a release that writes another one has to compute this one too.
 		return NewerVersion
 	case f == stored:
 		return Same

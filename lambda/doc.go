@@ -19,7 +19,8 @@
 // does: the function then fails in its init phase, before it takes an event.
 //
 // The engine learns the invocation's deadline from the context: the lease of a
-// claim ends when Lambda would kill the function. On Lambda Managed Instances, where
+// claim ends when Lambda would kill the function. A middleware that shortens the context
+// ends handlers early, and no claim of one that runs on. On Lambda Managed Instances, where
 // it kills nothing and a handler that does not look at its context runs on, the
 // lease is renewed until the handler returns, see [idem.WithKillTime].
 //

@@ -35,7 +35,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 //
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
 // key function or handler, an operation or an option that fails its check, a result
-// type that encoding/json cannot encode.
+// type that encoding/json cannot encode, or of which it sees nothing.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }

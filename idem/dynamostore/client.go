@@ -74,6 +74,8 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 		return bad("ClientOptions.MaxIdleConns", "is %d: it cannot be negative", o.MaxIdleConns)
 	case o.DialTimeout < 0:
 		return bad("ClientOptions.DialTimeout", "is %v: it cannot be negative", o.DialTimeout)
+	case o.DialTimeout > 0 && o.DialTimeout < time.Millisecond:
+		return bad("ClientOptions.DialTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.DialTimeout)
 	case o.Endpoint == "" && cfg.Region == "":
 		return bad("region", "is missing: set AWS_REGION, or Region in the aws.Config")
 	case o.Transport != nil && o.tunes():

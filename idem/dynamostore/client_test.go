@@ -106,9 +106,9 @@ func TestClientRefusesWhatWouldHaveNoEffect(t *testing.T) {
 		o   ClientOptions
 	}{
 		"connections for a transport":         {aws.Config{}, ClientOptions{Transport: own.Transport, MaxIdleConns: 1}},
-		"a time-out for a transport":          {aws.Config{}, ClientOptions{Transport: own.Transport, DialTimeout: 1}},
+		"a time-out for a transport":          {aws.Config{}, ClientOptions{Transport: own.Transport, DialTimeout: time.Second}},
 		"connections for the configuration's": {aws.Config{HTTPClient: own}, ClientOptions{MaxIdleConns: 1}},
-		"a time-out for another's":            {aws.Config{HTTPClient: doer(nil)}, ClientOptions{DialTimeout: 1}},
+		"a time-out for another's":            {aws.Config{HTTPClient: doer(nil)}, ClientOptions{DialTimeout: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.cfg.Region = "eu-west-1"

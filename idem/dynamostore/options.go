@@ -96,6 +96,10 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		return bad("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
 	case o.Budget < 0:
 		return bad("Options.Budget", "is %v: it cannot be negative", o.Budget)
+	case o.AttemptTimeout > 0 && o.AttemptTimeout < time.Millisecond:
+		return bad("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
+	case o.Budget > 0 && o.Budget < time.Millisecond:
+		return bad("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
 	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
 		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
 	}
