@@ -199,6 +199,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	case errors.Is(err, ErrRecordUnreadable):
 		return "", false, err
 	}
+	a.dropped = a.dropped || t.dropped != nil
 	queued = p.later(ctx, a, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return InProgress, queued, nil
 }

@@ -195,6 +195,15 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.True(t, r.record(t, key).Unavailable)
 		require.Equal(t, []string{"Claimed", "Queued", "ResultDropped", "Landed"}, r.events.take())
+
+		key = unsafe.Key("t", "found out at once")
+		r.faults.Next(idemtest.Finish, idemtest.Pass, idemtest.Refuse)
+		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
+		require.NoError(t, err)
+		require.True(t, res.Outcome.Queued)
+		require.True(t, res.Outcome.Unencoded)
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.True(t, r.record(t, key).Unavailable)
 	})
 }
 

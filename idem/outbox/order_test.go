@@ -178,6 +178,36 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// A message may be left to the sweep once a sweep has gone by the place where those
+// are: what comes next with its key waits for it all the same.
+func TestSweepLooksBackForWhatWasLeftMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		s.page = 1
+		r := relay(t, s, p, nil)
+		other := 0 // of a key in the same shard
+		for shardOf(fmt.Sprint(other)) != shardOf("k") {
+			other++
+		}
+		s.put("z", 0, fmt.Sprint(other))
+		time.Sleep(time.Millisecond)
+		left := s.put("a", 0, "k")
+		time.Sleep(time.Millisecond)
+		s.put("b", 0, "k")
+		time.Sleep(outbox.DefaultGrace)
+		p.fault = func(m outbox.Message) error {
+			if string(m.Body) == "z/0" {
+				e := s.get(left)
+				_, err := s.Retry(t.Context(), &e, 0, time.Now(), "its destination was down")
+				return err
+			}
+			return nil
+		}
+		require.Equal(t, 3, sweep(t, r).Sent)
+		require.Equal(t, []string{"z/0", "a/0", "b/0"}, p.bodies())
+	})
+}
+
 // A destination's rest may end while a batch is read: the batch knows nothing of what
 // was left before it, and is left too.
 func TestARestThatEndsMeanwhileKeepsTheOrder(t *testing.T) {

@@ -85,9 +85,7 @@ func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor s
 	err = s.call("Waiting", func() error {
 		var list []*outbox.Entry
 		for _, e := range s.all {
-			h := fnv.New32a()
-			h.Write([]byte(cmp.Or(e.OrderingKey, e.ID)))
-			if waits(e) && (isHeld(e) || !e.Created.After(before)) && int(h.Sum32()%outbox.Shards) == shard {
+			if waits(e) && (isHeld(e) || !e.Created.After(before)) && shardOf(cmp.Or(e.OrderingKey, e.ID)) == shard {
 				c := *e
 				list = append(list, &c)
 			}
@@ -106,6 +104,12 @@ func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor s
 		return nil
 	})
 	return page, next, err
+}
+
+func shardOf(key string) int {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	return int(h.Sum32() % outbox.Shards)
 }
 
 func place(e *outbox.Entry) string {

@@ -113,15 +113,29 @@ func (s *sweep) trouble(err error) {
 func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	p := &plan{found: map[Ref]*Entry{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{}}
 	var before []Ref
+	var lanes []Lane
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
 	for _, e := range entries {
 		p.found[e.Ref()] = e
 		if e.OrderingKey != "" {
 			before = append(before, e.siblings()...)
 		}
+		if e.OrderingKey != "" && e.State == New {
+			lanes = append(lanes, e.lane())
+		}
 	}
-	// An earlier one of the same record may be further back, where it was never left.
-	err := s.loadMore(s.ctx, p, before)
+	var err error
+	if len(lanes) > 0 {
+		// What goes first may have been left since the pass went by it.
+		p.held, err = s.store.Held(s.ctx, distinct(lanes))
+	}
+	for _, refs := range p.held {
+		before = append(before, refs...)
+	}
+	if err == nil {
+		// An earlier one of the same record may be further back, where it was never left.
+		err = s.loadMore(s.ctx, p, before)
+	}
 	if err != nil {
 		s.trouble(err)
 	}
