@@ -98,9 +98,9 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 		var probe T
 		raw, lost := throughCodec(v, &probe)
 		if lost != nil {
-			return tried{lost: lost}, nil
+			raw = nil
 		}
-		return tried{raw: raw}, nil
+		return tried{raw, lost}, nil
 	}
 }
 

@@ -113,7 +113,7 @@ func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, curso
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
 	// The cursor begins with the part that the page is in.
-	name, rest := shardName(uint32(shard)), cursor
+	name := shardName(uint32(shard))
 	if rest, ok := strings.CutPrefix(cursor, heldPart); ok || cursor == "" {
 		entries, next, err := b.list(ctx, "Waiting", schema.HeldShard+name, maxMillis, rest)
 		if err != nil || next != "" {

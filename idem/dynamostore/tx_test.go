@@ -120,15 +120,6 @@ func (b *bank) messages(t *testing.T, id string) (all []*outbox.Entry) {
 	return all
 }
 
-func (b *bank) raw2(t *testing.T, pk, sk string) item {
-	t.Helper()
-	out, err := b.admin.GetItem(context.Background(), &dynamodb.GetItemInput{
-		TableName: &b.table, Key: item{schema.PK: str(pk), schema.SK: str(sk)}, ConsistentRead: aws.Bool(true),
-	})
-	require.NoError(t, err)
-	return out.Item
-}
-
 // Business writes, message and outcome commit in one transaction; a replay writes
 // nothing.
 func TestWritesCommitWithTheOutcome(t *testing.T) {
