@@ -36,7 +36,7 @@ func TestDeliverTellsRunFromReplay(t *testing.T) {
 func TestClockExpiresAnOutcome(t *testing.T) {
 	h := idemtest.New(t, nil)
 	idemtest.Deliver(h, 1, request(double))
-	h.Clock.Advance(idem.DefaultRetention + time.Second)
+	h.Clock.Advance(idem.DefaultRetention + idem.DefaultMargin + time.Second)
 	require.True(t, idemtest.Deliver(h, 1, request(double))[0].Ran)
 	require.Equal(t, 2, h.Record(op.Key("t", "k")).Attempt)
 }

@@ -186,11 +186,25 @@ func TestMistakes(t *testing.T) {
 	require.PanicsWithError(t, "idem: sqsvisibility.New: Margin is -1s: it cannot be negative", func() { New(&fake{}, &Options{Margin: -time.Second}) })
 }
 
+// mortal is the store as a process sees it that is killed after a while: nothing of
+// what it writes then arrives.
+type mortal struct {
+	idem.Store
+	end time.Time
+}
+
+func (m *mortal) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+	if !time.Now().Before(m.end) {
+		return &idem.StoreError{Op: "Extend", Err: errors.New("killed")}
+	}
+	return m.Store.Extend(ctx, now, e)
+}
+
 // Through the wrapper: a twin whose original is killed is received twice, in
 // flight once; and so is the group behind it.
 func TestATwinCostsOneReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memstore.New(), nil)
+		engine, err := idem.New(&mortal{memstore.New(), time.Now().Add(5 * time.Minute)}, nil)
 		require.NoError(t, err)
 		op := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 		runs := 0

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -62,9 +63,10 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 		},
 	})
 	require.NoError(t, err)
-	store, err := dynamostore.New(db, db.records, nil)
+	// How fast the table answers is not what is tested.
+	store, err := dynamostore.New(db, db.records, &dynamostore.Options{AttemptTimeout: time.Minute})
 	require.NoError(t, err)
-	engine, err := idem.New(store, nil)
+	engine, err := idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 	var last idemlambda.SQSOutcome
 	o := &idemlambda.SQSOptions{Outcome: func(_ context.Context, o idemlambda.SQSOutcome) { last = o }}
