@@ -56,7 +56,15 @@ func TestStepMistakes(t *testing.T) {
 				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation(func(context.Context, int) error { return nil }))
 				return err
 			},
-			"WithCompensation": func() error {
+			"with its unit": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(10, e.found("s")))
+				return err
+			},
+			"WithInterrupted has a nil function": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted[receiptOf](0, nil))
+				return err
+			},
+			"WithCompensation has a nil function": func() error {
 				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation[receiptOf](nil))
 				return err
 			},

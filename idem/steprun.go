@@ -59,13 +59,23 @@ func newStep(ctx context.Context, name string, result reflect.Type, opts []StepO
 		return nil, s.bad("WithSemantics(%d): use idem.AtLeastOnce or idem.AtMostOnce", s.opts.semantics)
 	case s.opts.minAge < 0:
 		return nil, s.bad("WithInterrupted has an age of %v: it cannot be negative", s.opts.minAge)
+	case s.opts.minAge > 0 && s.opts.minAge < time.Millisecond:
+		return nil, s.bad("WithInterrupted has an age of %v: give it with its unit, such as 10*time.Minute", s.opts.minAge)
 	case s.opts.retry.problem() != "":
 		return nil, s.bad("%s", s.opts.retry.problem())
 	}
-	if c := s.opts.compensate; c != nil && (c.fn == nil || c.result != result) {
+	switch c := s.opts.compensate; {
+	case c == nil:
+	case c.fn == nil:
+		return nil, s.bad("WithCompensation has a nil function: give it one, or leave it out")
+	case c.result != result:
 		return nil, s.bad("WithCompensation takes a %v: give it a function that takes the step's %v", c.result, result)
 	}
-	if c := s.opts.interrupted; c != nil && (c.fn == nil || c.result != result) {
+	switch c := s.opts.interrupted; {
+	case c == nil:
+	case c.fn == nil:
+		return nil, s.bad("WithInterrupted has a nil function: give it one, or leave it out")
+	case c.result != result:
 		return nil, s.bad("WithInterrupted gives a %v: give it a function that gives the step's %v", c.result, result)
 	}
 	if s.opts.interrupted != nil && s.opts.semantics != AtMostOnce {

@@ -20,7 +20,9 @@ type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 // names, which may be [idem.NoTenant] instead. Attributes must be of type String or
 // Number and not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key
 // survives a redrive from a dead-letter queue, and a producer that sends the
-// message twice. An empty name panics.
+// message twice. With [idem.NoTenant] a message that names a tenant in
+// [SQSTenantAttribute] is an error too, here and in the functions below. An empty name
+// panics.
 func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	if name == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute", Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
@@ -53,6 +55,11 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 	inBody := pointersInto("body", "idemlambda.SQSPointer", tenantPointer, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
+		if tenantPointer == idem.NoTenant {
+			if err := ignoresTenant(m); err != nil {
+				return "", "", err
+			}
+		}
 		return inBody(ctx, json.RawMessage(m.Body))
 	}
 }
@@ -102,7 +109,11 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 	}
 	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
 		t := idem.NoTenant
-		if tenantAttribute != idem.NoTenant {
+		if tenantAttribute == idem.NoTenant {
+			if err := ignoresTenant(m); err != nil {
+				return "", "", err
+			}
+		} else {
 			var err error
 			if t, err = sqsAttribute(m, tenantAttribute); err != nil {
 				return "", "", tenantNotFound("idemlambda."+what, "attribute", err)
@@ -114,6 +125,16 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 		v, err := value(m)
 		return t, v, err
 	}
+}
+
+// ignoresTenant refuses a message of a tenant where the key has none: another tenant's
+// message with the same value would be taken for its repeat.
+func ignoresTenant(m *events.SQSMessage) error {
+	if _, ok := m.MessageAttributes[SQSTenantAttribute]; !ok {
+		return nil
+	}
+	return fmt.Errorf("%w: the message names a tenant in its attribute %q, and the key function has idem.NoTenant: "+
+		"give it idemlambda.SQSTenantAttribute, or a pointer to the tenant", idem.ErrKeyInvalid, SQSTenantAttribute)
 }
 
 func sqsAttribute(m *events.SQSMessage, name string) (string, error) {

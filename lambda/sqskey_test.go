@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestSQSKeyFunctions(t *testing.T) {
 			"number": {DataType: "Number", StringValue: str("42").StringValue}, "binary": {DataType: "Binary", BinaryValue: []byte("k")},
 		},
 	}
+	alone := m // of no tenant
+	alone.MessageAttributes = maps.Clone(m.MessageAttributes)
+	delete(alone.MessageAttributes, SQSTenantAttribute)
 	const deduplicated = "arn%3Aaws%3Asqs%3Aeu-central-1%3A111122223333%3Aorders.fifo/customer%2017/d1"
 	bare := events.SQSMessage{Body: "plain text"}
 	groupless := events.SQSMessage{EventSourceARN: m.EventSourceARN, Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
@@ -35,28 +39,32 @@ func TestSQSKeyFunctions(t *testing.T) {
 		tenant, value string
 		err           string
 	}{
-		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), tenant: idem.NoTenant, value: "k1"},
+		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), m: &alone, tenant: idem.NoTenant, value: "k1"},
 		{key: SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), tenant: "acme", value: "k1"},
-		{key: SQSAttribute(idem.NoTenant, "number"), tenant: idem.NoTenant, value: "42"},
-		{key: SQSAttribute(idem.NoTenant, "absent"), err: `no attribute "absent"`},
-		{key: SQSAttribute(idem.NoTenant, "empty"), err: `"empty" is empty`},
-		{key: SQSAttribute(idem.NoTenant, "binary"), err: `"binary" is of type Binary: send it as String`},
+		{key: SQSAttribute(idem.NoTenant, "number"), m: &alone, tenant: idem.NoTenant, value: "42"},
+		{key: SQSAttribute(idem.NoTenant, "absent"), m: &alone, err: `no attribute "absent"`},
+		{key: SQSAttribute(idem.NoTenant, "empty"), m: &alone, err: `"empty" is empty`},
+		{key: SQSAttribute(idem.NoTenant, "binary"), m: &alone, err: `"binary" is of type Binary: send it as String`},
 		{key: SQSAttribute("absent", SQSKeyAttribute), err: `no attribute "absent"`},
 		{key: SQSAttribute("empty", SQSKeyAttribute), err: `"empty" is empty`},
 		{key: SQSAttribute("none", SQSKeyAttribute), err: "cannot be used as a tenant"},
 		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), m: &bare, err: "no attribute"},
 
-		{key: SQSPointer(idem.NoTenant, "/order/id"), tenant: idem.NoTenant, value: "o1"},
+		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), err: "names a tenant"},
+		{key: SQSDeduplicationID(idem.NoTenant), err: "names a tenant"},
+		{key: SQSPointer(idem.NoTenant, "/order/id"), err: "names a tenant"},
+
+		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &alone, tenant: idem.NoTenant, value: "o1"},
 		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
-		{key: SQSPointer(idem.NoTenant, "/order"), err: `neither a string nor an integer at "/order" of the body`},
+		{key: SQSPointer(idem.NoTenant, "/order"), m: &alone, err: `neither a string nor an integer at "/order" of the body`},
 		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
 
-		{key: SQSDeduplicationID(idem.NoTenant), tenant: idem.NoTenant, value: deduplicated},
+		{key: SQSDeduplicationID(idem.NoTenant), m: &alone, tenant: idem.NoTenant, value: deduplicated},
 		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: deduplicated},
 		{key: SQSDeduplicationID(idem.NoTenant), m: &bare, err: "no deduplication id"},
 		{key: SQSDeduplicationID(idem.NoTenant), m: &groupless, err: "no MessageGroupId"},
 
-		{key: SQSMessageID(idem.NoTenant), tenant: idem.NoTenant, value: "m1"},
+		{key: SQSMessageID(idem.NoTenant), m: &alone, tenant: idem.NoTenant, value: "m1"},
 		{key: SQSMessageID(SQSTenantAttribute), tenant: "acme", value: "m1"},
 		{key: SQSMessageID(idem.NoTenant), m: &bare, err: "has no id"},
 	} {

@@ -133,10 +133,26 @@ func advise(table string, err error) error {
 		return explain(table, "", err)
 	}
 	var api smithy.APIError
-	if table == "" || !errors.As(err, &api) || isItemTooLarge(err) || api.ErrorCode() == "ValidationException" {
+	if table == "" || !errors.As(err, &api) || isItemTooLarge(err) {
+		return err
+	}
+	if api.ErrorCode() == "ValidationException" {
+		var op *smithy.OperationError
+		// A transaction may mean another table.
+		if speaksOfKeys(api.ErrorMessage()) && errors.As(err, &op) && op.Operation() != "TransactWriteItems" {
+			return fmt.Errorf("%w (%w)", &idem.ConfigError{What: what(table), Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
+				"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
+		}
 		return err
 	}
 	return explain(table, "the actions in this package's documentation", err)
+}
+
+// speaksOfKeys reports whether a refused request did not fit the table's keys, in the
+// words of DynamoDB and of DynamoDB Local. The store's own keys never change.
+func speaksOfKeys(message string) bool {
+	return strings.Contains(message, "required keys") || strings.Contains(message, "the schema") ||
+		strings.Contains(message, "Missing the key") || strings.Contains(message, "conditions on the keys")
 }
 
 // explain says what to do about a call that failed.

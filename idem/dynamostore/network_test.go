@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -224,4 +225,23 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 	_, err := s.Get(t.Context(), "acme#charge#digest")
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
+}
+
+func TestTableOfSomethingElseIsNamed(t *testing.T) {
+	f := open(t, nil)
+	orders := f.table + "-orders"
+	_, err := f.admin.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: &orders, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+	})
+	require.NoError(t, err)
+	s, err := New(f.admin, orders, &patient)
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), "acme#charge#digest")
+	require.ErrorContains(t, err, "has other keys than records have")
+	engine, err := idem.New(s, nil)
+	require.NoError(t, err)
+	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+	require.ErrorContains(t, err, "has other keys than records have: check the name in IDEM_TABLE")
 }

@@ -73,7 +73,7 @@ var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 type Order struct{ ID string }
 
 func work(engine *idem.Engine, queues *sqs.Client, parkingQueue string, fulfil func(context.Context, Order) error) {
-	byKey := idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)
+	byKey := idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
 	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
 		Returned: sqsvisibility.New(queues, nil),       // a twin in flight costs one receive
 		Parking:  sqsparking.New(queues, parkingQueue), // what has failed for good, with the reason
@@ -150,7 +150,7 @@ func (t Trip) findPayment(context.Context, time.Time) (string, error) {
 func book(ctx context.Context, trip Trip) (Booking, error) {
 	seat, err := idem.Step(ctx, "flight", trip.bookFlight, idem.WithCompensation(trip.cancelFlight))
 	if err != nil {
-		return Booking{}, err
+		return Booking{}, idem.PermanentStep(err)
 	}
 	paid, err := idem.Step(ctx, "payment", trip.pay,
 		idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(time.Hour, trip.findPayment))
