@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 // shelf is a store whose every message is new, and which notes what it is told.
 type shelf struct {
+	mu         sync.Mutex // destinations are swept side by side
 	loaded     []outbox.Ref
 	dispatched []string
 	swept      int
@@ -24,6 +26,8 @@ type shelf struct {
 }
 
 func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.loaded = append(s.loaded, refs...)
 	found := map[outbox.Ref]*outbox.Entry{}
 	for _, ref := range refs {
@@ -36,6 +40,8 @@ func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outb
 }
 
 func (s *shelf) Waiting(context.Context, int, time.Time, string) ([]*outbox.Entry, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.swept++
 	return nil, "", s.down
 }
@@ -55,6 +61,8 @@ func (s *shelf) Park(context.Context, time.Time, *outbox.Entry, int, string) (bo
 }
 
 func (s *shelf) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.dispatched = append(s.dispatched, e.ID)
 	return true, nil
 }
