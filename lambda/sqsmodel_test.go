@@ -70,8 +70,10 @@ func randomTrial(random *rand.Rand) trial {
 		}
 		m := trialMessage{id: fmt.Sprint("m", i), group: fmt.Sprint("g", random.IntN(3)), key: random.IntN(len(tr.keys))}
 		m.badKey, m.badBody, m.panicsInKey = random.IntN(20) == 0, random.IntN(20) == 0, random.IntN(30) == 0
-		// Two inputs race for a new key, unless messages come one after the other.
-		if (tr.concurrency == 1 || tr.keys[m.key].prior != "") && random.IntN(4) == 0 {
+		// Two inputs race for a key that is new or free, unless messages come one after
+		// the other.
+		prior := tr.keys[m.key].prior
+		if (tr.concurrency == 1 || prior != "" && prior != "released") && random.IntN(4) == 0 {
 			m.variant = 1
 		}
 		tr.messages = append(tr.messages, m)
