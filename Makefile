@@ -63,8 +63,11 @@ verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), benc
 	@$(MAKE) -k --no-print-directory verify-tests fuzz bench size
 
 .PHONY: verify-tests
-verify-tests:
-	@IDEM_LONG=1 $(MAKE) -k --no-print-directory FLAGS="-count=1 -timeout 45m" PROOFS_FLAGS="-race -p 1" test-library test-proofs test-cdk
+verify-tests: verify-library verify-proofs verify-cdk
+
+# The long version of a group of tests, all of it under the race detector.
+verify-%:
+	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m" PROOFS_FLAGS="-race -p 1" test-$*
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ (60s)
