@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -388,96 +386,6 @@ func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, r.record(t, key).Unavailable)
 	})
-}
-
-// Where the queue is full, results go and outcomes stay.
-func TestResultsMakeRoomForOutcomes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
-		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
-		key := func(s string) idem.Key { return unsafe.Key("t", s) }
-
-		r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
-		res, err := idem.Run(inLambda(t.Context()), r.engine, key("first"), 1, large)
-		require.NoError(t, err)
-		require.True(t, res.Outcome.Queued)
-		require.Equal(t, []string{"Claimed", "Completed", "Queued"}, r.events.take())
-
-		r.faults.Always(noRoom, idemtest.Finish)
-		res, err = idem.Run(inLambda(t.Context()), r.engine, key("second"), 1, large)
-		require.NoError(t, err)
-		require.True(t, res.Outcome.Queued, "without its result")
-		require.True(t, res.Outcome.Unencoded)
-		require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
-
-		for _, s := range []string{"third", "fourth", "fifth"} {
-			res, err = idem.Run(inLambda(t.Context()), r.engine, key(s), 1, text)
-			require.NoError(t, err)
-			require.True(t, res.Outcome.Queued)
-		}
-		require.Equal(t, []string{"Claimed", "Queued", "Claimed", "ResultDropped", "Queued", "Claimed", "Queued"}, r.events.take())
-		r.faults.Heal()
-		require.NoError(t, r.engine.Flush(t.Context()))
-		for _, s := range []string{"first", "second"} {
-			require.True(t, r.record(t, key(s)).Unavailable, s)
-		}
-		for _, s := range []string{"second", "third", "fourth", "fifth"} {
-			require.Equal(t, idem.Completed, r.state(t, key(s)))
-		}
-	})
-}
-
-// witness is something that belongs to a call.
-type witness struct{ Data [64]byte }
-
-// What waits to be written keeps nothing of its call alive: no input, no context, no
-// handler, no step.
-func TestQueueKeepsNothingOfTheCall(t *testing.T) {
-	for name, tc := range map[string]struct {
-		op    idem.Operation
-		fault func(*idemtest.Faults)
-		err   error
-	}{
-		"an outcome": {safe, func(f *idemtest.Faults) { f.Always(idemtest.Refuse, idemtest.Finish) }, nil},
-		"a failure":  {safe, func(f *idemtest.Faults) { f.Always(idemtest.Refuse, idemtest.Finish) }, errPlain},
-		"a result owed": {safe, func(f *idemtest.Faults) {
-			f.Next(idemtest.Finish, noRoom, idemtest.Pass)
-			f.Always(noRoom, idemtest.Finish)
-		}, nil},
-		"an outcome without a claim": {openOp(true), func(f *idemtest.Faults) { f.Always(idemtest.Refuse) }, nil},
-		"a withdrawal":               {safe, func(f *idemtest.Faults) { f.Always(idemtest.LoseRequest) }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			tc.fault(r.faults)
-			kept := queueOne(t, r, tc.op, tc.err)
-			require.Contains(t, r.events.take(), "Queued")
-			runtime.GC()
-			runtime.GC()
-			for what, p := range kept {
-				require.Nil(t, p.Value(), what)
-			}
-		})
-	}
-}
-
-// queueOne runs a call whose last write is queued, and returns what came with it.
-func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]weak.Pointer[witness] {
-	input, value, captured, undo := new(witness), new(witness), new(witness), new(witness)
-	type valueKey struct{}
-	ctx := context.WithValue(inLambda(context.Background()), valueKey{}, value)
-	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
-		captured.Data[0]++
-		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
-			idem.WithCompensation(func(context.Context, int) error { undo.Data[0]++; return nil })); err != nil && op.OnStoreFailure == idem.FailClosed {
-			return 0, err
-		}
-		return 1, fail
-	})
-	return map[string]weak.Pointer[witness]{
-		"the input": weak.Make(input), "a value of the context": weak.Make(value),
-		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo),
-	}
 }
 
 // A large outcome needs more time than there is before a claim: it lands after the
