@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // What encoding/json makes of a type, found out before anything runs: a result that
@@ -235,6 +236,22 @@ func (e *Engine) blindIn(v reflect.Value) (blind reflect.Type) {
 		return enter
 	})
 	return blind
+}
+
+// invalidText reports whether a string that encoding/json writes of the value is not
+// valid UTF-8. The value has been encoded before. Values that encode themselves are
+// passed over: what they write is theirs.
+func (e *Engine) invalidText(v reflect.Value) bool {
+	return !e.walk(v, false, func(v reflect.Value, pointed bool) visit {
+		p := typeAt{v.Type(), pointed}
+		switch k := v.Kind(); {
+		case p.encodesItself(), k == reflect.Slice && p.Elem().Kind() == reflect.Uint8:
+			return skip
+		case k == reflect.String && !utf8.ValidString(v.String()):
+			return stop
+		}
+		return enter
+	})
 }
 
 // checkResult is [CheckResultType] with a memory.
