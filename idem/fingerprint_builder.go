@@ -7,6 +7,8 @@ import (
 	"hash"
 	"maps"
 	"slices"
+
+	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // FingerprintBuilder puts a fingerprint together from named fields, such as the
@@ -100,31 +102,32 @@ func (b *FingerprintBuilder) JSON(name string, raw []byte, sel *Select) {
 	b.begin(fieldJSON, name, len(raw))
 	b.length(0) // filled in when the canonical text is there
 	start := len(b.buf)
-	if b.buf, b.err = appendCanonical(b.buf, raw); b.err != nil {
+	var err error
+	if b.buf, err = canonical.Append(b.buf, raw); err != nil {
+		b.err = notCanonical(err)
 		return
 	}
 	if sel != nil {
-		b.buf = b.buf[:start+len(sel.leaveOut(b.buf[start:]))]
+		b.buf = b.buf[:start+len(canonical.Cut(b.buf[start:], sel.Without))]
 	}
 	binary.BigEndian.PutUint64(b.buf[start-8:], uint64(len(b.buf)-start))
 }
 
 // selected adds the values that sel selects, each with its pointer.
 func (b *FingerprintBuilder) selected(name string, raw []byte, sel *Select) {
-	document, err := appendCanonical(make([]byte, 0, len(raw)), raw)
+	document, err := canonical.Append(make([]byte, 0, len(raw)), raw)
 	if err != nil {
-		b.err = err
+		b.err = notCanonical(err)
 		return
 	}
 	b.begin(fieldSelected, name, 0)
 	b.length(len(sel.Only))
 	for _, pointer := range slices.Sorted(slices.Values(sel.Only)) {
-		place, found := findValue(document, pointer)
+		value, found := canonical.Find(document, pointer)
 		if !found {
 			b.err = missingError(pointer)
 			return
 		}
-		value := document[place.value:place.end]
 		b.string(pointer)
 		b.length(len(value))
 		b.buf = append(b.buf, value...)

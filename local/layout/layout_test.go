@@ -17,26 +17,28 @@ const module = "github.com/idem-go/idempotency"
 // allowed is what a package may reach besides the standard library: prefixes of
 // import paths; those of this module count from its root.
 var allowed = map[string][]string{
-	"idem":             {jsonModule},
+	"internal/canonical": {jsonModule},
+
+	"idem":             {jsonModule, canonicalForm},
 	"idem/schema":      {},
-	"idem/memstore":    {jsonModule, "./idem"},
-	"idem/dynamostore": {jsonModule, "./idem", "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/memstore":    {jsonModule, canonicalForm, "./idem"},
+	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
 	"idem/outbox/sqssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/snssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/idemhttp":                 {jsonModule, "./idem", "github.com/dunglas/httpsfv"},
-	"idem/storetest":                {jsonModule, "./idem", "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":                 {jsonModule, "./idem", "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, "./idem", "github.com/dunglas/httpsfv"},
+	"idem/storetest":                {jsonModule, canonicalForm, "./idem", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
-		jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsparking":    queueSide,
 	"idem/idemhttp/coverage": {
-		jsonModule, "./idem", "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
@@ -51,17 +53,19 @@ var allowed = map[string][]string{
 const (
 	jsonModule   = "github.com/go-json-experiment/json"
 	testifyNeeds = "go.yaml.in/yaml"
+
+	canonicalForm = "./internal/canonical"
 )
 
 // queueSide is what speaks to SQS for the wrappers.
 var queueSide = []string{
-	jsonModule, "./idem", "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
 	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
+var handlerSide = []string{"internal/canonical", "idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
 
 type listed struct {
 	ImportPath string

@@ -1,4 +1,4 @@
-package idem
+package canonical
 
 import (
 	"bytes"
@@ -58,7 +58,7 @@ func (c *canonicalizer) number(i int) int {
 func numberError(before []byte) func(raw []byte) error {
 	return func(raw []byte) error {
 		start, end := nthNumber(raw, numbersIn(before))
-		return &NotCanonicalError{
+		return &Error{
 			Reason: fmt.Sprintf("the number %.40s is out of the range of double-precision numbers: "+
 				"send a number up to 1.7976931348623157e308, or a string", raw[start:end]),
 			Offset: int64(start),

@@ -1,4 +1,4 @@
-package idem
+package canonical
 
 import (
 	"bytes"
@@ -162,7 +162,7 @@ func (c *canonicalizer) duplicateError(m objectMember, start int) func(raw []byt
 		for ; n > 0; n-- {
 			at = nextString(raw, skipString(raw, at))
 		}
-		return &NotCanonicalError{
+		return &Error{
 			Reason: fmt.Sprintf("the member name %.64q occurs twice in one object: send each name once", c.nameOf(&m)),
 			Offset: int64(at),
 		}

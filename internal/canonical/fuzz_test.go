@@ -1,4 +1,4 @@
-package idem
+package canonical
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// addCanonicalSeeds adds the files of testdata/canonical; found.txt has what longer
+// addCanonicalSeeds adds the files of testdata; found.txt has what longer
 // runs of the fuzzers found worth keeping, one Go string a line.
 func addCanonicalSeeds(f *testing.F) {
-	files, err := filepath.Glob("testdata/canonical/*.json")
+	files, err := filepath.Glob("testdata/*.json")
 	require.NoError(f, err)
 	require.NotEmpty(f, files)
 	for _, file := range files {
@@ -26,7 +26,7 @@ func addCanonicalSeeds(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(text)
 	}
-	for _, line := range seedLines(f, "testdata/canonical/found.txt") {
+	for _, line := range seedLines(f, "testdata/found.txt") {
 		text, err := strconv.Unquote(line)
 		require.NoError(f, err)
 		f.Add([]byte(text))
@@ -58,7 +58,7 @@ func seedLines(f *testing.F, file string) []string {
 func FuzzCanonicalAgainstReference(f *testing.F) {
 	addCanonicalSeeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		mine, myErr := appendCanonical(nil, raw)
+		mine, myErr := Append(nil, raw)
 		reference, theirErr := jcs.Transform(bytes.Clone(raw))
 		switch {
 		case myErr == nil && theirErr == nil:
@@ -134,16 +134,16 @@ func FuzzCanonicalMeaning(f *testing.F) {
 	addCanonicalSeeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
-		out, err := appendCanonical([]byte("dst"), raw)
+		out, err := Append([]byte("dst"), raw)
 		require.Equal(t, before, raw, "the input is not touched")
 		if err != nil {
-			require.ErrorIs(t, err, ErrNotCanonical)
+			require.IsType(t, &Error{}, err)
 			require.Equal(t, "dst", string(out))
 			require.Less(t, len(err.Error()), 1000)
 			return
 		}
 		out = bytes.TrimPrefix(out, []byte("dst"))
-		again, err := appendCanonical(nil, out)
+		again, err := Append(nil, out)
 		require.NoError(t, err)
 		require.Equal(t, string(out), string(again))
 		require.LessOrEqual(t, len(out), 6*len(raw), "no amplification: 7e20 has the worst ratio")
@@ -162,7 +162,7 @@ func FuzzCanonicalNumbers(f *testing.F) {
 	} {
 		f.Add(pair[0], pair[1])
 	}
-	numbers := seedLines(f, "testdata/canonical/numbers.txt")
+	numbers := seedLines(f, "testdata/numbers.txt")
 	for i := range numbers[1:] {
 		f.Add(numbers[i], numbers[i+1])
 	}
@@ -170,8 +170,8 @@ func FuzzCanonicalNumbers(f *testing.F) {
 		if !isNumber(a) || !isNumber(b) {
 			return
 		}
-		x, xErr := appendCanonical(nil, []byte(a))
-		y, yErr := appendCanonical(nil, []byte(b))
+		x, xErr := Append(nil, []byte(a))
+		y, yErr := Append(nil, []byte(b))
 		_, err := strconv.ParseFloat(a, 64)
 		require.Equal(t, err != nil && strings.ContainsAny(a, ".eE"), xErr != nil, "%s", a)
 		if xErr != nil || yErr != nil {

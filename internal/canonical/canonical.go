@@ -1,4 +1,4 @@
-package idem
+package canonical
 
 import (
 	"bytes"
@@ -10,14 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrNotCanonical: the input is not JSON, or is JSON that two readers could
-// understand differently, so no fingerprint can stand for it. It is the caller's
-// mistake; read a [*NotCanonicalError] for what to change.
-var ErrNotCanonical = errors.New("idem: the input has no canonical form")
-
-// NotCanonicalError says why an input has no canonical form. It matches
-// [ErrNotCanonical].
-type NotCanonicalError struct {
+// Error says why a text has no canonical form, or not the value that was asked for.
+type Error struct {
 	// Reason says what is wrong and what to do. It quotes at most a short piece of
 	// the input.
 	Reason string
@@ -26,22 +20,19 @@ type NotCanonicalError struct {
 	Offset int64
 }
 
-func (e *NotCanonicalError) Error() string {
+func (e *Error) Error() string {
 	if e.Offset < 0 {
-		return fmt.Sprintf("%v: %s", ErrNotCanonical, e.Reason)
+		return e.Reason
 	}
-	return fmt.Sprintf("%v: at byte %d: %s", ErrNotCanonical, e.Offset, e.Reason)
+	return fmt.Sprintf("at byte %d: %s", e.Offset, e.Reason)
 }
-
-// Is makes the error match [ErrNotCanonical].
-func (e *NotCanonicalError) Is(target error) bool { return target == ErrNotCanonical }
 
 // MaxDepth is how deep the arrays and objects of an input may nest. It is far
 // beyond what people send, and keeps the work on a hostile input near that on any
 // other of its size.
 const MaxDepth = 200
 
-// appendCanonical appends the canonical form of one JSON text to dst. It is that of
+// Append appends the canonical form of one JSON text to dst. It is that of
 // RFC 8785, but for plain integers:
 //
 //   - Member order and string escaping are those of RFC 8785 (by UTF-16 units,
@@ -61,13 +52,13 @@ const MaxDepth = 200
 //
 // Refused too: duplicate member names (compared unescaped), invalid UTF-8, escapes
 // that are half a surrogate pair, nesting beyond MaxDepth, a byte order mark, more
-// or less than one value. On error dst comes back as it was.
+// or less than one value. The error is an [*Error] then, and dst comes back as it was.
 //
 // The library checks the text and writes its strings. Order and numbers are done
 // here: its own take time by size times depth for the one, and for some numbers a
 // thousand times that of others for the other. BenchmarkCanonicalWorst holds what a
 // hostile text costs against a plain one of its size.
-func appendCanonical(dst, raw []byte) ([]byte, error) {
+func Append(dst, raw []byte) ([]byte, error) {
 	if err := checkDepth(raw); err != nil {
 		return dst, err
 	}
@@ -96,7 +87,7 @@ func checkDepth(raw []byte) error {
 			continue
 		case '[', '{':
 			if depth++; depth > MaxDepth {
-				return &NotCanonicalError{
+				return &Error{
 					Reason: fmt.Sprintf("arrays and objects are nested more than %d deep: send a flatter structure", MaxDepth),
 					Offset: int64(i),
 				}
@@ -140,7 +131,7 @@ func skipNumber(text []byte, i int) int {
 // does not promise its texts.
 func syntaxError(raw []byte, err error) error {
 	refuse := func(offset int64, format string, args ...any) error {
-		return &NotCanonicalError{Reason: fmt.Sprintf(format, args...), Offset: offset}
+		return &Error{Reason: fmt.Sprintf(format, args...), Offset: offset}
 	}
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
