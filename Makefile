@@ -4,13 +4,13 @@
 # needs Go and Node alone, deploy AWS credentials too.
 
 GO      ?= go
-WITH_DB := $(GO) run ./local/dynamodblocal/cmd/with-dynamodb --
+WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 60s
 # CDK's packages are large and have no concurrency of ours.
 CDK     := ./infra/... ./template-tests/...
 # The proofs start processes, or read what lies in the repository, and wait.
-PROOFS  := $(addprefix ./local/,contract crash deliveries layout ledger outage paths processes readme relay)
-LIBRARY  = $$($(GO) list ./... | grep -v -E '/(infra|template-tests)(/|$$)|/local/($(subst $() ,|,$(notdir $(PROOFS))))(/|$$)')
+PROOFS  := ./local/proof/... ./local/measure/...
+LIBRARY  = $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
 # Further flags of go test for every group, and for the proofs, most of whose time is
 # spent waiting for time-outs.
 FLAGS        := -timeout 10m
@@ -37,12 +37,12 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@echo "==> the library, its functions and the parts of local, under the race detector"
+	@echo "==> the library, its functions, local/aws and local/cmd, under the race detector"
 	@$(GO) test -race $(FLAGS) $(LIBRARY)
 
 .PHONY: test-proofs
 test-proofs: servers
-	@echo "==> the proofs: whole functions with crashes, outages and every front"
+	@echo "==> the proofs: whole functions with crashes, outages and every gateway"
 	@$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS)
 
 # The race detector allocates on its own: what counts allocations runs without it.
@@ -80,11 +80,11 @@ fuzz: ## Run every fuzz test for FUZZ (60s)
 
 .PHONY: bench
 bench: ## Measure what the library adds, and fail where it adds too much
-	$(WITH_DB) $(GO) run ./local/bench
+	$(WITH_DB) $(GO) run ./local/measure/bench
 
 .PHONY: size
 size: ## Print what the library adds to a function's binary and start-up
-	$(GO) run ./local/size
+	$(GO) run ./local/measure/size
 
 .PHONY: local
 local: ## Start everything on this machine, take the tour, keep serving
@@ -92,11 +92,11 @@ local: ## Start everything on this machine, take the tour, keep serving
 
 .PHONY: cold
 cold: ## Measure from clone to finished tour, with empty and with full caches
-	./local/cold.sh
+	./local/cmd/cold.sh
 
 .PHONY: synth
 synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c api=rest": settings)
-	cd infra && $(CDK_ENV) $(GO) run ../local/gorun/cmd/with-progress "compiling and synthesizing" $(GO) run ./app $(SYNTH)
+	cd infra && $(CDK_ENV) $(GO) run ../local/cmd/with-progress "compiling and synthesizing" $(GO) run ./app $(SYNTH)
 
 .PHONY: deploy
 deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)

@@ -17,10 +17,10 @@
 //
 // Data lies in memory and is gone afterwards. README.md in this folder says more.
 //
-// This package only compiles the command, which is [twin], and becomes it: the go
+// This package only compiles the command, which is [stack], and becomes it: the go
 // command compiles in silence, a minute with empty caches.
 //
-// [twin]: https://pkg.go.dev/github.com/idem-go/idempotency/local/twin
+// [stack]: https://pkg.go.dev/github.com/idem-go/idempotency/local/cmd/stack
 package main
 
 import (
@@ -33,13 +33,13 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/idem-go/idempotency/local/cache"
-	"github.com/idem-go/idempotency/local/gorun"
-	"github.com/idem-go/idempotency/local/progress"
+	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/local/cmd/gorun"
+	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
 // command is the package that is compiled and run.
-const command = "github.com/idem-go/idempotency/local/twin"
+const command = "github.com/idem-go/idempotency/local/cmd/stack"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -78,7 +78,7 @@ func run(ctx context.Context, ready func()) error {
 		return context.Cause(ctx)
 	}
 	ready()
-	return become(path, append([]string{"local"}, os.Args[1:]...))
+	return gorun.Become(path, append([]string{"local"}, os.Args[1:]...))
 }
 
 // binary is where the command is kept. Two checkouts take turns: linking it costs less

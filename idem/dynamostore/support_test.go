@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 // base is a fixed instant; expiry lies far ahead of the real clock, since

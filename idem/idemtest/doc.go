@@ -22,7 +22,7 @@
 // it has collected, and [memstore.Store.Conditions] says which of its conditions hold:
 // memory has no tables, applies no update and evaluates no expression, and refuses a
 // condition that nobody has decided about. What depends on items needs DynamoDB:
-// dynamodblocal.Start, of local/dynamodblocal, starts one, and dynamostore.CreateTable
+// dynamodblocal.Start, of local/aws/dynamodblocal, starts one, and dynamostore.CreateTable
 // makes the table.
 //
 // The package imports testing: use it from tests only.

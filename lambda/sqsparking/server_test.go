@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/stretchr/testify/require"
 )
 

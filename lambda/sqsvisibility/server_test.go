@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/stretchr/testify/require"
 )
 

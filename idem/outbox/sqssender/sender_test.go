@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/local/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 )
 
 func message(n int, key string) outbox.Message {

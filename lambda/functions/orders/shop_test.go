@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 const good = `{"orderId": "o-1", "items": [{"sku": "book", "quantity": 2}]}`

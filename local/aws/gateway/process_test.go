@@ -1,0 +1,41 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// From a real request to a real process and back.
+func TestFrontOfAProcess(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "bootstrap")
+	out, err := exec.Command("go", "build", "-o", binary, "./testdata/payments").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	pool, err := runtime.Start(context.Background(), runtime.Function{Path: binary}, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	server := serve(t, map[string]gateway.Invoke{"POST /payments/{id}": pool.Call}, nil)
+
+	got := send(t, "POST", server.URL+"/payments/p-1", `{"amount":4999}`, func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "key-0123456789abcdef")
+	})
+	require.Equal(t, http.StatusCreated, got.StatusCode)
+	require.Equal(t, "key-0123456789abcdef", got.Header.Get("X-Key"))
+	var event events.APIGatewayV2HTTPRequest
+	require.NoError(t, json.Unmarshal([]byte(got.body), &event))
+	require.Equal(t, "p-1", event.PathParameters["id"])
+	require.Equal(t, `{"amount":4999}`, event.Body)
+
+	require.Equal(t, http.StatusInternalServerError, send(t, "POST", server.URL+"/payments/crash", "", nil).StatusCode)
+	require.Equal(t, http.StatusCreated, send(t, "POST", server.URL+"/payments/p-2", "", nil).StatusCode, "the next process answers")
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// response is what goes to the client.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// parseResponse reads a function's answer in payload format 2.0.
+func parseResponse(answer []byte) (response, error) {
+	if !json.Valid(answer) {
+		return response{}, errors.New("gateway: the function's response is not JSON")
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(answer, &members) == nil && members["statusCode"] != nil {
+		return parseMembers(members)
+	}
+	body := answer
+	var text string
+	if bytes.HasPrefix(bytes.TrimSpace(answer), []byte{'"'}) && json.Unmarshal(answer, &text) == nil {
+		body = []byte(text)
+	}
+	return response{http.StatusOK, http.Header{"Content-Type": {"application/json"}}, body}, nil
+}
+
+func parseMembers(members map[string]json.RawMessage) (response, error) {
+	r := response{header: http.Header{}}
+	var err error
+	if r.status, err = strconv.Atoi(strings.Trim(string(members["statusCode"]), `"`)); err != nil || r.status < 200 || r.status > 599 {
+		return r, fmt.Errorf("gateway: statusCode %s of the function's response is not a status from 200 to 599", members["statusCode"])
+	}
+	var headers map[string]json.RawMessage
+	if err := member(members, "headers", &headers); err != nil {
+		return r, err
+	}
+	for name, raw := range headers {
+		var text string
+		switch {
+		case string(raw) == "null":
+			continue
+		case raw[0] == '{' || raw[0] == '[':
+			return r, fmt.Errorf("gateway: header %q of the function's response is neither text, number nor boolean", name)
+		case raw[0] != '"':
+			text = string(raw)
+		case json.Unmarshal(raw, &text) != nil:
+			return r, fmt.Errorf("gateway: header %q of the function's response is not text", name)
+		}
+		r.header.Set(name, text)
+	}
+	var cookies []string
+	if err := member(members, "cookies", &cookies); err != nil {
+		return r, err
+	}
+	for _, cookie := range cookies {
+		r.header.Add("Set-Cookie", cookie)
+	}
+	var body string
+	if err := member(members, "body", &body); err != nil {
+		return r, err
+	}
+	var encoded bool
+	if err := member(members, "isBase64Encoded", &encoded); err != nil {
+		return r, err
+	}
+	r.body = []byte(body)
+	if encoded {
+		if r.body, err = base64.StdEncoding.DecodeString(body); err != nil {
+			return r, fmt.Errorf("gateway: body of the function's response: %w", err)
+		}
+	}
+	if len(r.body) > 0 && r.header.Get("Content-Type") == "" {
+		r.header.Set("Content-Type", "text/plain;charset=UTF-8")
+	}
+	return r, nil
+}
+
+// member decodes a member if it is there; null counts as absent.
+func member(members map[string]json.RawMessage, name string, into any) error {
+	if members[name] == nil {
+		return nil
+	}
+	if err := json.Unmarshal(members[name], into); err != nil {
+		return fmt.Errorf("gateway: member %q of the function's response: %w", name, err)
+	}
+	return nil
+}
+
+// message is an answer of the service itself.
+func message(status int, text string) response {
+	body, _ := json.Marshal(map[string]string{"message": text}) // strings cannot fail
+	return response{status, http.Header{"Content-Type": {"application/json"}}, body}
+}
+
+func (r response) write(w http.ResponseWriter, idHeader, requestID string) {
+	header := w.Header()
+	for name, values := range r.header {
+		// The length is counted, the connection is the server's own.
+		if lower := strings.ToLower(name); lower != "content-length" && !slices.Contains(hopByHop, lower) {
+			header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if len(r.body) == 0 && header.Get("Content-Type") == "" {
+		header["Content-Type"] = nil // do not guess
+	}
+	header.Set("Content-Length", strconv.Itoa(len(r.body)))
+	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
+		header.Del("Content-Length")
+	}
+	if idHeader != "" && requestID != "" {
+		header.Set(idHeader, requestID)
+	}
+	w.WriteHeader(r.status)
+	w.Write(r.body) // a client that has gone needs no answer
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// restEvent is payload format 1.0: single maps hold the last value. The server
+// has made header names canonical, the service keeps the case sent.
+func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
+	r, body, now, stage := in.Request, in.body, in.at, h.options.Stage
+	lines := map[string][]string{}
+	for name, value := range headers(r, sourceOf(r), len(body), now) {
+		canonical := http.CanonicalHeaderKey(name)
+		lines[canonical] = []string{value}
+		if values := r.Header.Values(name); len(values) > 1 && name != "x-forwarded-for" {
+			lines[canonical] = values
+		}
+	}
+	delete(lines, "Content-Length")
+	if cookies := r.Header.Values("Cookie"); len(cookies) > 0 {
+		lines["Cookie"] = cookies
+	}
+	event := events.APIGatewayProxyRequest{
+		Resource: in.match.path(), Path: in.path, HTTPMethod: r.Method,
+		Headers: last(lines), MultiValueHeaders: lines, PathParameters: in.parameters, Body: string(body),
+		RequestContext: events.APIGatewayProxyRequestContext{
+			AccountID: h.options.AccountID, ResourceID: "local1", Stage: stage, DomainName: h.options.DomainName,
+			DomainPrefix: h.options.APIID, RequestID: requestID(), ExtendedRequestID: requestID(), Protocol: r.Proto,
+			ResourcePath: in.match.path(), HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: h.options.APIID,
+			RequestTime: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), RequestTimeEpoch: now.UnixMilli(),
+			Identity: events.APIGatewayRequestIdentity{SourceIP: sourceOf(r), UserAgent: r.UserAgent()},
+		},
+	}
+	if query, _ := url.ParseQuery(r.URL.RawQuery); len(query) > 0 {
+		event.QueryStringParameters, event.MultiValueQueryStringParameters = last(query), query
+	}
+	if h.options.binary(r.Header.Get("Content-Type")) && len(body) > 0 {
+		event.Body, event.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	if in.claims != nil { // as of a Cognito user pool
+		event.RequestContext.Authorizer = map[string]any{"claims": in.claims}
+	}
+	if in.signer != nil {
+		id := &event.RequestContext.Identity
+		id.AccountID, id.Caller, id.User, id.UserArn = in.signer.AccountID, in.signer.UserID, in.signer.UserID, in.signer.ARN
+	}
+	return event
+}
+
+// parseREST reads a function's answer; the service takes no member that it does
+// not know, and decodes Base64 only where the client accepts a binary type.
+func parseREST(answer []byte, binary bool) (response, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
+		return response{}, errors.New("gateway: the function's response is no JSON object with a statusCode")
+	}
+	for name := range members {
+		switch name {
+		case "statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded":
+		default:
+			return response{}, fmt.Errorf("gateway: the function's response has a member %q that payload format 1.0 does not know", name)
+		}
+	}
+	if !binary {
+		delete(members, "isBase64Encoded")
+	}
+	r, err := parseMulti(members)
+	if err == nil && r.header.Get("Content-Type") == "text/plain;charset=UTF-8" && string(members["headers"]) == "null" {
+		r.header.Set("Content-Type", "application/json")
+	}
+	return r, err
+}

@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/local/aws/child"
+)
+
+//go:embed serve.mjs
+var serveScript string
+
+// Server is a queue server that answers. Its methods may be called from several
+// goroutines at once.
+type Server struct {
+	endpoint string
+	source   string
+	process  *child.Process
+}
+
+// Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Source says for people what runs.
+func (s *Server) Source() string { return s.source }
+
+// Output is the last that the server's process said, for error messages.
+func (s *Server) Output() string { return s.process.Output().String() }
+
+// Ended is closed when the server's process is gone, whatever the reason.
+func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
+
+// Close stops the server and returns when it is gone. Queues and messages are
+// gone with it. It may be called more than once.
+func (s *Server) Close() error { return s.process.Close() }
+
+// Start installs the server if need be, starts it, and waits until it takes
+// requests. o may be nil. The context bounds the start only; the server lives
+// until Close, or until this process ends.
+func Start(ctx context.Context, o *Options) (*Server, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	srv, err := run(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("queue: the queue server cannot be had: %w", err)
+	}
+	return srv, nil
+}
+
+func run(ctx context.Context, o Options) (*Server, error) {
+	node, err := findNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := cache.Folder(o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := install(ctx, o, folder)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	process, err := child.Start(serveCommand(node, dir))
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", node, err)
+	}
+	address, err := process.AwaitAddress(ctx, o.AnswerTimeout)
+	if err != nil {
+		_ = process.Close() // it is of no use; its output says why
+		return nil, fmt.Errorf("%s did not start: %w; the last it said:\n%s", Package, err, process.Output())
+	}
+	srv := &Server{
+		endpoint: "http://" + address,
+		source:   fmt.Sprintf("npm package %s (kept in %s), run by %s", Package, dir, node),
+		process:  process,
+	}
+	o.Log("the queue server listens at %s after %v", srv.endpoint, time.Since(begin).Round(time.Millisecond))
+	return srv, nil
+}
+
+// serveCommand passes the script as an argument, so that nothing of this
+// version's is kept beside the packages.
+func serveCommand(node, dir string) *exec.Cmd {
+	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript)
+	cmd.Dir = dir
+	return cmd
+}

@@ -1,0 +1,217 @@
+package queuepoller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+const (
+	standardARN = "arn:aws:sqs:eu-central-1:111122223333:payments"
+	fifoARN     = "arn:aws:sqs:eu-central-1:111122223333:payments.fifo"
+)
+
+// fakeQueue hands out what it is given, once, in order, whatever the groups. It
+// waits as a long poll does.
+type fakeQueue struct {
+	attributes map[string]string
+
+	mu       sync.Mutex
+	waiting  []types.Message
+	changed  chan struct{} // closed and replaced when something is sent
+	waits    []int32       // WaitTimeSeconds of each receive
+	deleted  []string      // bodies
+	receives func(n int) error
+	deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
+	deleteN  int
+	handed   map[string]string // receipt handle → body
+}
+
+func newFakeQueue(arn string) *fakeQueue {
+	return &fakeQueue{
+		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
+		changed:    make(chan struct{}),
+		handed:     map[string]string{},
+	}
+}
+
+func (q *fakeQueue) send(messages ...types.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, messages...)
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+func message(body, group string) types.Message {
+	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body), ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
+	if len(body) > 100 {
+		m.MessageId, m.ReceiptHandle = aws.String("id-"+body[:20]), aws.String("handle-"+body[:20])
+	}
+	if group != "" {
+		m.Attributes = map[string]string{"MessageGroupId": group}
+	}
+	return m
+}
+
+func messages(n int) []types.Message {
+	list := make([]types.Message, n)
+	for i := range list {
+		list[i] = message(fmt.Sprint(i), "")
+	}
+	return list
+}
+
+func (q *fakeQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return &sqs.GetQueueAttributesOutput{Attributes: q.attributes}, nil
+}
+
+func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	q.mu.Lock()
+	q.waits = append(q.waits, in.WaitTimeSeconds)
+	n, fail := len(q.waits), q.receives
+	q.mu.Unlock()
+	if fail != nil {
+		if err := fail(n); err != nil {
+			return nil, err
+		}
+	}
+	timeout := time.NewTimer(time.Duration(in.WaitTimeSeconds) * time.Second)
+	defer timeout.Stop()
+	for {
+		q.mu.Lock()
+		if k := min(len(q.waiting), int(in.MaxNumberOfMessages)); k > 0 {
+			got := slices.Clone(q.waiting[:k])
+			q.waiting = q.waiting[k:]
+			for _, m := range got {
+				q.handed[*m.ReceiptHandle] = *m.Body
+			}
+			q.mu.Unlock()
+			return &sqs.ReceiveMessageOutput{Messages: got}, nil
+		}
+		changed := q.changed
+		q.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return &sqs.ReceiveMessageOutput{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.deleteN++
+	var refused []types.BatchResultErrorEntry
+	if q.deletes != nil {
+		var err error
+		if refused, err = q.deletes(q.deleteN, in.Entries); err != nil {
+			return nil, err
+		}
+	}
+	if len(in.Entries) == 0 || len(in.Entries) > 10 {
+		return nil, errors.New("batches have 1 to 10 entries")
+	}
+	for _, entry := range in.Entries {
+		if !slices.ContainsFunc(refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
+			q.deleted = append(q.deleted, q.handed[*entry.ReceiptHandle])
+		}
+	}
+	return &sqs.DeleteMessageBatchOutput{Failed: refused}, nil
+}
+
+func (q *fakeQueue) gone() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Sorted(slices.Values(q.deleted))
+}
+
+// functionFunc answers with JSON, or fails with an error.
+type functionFunc func(event fakeEvent) (string, error)
+
+type fakeEvent struct {
+	Records []struct {
+		MessageID  string `json:"messageId"`
+		Body       string
+		Attributes map[string]string
+	}
+	size int
+}
+
+func (e fakeEvent) bodies() []string {
+	var list []string
+	for _, r := range e.Records {
+		list = append(list, r.Body)
+	}
+	return list
+}
+
+func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
+	event := fakeEvent{size: len(payload)}
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return runtime.Result{}, err
+	}
+	answer, err := f(event)
+	if err != nil {
+		return runtime.Result{Error: &runtime.FunctionError{Type: "errorString", Message: err.Error()}}, nil
+	}
+	return runtime.Result{Payload: []byte(answer)}, nil
+}
+
+// watch collects what an observer is told.
+type watch struct {
+	mu        sync.Mutex
+	delivered []Delivery
+	troubles  []string
+}
+
+func (w *watch) observer() Observer {
+	return Observer{
+		Delivered: func(d Delivery) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.delivered = append(w.delivered, d)
+		},
+		Trouble: func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.troubles = append(w.troubles, err.Error())
+		},
+	}
+}
+
+func (w *watch) deliveries() []Delivery {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.delivered)
+}
+
+func (w *watch) trouble() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.troubles)
+}
+
+// open starts a poller that the test's end closes.
+func open(t *testing.T, client Client, function Function, options Options) *Poller {
+	t.Helper()
+	p, err := Start(t.Context(), client, "http://127.0.0.1/q", function, &options)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}

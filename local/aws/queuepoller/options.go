@@ -1,0 +1,155 @@
+package queuepoller
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+const (
+	// DefaultBatchSize is Lambda's own default.
+	DefaultBatchSize = 10
+	// DefaultMaxConcurrency is what Lambda starts with.
+	DefaultMaxConcurrency = 5
+
+	maxReceive       = 10 // messages of one receive, and of a batch of a FIFO queue
+	maxBatchSize     = 10_000
+	maxBatchWindow   = 5 * time.Minute
+	minConcurrency   = 2
+	limitConcurrency = 1000
+)
+
+// Options of a poller; nil and zero values mean the defaults.
+type Options struct {
+	// BatchSize is the largest number of messages of an event. Default 10. At
+	// most 10,000, and 10 for FIFO queues; above 10 it needs a BatchWindow.
+	BatchSize int
+	// BatchWindow is how long a batch may wait for more messages, counted from
+	// its first, in whole seconds; the last poll may take up to a second longer.
+	// Default 0: what one receive returns is a batch. At most 5 minutes, less
+	// than the queue's visibility time-out. FIFO queues have none.
+	BatchWindow time.Duration
+	// MaxConcurrency is how many batches may be processed at once, from 2 to
+	// 1000. Default 5.
+	MaxConcurrency int
+	// ReportBatchItemFailures lets the function name the messages that failed
+	// (FunctionResponseTypes). Without it an answer deletes the whole batch,
+	// whatever it says, and an error returns the whole batch.
+	ReportBatchItemFailures bool
+	// FunctionTimeout is the function's time-out, if it is to be checked against
+	// the queue's visibility time-out, as Lambda does. Default 0: unchecked.
+	FunctionTimeout time.Duration
+	// Observer is told what happens. Default: nobody.
+	Observer Observer
+}
+
+// Observer is told what happens. Its functions may be nil. They are called from
+// several goroutines at once and must not block for long.
+type Observer struct {
+	// Delivered is called after a batch was given to the function and what
+	// succeeded was deleted.
+	Delivered func(Delivery)
+	// Trouble is called with what went wrong outside the function: polls and
+	// deletions that failed, messages that could not be delivered. The poller
+	// goes on.
+	Trouble func(error)
+}
+
+// Delivery is a batch that was given to the function. Nothing in it may be
+// changed.
+type Delivery struct {
+	// Messages as they were received.
+	Messages []types.Message
+	// Arrived is when the first of them came.
+	Arrived time.Time
+	// Took is from then until the batch was settled.
+	Took time.Duration
+	// Event is what the function was given.
+	Event []byte
+	// Result of the function. It is zero where Err is set.
+	Result runtime.Result
+	// Err is set if the function could not be invoked.
+	Err error
+	// Returned are the ids of the messages that go back to the queue.
+	Returned []string
+	// Reason says why messages go back; nil if none do.
+	Reason error
+	// Undeleted are the ids of messages that succeeded and could not be deleted,
+	// so that they come again.
+	Undeleted []string
+	// Overdue reports that Took is longer than the visibility time-out: messages
+	// may have been received again meanwhile.
+	Overdue bool
+}
+
+// queueFacts is what the queue says about itself.
+type queueFacts struct {
+	arn, region string
+	fifo        bool
+	visibility  time.Duration
+}
+
+func factsOf(attributes map[string]string) (queueFacts, error) {
+	q := queueFacts{arn: attributes[string(types.QueueAttributeNameQueueArn)]}
+	q.fifo = attributes[string(types.QueueAttributeNameFifoQueue)] == "true"
+	parts := strings.Split(q.arn, ":")
+	if len(parts) != 6 {
+		return q, fmt.Errorf("queuepoller: the queue's ARN %q is none", q.arn)
+	}
+	q.region = parts[3]
+	seconds, err := strconv.Atoi(attributes[string(types.QueueAttributeNameVisibilityTimeout)])
+	if err != nil {
+		return q, fmt.Errorf("queuepoller: the queue's visibility time-out: %w", err)
+	}
+	q.visibility = time.Duration(seconds) * time.Second
+	return q, nil
+}
+
+// withDefaults refuses what Lambda refuses for this queue.
+func (o *Options) withDefaults(q queueFacts) (Options, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	opts.BatchSize = cmp.Or(opts.BatchSize, DefaultBatchSize)
+	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
+	switch {
+	case opts.BatchSize < 1 || opts.BatchSize > maxBatchSize:
+		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]", opts.BatchSize, maxBatchSize)
+	case q.fifo && opts.BatchSize > maxReceive:
+		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d: a FIFO queue's batches have at most %d messages", opts.BatchSize, maxReceive)
+	case opts.BatchWindow < 0 || opts.BatchWindow > maxBatchWindow || opts.BatchWindow%time.Second != 0:
+		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v is not whole seconds in [0, %v]", opts.BatchWindow, maxBatchWindow)
+	case q.fifo && opts.BatchWindow > 0:
+		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v: a FIFO queue has no batch window", opts.BatchWindow)
+	case opts.BatchSize > maxReceive && opts.BatchWindow == 0:
+		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d: batches of more than %d messages need a BatchWindow of at least 1s", opts.BatchSize, maxReceive)
+	case opts.BatchWindow > 0 && opts.BatchWindow >= q.visibility:
+		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v: the queue's visibility time-out, %v, must be longer", opts.BatchWindow, q.visibility)
+	case opts.MaxConcurrency < minConcurrency || opts.MaxConcurrency > limitConcurrency:
+		return opts, fmt.Errorf("queuepoller: Options.MaxConcurrency %d is not in [%d, %d]", opts.MaxConcurrency, minConcurrency, limitConcurrency)
+	case opts.FunctionTimeout < 0:
+		return opts, fmt.Errorf("queuepoller: Options.FunctionTimeout %v is negative", opts.FunctionTimeout)
+	case opts.FunctionTimeout > q.visibility:
+		return opts, fmt.Errorf("queuepoller: the queue's visibility time-out, %v, is less than the function's time-out, %v; six times as long is advised", q.visibility, opts.FunctionTimeout)
+	}
+	return opts, nil
+}
+
+func (o Observer) delivered(d Delivery) {
+	if o.Delivered != nil {
+		o.Delivered(d)
+	}
+}
+
+func (o Observer) trouble(format string, args ...any) {
+	if o.Trouble != nil {
+		o.Trouble(fmt.Errorf("queuepoller: "+format, args...))
+	}
+}

@@ -1,0 +1,354 @@
+package queuepoller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+func TestBatchesWithoutAWindowAreWhatAReceiveReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		q.send(messages(25)...)
+		open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+		synctest.Wait()
+		sizes := map[int]int{}
+		for _, d := range w.deliveries() {
+			sizes[len(d.Messages)]++
+			require.Nil(t, d.Reason)
+			require.False(t, d.Overdue)
+		}
+		require.Equal(t, map[int]int{10: 2, 5: 1}, sizes)
+		require.Len(t, q.gone(), 25)
+		for _, wait := range q.waits {
+			require.EqualValues(t, 20, wait)
+		}
+	})
+}
+
+func TestWindowGathersUntilItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		q.attributes["VisibilityTimeout"] = "60"
+		// One gathers; the other poll is kept waiting outside the queue.
+		second := make(chan struct{})
+		q.receives = func(n int) error {
+			if n == 2 {
+				<-second
+			}
+			return nil
+		}
+		open(t, q, functionFunc(noop), Options{BatchSize: 100, BatchWindow: 30 * time.Second, MaxConcurrency: 2, Observer: w.observer()})
+		synctest.Wait()
+		began := time.Now()
+		q.send(message("first", ""))
+		for range 5 {
+			time.Sleep(7 * time.Second) // the bubble's
+			q.send(message(fmt.Sprint(time.Since(began)), ""))
+		}
+		synctest.Wait()
+		d := w.deliveries()
+		require.Len(t, d, 1)
+		require.Len(t, d[0].Messages, 5, "first, 7 s, 14 s, 21 s, 28 s")
+		require.Equal(t, 30*time.Second, d[0].Took)
+		q.mu.Lock()
+		require.Equal(t, []int32{20, 20, 20, 20, 16, 9, 2}, q.waits[:7], "the window's rest, at most 20 s, rounded up")
+		q.mu.Unlock()
+		close(second)
+	})
+}
+
+func TestWindowEndsWithAFullBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		q.send(messages(25)...)
+		open(t, q, functionFunc(noop), Options{BatchSize: 25, BatchWindow: 20 * time.Second, MaxConcurrency: 2, Observer: w.observer()})
+		time.Sleep(21 * time.Second)
+		total := 0
+		for _, d := range w.deliveries() {
+			total += len(d.Messages)
+		}
+		require.Equal(t, 25, total)
+
+		q.send(messages(5000)...)
+		synctest.Wait()
+		for _, d := range w.deliveries() {
+			require.LessOrEqual(t, len(d.Messages), 25)
+		}
+		require.Len(t, q.gone(), 5025, "full batches do not wait")
+	})
+}
+
+func TestEventsStayWithin6MB(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		for i := range 10 {
+			// Quotation marks double: 1.5 MB each.
+			q.send(message(fmt.Sprintf("%020d", i)+strings.Repeat(`"`, 750_000), ""))
+		}
+		q.send(message(fmt.Sprintf("%020d", 10)+strings.Repeat(`"`, 4_000_000), "")) // 8 MB fit in no event
+		var sizes []int
+		var mu sync.Mutex
+		f := functionFunc(func(e fakeEvent) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, len(e.Records))
+			if e.size > runtime.MaxEventBytes {
+				return "", errors.New("too large")
+			}
+			return "null", nil
+		})
+		open(t, q, f, Options{Observer: w.observer()})
+		synctest.Wait()
+		require.Equal(t, []int{4, 4, 2}, sizes)
+		require.Len(t, q.gone(), 10)
+		require.Len(t, w.trouble(), 1)
+		require.Contains(t, w.trouble()[0], "Lambda takes at most 6291456")
+	})
+}
+
+func TestPartialAnswerReturnsWhatItNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		q.send(messages(3)...)
+		f := functionFunc(func(fakeEvent) (string, error) {
+			return `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`, nil
+		})
+		open(t, q, f, Options{ReportBatchItemFailures: true, Observer: w.observer()})
+		synctest.Wait()
+		require.Equal(t, []string{"0", "2"}, q.gone())
+		require.Equal(t, []string{"id-1"}, w.deliveries()[0].Returned)
+	})
+}
+
+// Only one batch of a group at a time, even if the queue hands out a second.
+func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(fifoARN), &watch{}
+		done := make(chan struct{})
+		var mu sync.Mutex
+		var began []string
+		f := functionFunc(func(e fakeEvent) (string, error) {
+			mu.Lock()
+			began = append(began, e.bodies()...)
+			mu.Unlock()
+			<-done
+			return "null", nil
+		})
+		open(t, q, f, Options{BatchSize: 3, Observer: w.observer()})
+		q.send(message("a1", "a"), message("a2", "a"), message("b1", "b"))
+		synctest.Wait()
+		q.send(message("a1 again", "a"), message("c1", "c"))
+		synctest.Wait()
+		mu.Lock()
+		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, began, "two of a group in one batch are fine")
+		mu.Unlock()
+		require.Len(t, w.trouble(), 1)
+		require.Contains(t, w.trouble()[0], `group "a" came while the group is still being processed`)
+		close(done)
+		synctest.Wait()
+		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, q.gone())
+		q.send(message("a3", "a"))
+		synctest.Wait()
+		require.Contains(t, q.gone(), "a3", "the group is free again")
+	})
+}
+
+// slowDeletes answers late: by then the queue has handed out the group's next.
+type slowDeletes struct{ *fakeQueue }
+
+func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+	out, err := q.fakeQueue.DeleteMessageBatch(ctx, in)
+	if n := len(q.gone()); n < 3 {
+		q.send(message(fmt.Sprint("a", n+1), "a"))
+	}
+	time.Sleep(time.Second)
+	return out, err
+}
+
+func TestNextOfAGroupMayComeBeforeTheDeletionIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := slowDeletes{newFakeQueue(fifoARN)}, &watch{}
+		q.send(message("a1", "a"))
+		open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+		time.Sleep(5 * time.Second)
+		require.Empty(t, w.trouble())
+		require.Equal(t, []string{"a1", "a2", "a3"}, q.gone())
+	})
+}
+
+// Where a receive makes several events, a group that failed in one is not in the
+// next.
+func TestSplitBatchesKeepTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(fifoARN)
+		for i, group := range []string{"a", "b", "a", "b"} {
+			q.send(message(fmt.Sprintf("%d%s%s", i, group, strings.Repeat("x", 2_500_000)), group))
+		}
+		var seen []string
+		f := functionFunc(func(e fakeEvent) (string, error) {
+			for _, b := range e.bodies() {
+				seen = append(seen, b[:2])
+			}
+			if e.bodies()[0][:2] == "0a" {
+				return fmt.Sprintf(`{"batchItemFailures":[{"itemIdentifier":%q}]}`, e.Records[0].MessageID), nil
+			}
+			return "null", nil
+		})
+		q.receives = func(n int) error { // one poll gets all
+			if n > 1 && n <= pollers {
+				<-t.Context().Done()
+			}
+			return nil
+		}
+		p := open(t, q, f, Options{ReportBatchItemFailures: true})
+		defer p.cancel()
+		synctest.Wait()
+		require.Equal(t, []string{"0a", "1b", "3b"}, seen)
+		require.Len(t, q.gone(), 2)
+	})
+}
+
+func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		start := time.Now()
+		var mu sync.Mutex
+		at := map[time.Duration]int{}
+		q.receives = func(n int) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n > 8 {
+				return nil
+			}
+			at[time.Since(start)]++
+			return errors.New("connection refused")
+		}
+		open(t, q, functionFunc(noop), Options{MaxConcurrency: 2, Observer: w.observer()})
+		time.Sleep(time.Minute)
+		mu.Lock()
+		require.Equal(t, map[time.Duration]int{0: 2, time.Second: 2, 3 * time.Second: 2, 7 * time.Second: 2}, at)
+		mu.Unlock()
+		require.Len(t, w.trouble(), 8)
+		require.Contains(t, w.trouble()[0], "again in 1s: connection refused")
+		q.send(message("later", ""))
+		synctest.Wait()
+		require.Equal(t, []string{"later"}, q.gone())
+	})
+}
+
+func TestDeletionsThatFailAreRepeated(t *testing.T) {
+	refuse := func(entries []types.DeleteMessageBatchRequestEntry) []types.BatchResultErrorEntry {
+		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"), Message: aws.String("try again")}}
+	}
+	for name, c := range map[string]struct {
+		deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
+		gone      []string
+		undeleted []string
+		troubles  int
+	}{
+		"one entry once": {func(n int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
+			if n == 1 {
+				return refuse(e), nil
+			}
+			return nil, nil
+		}, []string{"0", "1", "2"}, nil, 1},
+		"one entry for ever": {func(_ int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
+			return refuse(e), nil
+		}, []string{"1", "2"}, []string{"id-0"}, 3},
+		"the call twice": {func(n int, _ []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
+			if n < 3 {
+				return nil, errors.New("reset")
+			}
+			return nil, nil
+		}, []string{"0", "1", "2"}, nil, 2},
+		"the call for ever": {func(int, []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
+			return nil, errors.New("reset")
+		}, nil, []string{"id-0", "id-1", "id-2"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, w := newFakeQueue(standardARN), &watch{}
+				q.deletes = c.deletes
+				q.send(messages(3)...)
+				open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+				time.Sleep(time.Second)
+				require.Equal(t, c.gone, q.gone())
+				require.Equal(t, c.undeleted, w.deliveries()[0].Undeleted)
+				require.Len(t, w.trouble(), c.troubles)
+			})
+		})
+	}
+}
+
+func TestCloseWaitsForWhatWasReceived(t *testing.T) {
+	for name, end := range map[string]func(p *Poller, cancel context.CancelFunc){
+		"close":   func(p *Poller, _ context.CancelFunc) { p.Close() },
+		"context": func(p *Poller, cancel context.CancelFunc) { cancel(); p.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(standardARN)
+				q.send(messages(12)...)
+				f := functionFunc(func(fakeEvent) (string, error) {
+					time.Sleep(5 * time.Second)
+					return "null", nil
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				p, err := Start(ctx, q, "url", f, nil)
+				require.NoError(t, err)
+				synctest.Wait()
+				began := time.Now()
+				end(p, cancel)
+				require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
+				require.Len(t, q.gone(), 12)
+				q.send(message("late", ""))
+				time.Sleep(time.Minute)
+				require.NotContains(t, q.gone(), "late")
+			})
+		})
+	}
+}
+
+// A window that is broken off delivers what it has.
+func TestCloseDeliversAnOpenWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(standardARN)
+		q.send(messages(3)...)
+		p := open(t, q, functionFunc(noop), Options{BatchSize: 100, BatchWindow: 20 * time.Second})
+		synctest.Wait()
+		require.Empty(t, q.gone())
+		p.Close()
+		require.Len(t, q.gone(), 3)
+	})
+}
+
+func TestLateBatchesAreReportedAsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		f := functionFunc(func(fakeEvent) (string, error) {
+			time.Sleep(31 * time.Second)
+			return "null", nil
+		})
+		p := open(t, q, f, Options{Observer: w.observer()})
+		time.Sleep(19 * time.Second) // waiting for messages does not count
+		q.send(message("slow", ""))
+		synctest.Wait()
+		p.Close()
+		require.True(t, w.deliveries()[0].Overdue)
+		require.Equal(t, 31*time.Second, w.deliveries()[0].Took)
+	})
+}

@@ -1,0 +1,135 @@
+package queuepoller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+)
+
+// waitFor polls a condition; the limit is only there to end a broken test.
+func waitFor(t *testing.T, limit time.Duration, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, limit, 20*time.Millisecond)
+}
+
+// What fails stays invisible for the visibility time-out, comes back with its
+// count, and ends in the dead-letter queue.
+func TestFailuresComeBackAndEndInTheDeadLetterQueue(t *testing.T) {
+	for name, c := range map[string]struct {
+		report bool
+		answer func(e fakeEvent) (string, error)
+		dead   int
+	}{
+		"error": {false, func(fakeEvent) (string, error) { return "", errors.New("no") }, 3},
+		"named": {true, func(e fakeEvent) (string, error) {
+			for _, r := range e.Records {
+				if r.Body == "bad" {
+					return fmt.Sprintf(`{"batchItemFailures":[{"itemIdentifier":%q}]}`, r.MessageID), nil
+				}
+			}
+			return "", nil
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := queuetest.New(t, queuetest.Spec{MaxReceives: 2, Attributes: map[types.QueueAttributeName]string{
+				types.QueueAttributeNameVisibilityTimeout: "1",
+			}})
+			_, err := q.Client.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &q.URL, Entries: []types.SendMessageBatchRequestEntry{
+				{Id: aws.String("1"), MessageBody: aws.String("good")},
+				{Id: aws.String("2"), MessageBody: aws.String("bad")},
+				{Id: aws.String("3"), MessageBody: aws.String("fine")},
+			}})
+			require.NoError(t, err)
+			w := &watch{}
+			p, err := Start(t.Context(), q.Client, q.URL, functionFunc(c.answer), &Options{ReportBatchItemFailures: c.report, Observer: w.observer()})
+			require.NoError(t, err)
+			defer p.Close()
+			waitFor(t, 30*time.Second, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 })
+			require.Equal(t, c.dead, queuetest.Held(t, q.Client, q.DeadURL))
+
+			var received []string
+			var arrived []time.Time
+			for _, d := range w.deliveries() {
+				for _, m := range d.Messages {
+					if *m.Body == "bad" {
+						received = append(received, m.Attributes["ApproximateReceiveCount"])
+						arrived = append(arrived, d.Arrived)
+					}
+				}
+			}
+			require.Equal(t, []string{"1", "2"}, received)
+			// The server's clock counts milliseconds.
+			require.GreaterOrEqual(t, arrived[1].Sub(arrived[0]), 950*time.Millisecond, "not before the visibility ends")
+			require.Empty(t, w.trouble())
+		})
+	}
+}
+
+func TestFIFODeliversTheMembersOfItsMessages(t *testing.T) {
+	q := queuetest.New(t, queuetest.Spec{FIFO: true})
+	_, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{
+		QueueUrl: &q.URL, MessageBody: aws.String("hello"), MessageGroupId: aws.String("g"), MessageDeduplicationId: aws.String("d"),
+		MessageAttributes: map[string]types.MessageAttributeValue{
+			"s": {DataType: aws.String("String"), StringValue: aws.String("v")},
+			"b": {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
+		},
+	})
+	require.NoError(t, err)
+	w := &watch{}
+	p, err := Start(t.Context(), q.Client, q.URL, functionFunc(noop), &Options{Observer: w.observer()})
+	require.NoError(t, err)
+	waitFor(t, 30*time.Second, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 })
+	p.Close()
+	d := w.deliveries()
+	require.Len(t, d, 1)
+	m := d[0].Messages[0]
+	require.JSONEq(t, fmt.Sprintf(`{"Records":[{
+		"messageId":%q,"receiptHandle":%q,"body":"hello",
+		"attributes":{"ApproximateReceiveCount":"1","SentTimestamp":%q,"SenderId":%q,"ApproximateFirstReceiveTimestamp":%q,
+			"SequenceNumber":%q,"MessageGroupId":"g","MessageDeduplicationId":"d"},
+		"messageAttributes":{
+			"s":{"stringValue":"v","stringListValues":[],"binaryListValues":[],"dataType":"String"},
+			"b":{"binaryValue":"AQI=","stringListValues":[],"binaryListValues":[],"dataType":"Binary"}},
+		"md5OfBody":"5d41402abc4b2a76b9719d911017c592","md5OfMessageAttributes":%q,
+		"eventSource":"aws:sqs","eventSourceARN":%q,"awsRegion":"us-east-1"}]}`,
+		*m.MessageId, *m.ReceiptHandle, m.Attributes["SentTimestamp"], m.Attributes["SenderId"], m.Attributes["ApproximateFirstReceiveTimestamp"],
+		m.Attributes["SequenceNumber"], *m.MD5OfMessageAttributes, q.ARN), string(d[0].Event))
+}
+
+// A poller that goes takes nothing with it: what it had not received waits
+// visibly for the next.
+func TestNextPollerGoesOnAtOnce(t *testing.T) {
+	q := queuetest.New(t, queuetest.Spec{})
+	var mu sync.Mutex
+	var seen []string
+	f := functionFunc(func(e fakeEvent) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, e.bodies()...)
+		return "null", nil
+	})
+	var want []string
+	for i := range 3 {
+		w := &watch{}
+		p, err := Start(t.Context(), q.Client, q.URL, f, &Options{Observer: w.observer()})
+		require.NoError(t, err)
+		body := fmt.Sprint(i)
+		want = append(want, body)
+		_, err = q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: &body})
+		require.NoError(t, err)
+		waitFor(t, 10*time.Second, func() bool { return len(w.deliveries()) == 1 })
+		p.Close()
+	}
+	require.Equal(t, want, slices.Sorted(slices.Values(seen)))
+}

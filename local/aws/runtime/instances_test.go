@@ -1,0 +1,248 @@
+//go:build unix
+
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+func TestManyAtOnceOverSeveralInstances(t *testing.T) {
+	const callers, limit = 20, 4
+	pool := start(t, runtime.Function{MaxInstances: limit, Timeout: time.Minute}, nil)
+	results := make([]invoked, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			results[i] = <-goInvoke(pool, fmt.Sprintf(`{"do":"echo","say":"%d"}`, i))
+		})
+	}
+	group.Wait()
+	pids := map[int]bool{}
+	for i, result := range results {
+		require.NoError(t, result.err)
+		require.Nil(t, result.Error)
+		require.JSONEq(t, fmt.Sprintf(`{"do":"echo","say":"%d"}`, i), string(result.Payload), "every caller gets its own answer")
+		pids[result.PID] = true
+	}
+	require.LessOrEqual(t, len(pids), limit)
+	calls := 0
+	for _, inst := range pool.Instances() {
+		calls += inst.Invocations
+	}
+	require.Equal(t, callers, calls)
+}
+
+// Two that hang at once can only be in two processes; a third has to wait.
+func TestOneAtATimePerInstance(t *testing.T) {
+	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, nil)
+	first, second := goInvoke(pool, `{"do":"hang"}`), goInvoke(pool, `{"do":"hang"}`)
+	busy := waitInFlight(t, pool, 2)
+	require.NotEqual(t, busy[0].PID, busy[1].PID)
+	require.NotEqual(t, busy[0].RequestID, busy[1].RequestID)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := pool.Invoke(ctx, []byte(`{"do":"who"}`), nil)
+	require.ErrorContains(t, err, "no instance became free")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	third := goInvoke(pool, `{"do":"who"}`)
+	require.NoError(t, pool.Kill(busy[0].PID))
+	require.NoError(t, pool.Kill(busy[1].PID))
+	require.True(t, (<-first).Killed)
+	require.True(t, (<-second).Killed)
+	require.Nil(t, (<-third).Error)
+}
+
+func TestKillInFlight(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
+	caller := goInvoke(pool, `{"do":"hang","say":"payment 17"}`)
+	flight := waitInFlight(t, pool, 1)[0]
+	require.Contains(t, string(flight.Payload), "payment 17", "the tour finds the process by the event")
+	require.Equal(t, flight.RequestID, pool.Instances()[0].RequestID)
+
+	require.NoError(t, pool.Kill(flight.PID))
+	require.Empty(t, pool.Instances(), "it is gone when Kill returns")
+	result := <-caller
+	require.NoError(t, result.err)
+	require.Equal(t, flight.RequestID, result.RequestID)
+	require.Equal(t, flight.PID, result.PID)
+	require.True(t, result.Killed)
+	require.Equal(t, runtime.TypeExit, result.Error.Type)
+	require.Equal(t, "RequestId: "+flight.RequestID+" Error: Runtime exited with error: signal: killed", result.Error.Message)
+
+	next := invoke(t, pool, `{"do":"who"}`)
+	require.Nil(t, next.Error)
+	require.True(t, next.ColdStart)
+
+	require.ErrorContains(t, pool.Kill(flight.PID), fmt.Sprintf("no instance of fn with pid %d; there are [%d]", flight.PID, next.PID))
+}
+
+func TestKillWhileIdle(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	for range 5 {
+		idle := invoke(t, pool, `{"do":"who"}`)
+		require.NoError(t, pool.Kill(idle.PID))
+		next := invoke(t, pool, `{"do":"who"}`)
+		require.Nil(t, next.Error, "an idle process that died is nobody's failure")
+		require.True(t, next.ColdStart)
+		require.NoError(t, pool.Kill(next.PID))
+	}
+}
+
+func TestCallerThatGoesAway(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := pool.Invoke(ctx, []byte(`{"do":"hang"}`), nil)
+		gone <- err
+	}()
+	flight := waitInFlight(t, pool, 1)[0]
+	cancel()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	require.Equal(t, flight.RequestID, waitInFlight(t, pool, 1)[0].RequestID, "the function runs on")
+}
+
+func TestOutput(t *testing.T) {
+	var all bytes.Buffer
+	pool := start(t, runtime.Function{Name: "talker"}, &runtime.Options{Output: &all, OutputLines: 2})
+	pid := 0
+	for _, word := range []string{"one", "two", "three"} {
+		pid = invoke(t, pool, `{"do":"say","say":"`+word+`"}`).PID
+	}
+	pool.Close() // all of the output is read by then
+	output, err := pool.Output(pid)
+	require.NoError(t, err)
+	require.Equal(t, runtime.Output{
+		Stdout: []string{"out two", "out three"},
+		Stderr: []string{"err two", "err three"},
+	}, output)
+	for _, word := range []string{"out one", "err one", "out three", "err three"} {
+		require.Contains(t, all.String(), fmt.Sprintf("talker[%d] %s\n", pid, word))
+	}
+	_, err = pool.Output(1)
+	require.ErrorContains(t, err, "no instance of talker with pid 1 is known")
+}
+
+func TestOutputIsApartPerInstance(t *testing.T) {
+	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, nil)
+	hanging := goInvoke(pool, `{"do":"hang"}`)
+	other := waitInFlight(t, pool, 1)[0].PID
+	pid := invoke(t, pool, `{"do":"say","say":"mine"}`).PID
+	require.NotEqual(t, other, pid)
+	waitFor(t, func() bool {
+		mine, err := pool.Output(pid)
+		theirs, err2 := pool.Output(other)
+		return err == nil && err2 == nil && len(mine.Stdout) == 1 && len(theirs.Stdout) == 1 &&
+			mine.Stdout[0] == "out mine" && theirs.Stdout[0] == "hanging"
+	}, "each instance has its own line")
+	pool.Close()
+	require.ErrorIs(t, (<-hanging).err, runtime.ErrClosed)
+}
+
+func TestClose(t *testing.T) {
+	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, nil)
+	var running []<-chan invoked
+	for range 5 {
+		running = append(running, goInvoke(pool, `{"do":"hang"}`))
+	}
+	busy := waitInFlight(t, pool, 2)
+	pool.Close()
+	for _, done := range running {
+		require.ErrorIs(t, (<-done).err, runtime.ErrClosed, "in flight or waiting")
+	}
+	require.Empty(t, pool.Instances())
+	for _, flight := range busy {
+		require.False(t, alive(flight.PID))
+	}
+	_, err := pool.Invoke(context.Background(), []byte(`{}`), nil)
+	require.ErrorIs(t, err, runtime.ErrClosed)
+	pool.Close()
+}
+
+func TestEndOfContextCloses(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	pool, err := runtime.Start(ctx, runtime.Function{Path: function}, nil)
+	require.NoError(t, err)
+	pid := invoke(t, pool, `{"do":"who"}`).PID
+	cancel()
+	pool.Close() // waits for the closing that is under way
+	require.False(t, alive(pid))
+}
+
+// Closing races with callers, starts and kills; nothing may be left, nor hang.
+func TestCloseWhileBusy(t *testing.T) {
+	for range 3 {
+		pool := start(t, runtime.Function{MaxInstances: 3, Timeout: time.Minute}, nil)
+		const callers = 8
+		ends := make(chan error, callers)
+		for range callers {
+			go func() {
+				for {
+					if _, err := pool.Invoke(context.Background(), []byte(`{"do":"who"}`), nil); err != nil {
+						ends <- err
+						return
+					}
+				}
+			}()
+		}
+		waitFor(t, func() bool { return len(pool.Instances()) > 0 }, "a first instance")
+		pool.Close()
+		for range callers {
+			require.ErrorIs(t, <-ends, runtime.ErrClosed)
+		}
+		require.Empty(t, pool.Instances())
+	}
+}
+
+func TestThrottle(t *testing.T) {
+	pool := start(t, runtime.Function{MaxInstances: 1, Timeout: time.Minute}, nil)
+	caller := goInvoke(pool, `{"do":"hang"}`)
+	pid := waitInFlight(t, pool, 1)[0].PID
+	_, err := pool.Invoke(context.Background(), []byte(`{"do":"who"}`), &runtime.InvokeOptions{Throttle: true})
+	require.ErrorIs(t, err, runtime.ErrThrottled)
+	require.ErrorContains(t, err, "TooManyRequestsException")
+	require.NoError(t, pool.Kill(pid))
+	require.True(t, (<-caller).Killed)
+
+	strict := start(t, runtime.Function{MaxInstances: 1, Timeout: time.Minute}, &runtime.Options{Throttle: true})
+	caller = goInvoke(strict, `{"do":"hang"}`)
+	waitInFlight(t, strict, 1)
+	_, err = strict.Call(context.Background(), []byte(`{"do":"who"}`))
+	require.ErrorIs(t, err, runtime.ErrThrottled)
+	strict.Close()
+	require.ErrorIs(t, (<-caller).err, runtime.ErrClosed)
+	_, err = strict.Call(context.Background(), []byte(`{"do":"who"}`))
+	require.ErrorIs(t, err, runtime.ErrClosed)
+}
+
+func TestTwentyAtOnceInTwentyInstances(t *testing.T) {
+	const n = 20
+	pool := start(t, runtime.Function{MaxInstances: n, Timeout: time.Minute}, nil)
+	file := filepath.Join(t.TempDir(), "go")
+	var callers []<-chan invoked
+	for range n {
+		callers = append(callers, goInvoke(pool, `{"do":"until","say":"`+file+`"}`))
+	}
+	waitInFlight(t, pool, n)
+	require.Len(t, pool.Instances(), n)
+	touch(t, file)
+	pids := map[int]bool{}
+	for _, caller := range callers {
+		result := <-caller
+		require.NoError(t, result.err)
+		pids[answer[who](t, result.Result).PID] = true
+	}
+	require.Len(t, pids, n)
+}

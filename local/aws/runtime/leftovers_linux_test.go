@@ -1,0 +1,127 @@
+package runtime_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// childrenOf lists the live children of a process.
+func childrenOf(t *testing.T, parent int) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	var pids []int
+	for _, path := range stats {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// pid (name) state ppid …; the name may hold anything.
+		head, tail, _ := strings.Cut(string(raw), " (")
+		fields := strings.Fields(tail[strings.LastIndex(tail, ")")+1:])
+		if fields[0] != "Z" && fields[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(head)
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func listens(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// portOf is where the Runtime API of an instance listens.
+func portOf(t *testing.T, result runtime.Result) string {
+	t.Helper()
+	for _, entry := range answer[struct {
+		Env []string `json:"env"`
+	}](t, result).Env {
+		if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
+			return address
+		}
+	}
+	t.Fatal("no address in the environment")
+	return ""
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *runtime.Pool, int){
+		"after Close":                func(_ *testing.T, p *runtime.Pool, _ int) { p.Close() },
+		"after a crash":              func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"exit","size":2}`) },
+		"after a panic":              func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"panic"}`) },
+		"after a time-out":           func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"hang"}`) },
+		"after an answer too large":  func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"big","size":7000000}`) },
+		"after a kill":               func(t *testing.T, p *runtime.Pool, pid int) { require.NoError(t, p.Kill(pid)) },
+		"after a kill from anywhere": func(t *testing.T, _ *runtime.Pool, pid int) { kill(t, pid) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := start(t, runtime.Function{Timeout: time.Second}, &runtime.Options{Freeze: true})
+			result := invoke(t, pool, `{"do":"context"}`)
+			port := portOf(t, result)
+			require.True(t, listens(port))
+			require.Contains(t, childrenOf(t, os.Getpid()), result.PID)
+			end(t, pool, result.PID)
+			waitFor(t, func() bool { return len(pool.Instances()) == 0 }, "the instance is gone")
+			require.False(t, slices.Contains(childrenOf(t, os.Getpid()), result.PID))
+			require.False(t, listens(port))
+		})
+	}
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	process, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	require.NoError(t, process.Kill())
+}
+
+// A parent that is killed cannot close its pool; the kernel ends its children:
+// the one at work and the one that is frozen.
+func TestNothingIsLeftOfAKilledParent(t *testing.T) {
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), "RUNTIME_TEST_PARENT="+function, "TMPDIR="+t.TempDir())
+	parent.Stderr = os.Stderr
+	stdin, err := parent.StdinPipe() // open while this test lives
+	require.NoError(t, err)
+	defer stdin.Close()
+	stdout, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	defer parent.Process.Kill() // also if something fails before; else without effect
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	var busy, frozen string
+	_, err = fmt.Sscan(line, &busy, &frozen)
+	require.NoError(t, err)
+	require.True(t, listens(busy))
+	require.True(t, listens(frozen))
+	children := childrenOf(t, parent.Process.Pid)
+	require.Len(t, children, 2)
+
+	require.NoError(t, parent.Process.Kill())
+	parent.Wait() // an error, since it was killed
+	for _, child := range children {
+		waitFor(t, func() bool { return !alive(child) }, "the child follows")
+	}
+	require.False(t, listens(busy))
+	require.False(t, listens(frozen))
+}

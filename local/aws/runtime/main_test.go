@@ -1,0 +1,142 @@
+package runtime_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// function is the compiled testdata/fn.
+var function string
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv("RUNTIME_TEST_PARENT"); path != "" {
+		beParent(path)
+	}
+	os.Exit(func() int {
+		folder, err := os.MkdirTemp("", "runtime-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		function = filepath.Join(folder, "fn")
+		build := exec.Command("go", "build", "-o", function, "./testdata/fn")
+		build.Stdout, build.Stderr = os.Stdout, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "build testdata/fn:", err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// beParent runs a pool with one instance at work and one that is frozen until it
+// is killed. It prints where their Runtime APIs listen.
+func beParent(path string) {
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute}, &runtime.Options{Freeze: true})
+	if err != nil {
+		fail(err)
+	}
+	address := func() string {
+		result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), nil)
+		if err != nil {
+			fail(err)
+		}
+		var seen struct {
+			Env []string `json:"env"`
+		}
+		if err := json.Unmarshal(result.Payload, &seen); err != nil {
+			fail(err)
+		}
+		for _, entry := range seen.Env {
+			if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
+				return address
+			}
+		}
+		return ""
+	}
+	busy := address()
+	go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
+	for len(pool.InFlight()) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	fmt.Println(busy, address())
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	fail(errors.New("nobody killed this process"))
+}
+
+// start opens a pool that the test's end closes.
+func start(t *testing.T, fn runtime.Function, opts *runtime.Options) *runtime.Pool {
+	t.Helper()
+	if fn.Path == "" {
+		fn.Path = function
+	}
+	pool, err := runtime.Start(context.Background(), fn, opts)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func invoke(t *testing.T, pool *runtime.Pool, event string) runtime.Result {
+	t.Helper()
+	result, err := pool.Invoke(context.Background(), []byte(event), nil)
+	require.NoError(t, err)
+	return result
+}
+
+func answer[T any](t *testing.T, result runtime.Result) T {
+	t.Helper()
+	require.Nil(t, result.Error)
+	var v T
+	require.NoError(t, json.Unmarshal(result.Payload, &v), "%s", result.Payload)
+	return v
+}
+
+// goInvoke invokes in the background and delivers the result.
+func goInvoke(pool *runtime.Pool, event string) <-chan invoked {
+	done := make(chan invoked, 1)
+	go func() {
+		result, err := pool.Invoke(context.Background(), []byte(event), nil)
+		done <- invoked{result, err}
+	}()
+	return done
+}
+
+type invoked struct {
+	runtime.Result
+	err error
+}
+
+// waitFor polls a condition; the limit is only there to end a broken test.
+func waitFor(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, 30*time.Second, 2*time.Millisecond, what)
+}
+
+func waitInFlight(t *testing.T, pool *runtime.Pool, n int) []runtime.InFlight {
+	t.Helper()
+	waitFor(t, func() bool { return len(pool.InFlight()) == n }, "invocations in flight")
+	return pool.InFlight()
+}
+
+func touch(t *testing.T, file string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+}

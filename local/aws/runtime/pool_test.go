@@ -1,0 +1,313 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+type who struct {
+	PID   int `json:"pid"`
+	Calls int `json:"calls"`
+}
+
+func TestEcho(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	require.Empty(t, pool.Instances(), "processes start when they are needed")
+
+	event := `{"do":"echo","say":"grüße, 世界","n":9007199254740993}`
+	first := invoke(t, pool, event)
+	require.Nil(t, first.Error)
+	require.JSONEq(t, event, string(first.Payload))
+	require.Contains(t, string(first.Payload), "9007199254740993")
+	require.True(t, first.ColdStart)
+	require.False(t, first.Killed)
+	require.Positive(t, first.Duration)
+	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, first.RequestID)
+
+	second := invoke(t, pool, event)
+	require.False(t, second.ColdStart)
+	require.Equal(t, first.PID, second.PID)
+	require.NotEqual(t, first.RequestID, second.RequestID)
+	instances := pool.Instances()
+	require.Len(t, instances, 1)
+	require.Equal(t, first.PID, instances[0].PID)
+	require.Equal(t, 2, instances[0].Invocations)
+	require.Empty(t, instances[0].RequestID)
+}
+
+func TestFunctionErrors(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+
+	failed := invoke(t, pool, `{"do":"error"}`)
+	require.Equal(t, "declined", failed.Error.Type)
+	require.Equal(t, "card declined: insufficient_funds", failed.Error.Message)
+	require.JSONEq(t, `{"errorType":"declined","errorMessage":"card declined: insufficient_funds"}`, string(failed.Payload))
+	require.EqualError(t, failed.Error, "declined: card declined: insufficient_funds")
+	require.False(t, failed.Killed)
+
+	after := answer[who](t, invoke(t, pool, `{"do":"who"}`))
+	require.Equal(t, who{PID: failed.PID, Calls: 2}, after, "an error does not end the process")
+}
+
+func TestCall(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	answered, err := pool.Call(context.Background(), []byte(`{"do":"echo"}`))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"do":"echo"}`, string(answered))
+
+	_, err = pool.Call(context.Background(), []byte(`{"do":"error"}`))
+	var failed *runtime.FunctionError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, "declined", failed.Type)
+
+	_, err = pool.Call(context.Background(), []byte(`{`))
+	require.ErrorContains(t, err, "not JSON")
+}
+
+func TestPanicEndsTheProcess(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+
+	panicked := invoke(t, pool, `{"do":"panic"}`)
+	require.Equal(t, "errorString", panicked.Error.Type)
+	require.Equal(t, "index out of luck", panicked.Error.Message)
+	require.Contains(t, string(panicked.Error.StackTrace), "handle")
+	require.False(t, panicked.Killed)
+
+	after := invoke(t, pool, `{"do":"who"}`)
+	require.True(t, after.ColdStart)
+	require.NotEqual(t, panicked.PID, after.PID)
+	require.Equal(t, 1, answer[who](t, after).Calls)
+}
+
+func TestExitInHandler(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	for code, text := range map[int]string{
+		0: "Runtime exited without providing a reason",
+		7: "Runtime exited with error: exit status 7",
+	} {
+		result := invoke(t, pool, fmt.Sprintf(`{"do":"exit","size":%d}`, code))
+		require.Equal(t, runtime.TypeExit, result.Error.Type)
+		require.Equal(t, "RequestId: "+result.RequestID+" Error: "+text, result.Error.Message)
+		require.False(t, result.Killed, "it was not a signal")
+		require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+	}
+}
+
+func TestFailedInit(t *testing.T) {
+	for init, want := range map[string]string{"exit": "exit status 3", "panic": "exit status 2"} {
+		pool := start(t, runtime.Function{Env: []string{"FN_INIT=" + init}}, nil)
+		for range 2 {
+			result := invoke(t, pool, `{"do":"echo"}`)
+			require.Equal(t, runtime.TypeExit, result.Error.Type)
+			require.Contains(t, result.Error.Message, "Runtime exited with error: "+want)
+			require.True(t, result.ColdStart)
+			output, err := pool.Output(result.PID)
+			require.NoError(t, err)
+			require.NotEmpty(t, output.Stderr, "the reason is in the output")
+		}
+		require.Empty(t, pool.Instances())
+	}
+}
+
+func TestHangingInit(t *testing.T) {
+	pool := start(t, runtime.Function{Env: []string{"FN_INIT=hang"}}, &runtime.Options{InitTimeout: 50 * time.Millisecond})
+	result := invoke(t, pool, `{}`)
+	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+	require.Contains(t, result.Error.Message, "Init timed out after 0.05 seconds")
+	require.True(t, result.Killed)
+	require.Empty(t, pool.Instances())
+}
+
+func TestTimeoutKills(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: 250 * time.Millisecond}, nil)
+	warm := invoke(t, pool, `{"do":"who"}`)
+
+	result := invoke(t, pool, `{"do":"hang"}`)
+	require.Equal(t, warm.PID, result.PID)
+	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+	require.Equal(t, "RequestId: "+result.RequestID+" Error: Task timed out after 0.25 seconds", result.Error.Message)
+	require.True(t, result.Killed)
+	require.GreaterOrEqual(t, result.Duration, 250*time.Millisecond)
+	require.Empty(t, pool.Instances(), "it is gone when the caller hears of it")
+	require.Empty(t, pool.InFlight())
+
+	output, err := pool.Output(result.PID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"hanging"}, output.Stdout, "output survives the process")
+
+	require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+}
+
+func TestDeadlineIsTheKillTime(t *testing.T) {
+	const timeout = 5 * time.Second
+	pool := start(t, runtime.Function{Timeout: timeout}, nil)
+	before := time.Now()
+	result := invoke(t, pool, `{"do":"deadline"}`)
+	seen := answer[struct {
+		DeadlineMs int64 `json:"deadlineMs"`
+		NowMs      int64 `json:"nowMs"`
+	}](t, result)
+	require.GreaterOrEqual(t, seen.DeadlineMs, before.Add(timeout).UnixMilli())
+	require.LessOrEqual(t, seen.DeadlineMs, seen.NowMs+timeout.Milliseconds(),
+		"the time-out runs from handing over, so less than all of it is left in the handler")
+}
+
+// A function that keeps to its context gets to answer only if it stops before
+// the deadline: at the deadline itself it is killed.
+func TestContextEndsAtTheKillTime(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
+	result := invoke(t, pool, `{"do":"obey"}`)
+	require.NotNil(t, result.Error)
+	if result.Killed {
+		require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+	} else {
+		require.Equal(t, "context deadline exceeded", result.Error.Message)
+	}
+}
+
+func TestAnswerSizes(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
+	full := invoke(t, pool, fmt.Sprintf(`{"do":"big","size":%d}`, runtime.MaxResponseBytes))
+	require.Nil(t, full.Error)
+	require.Equal(t, `"`+strings.Repeat("x", runtime.MaxResponseBytes-2)+`"`, string(full.Payload))
+
+	over := invoke(t, pool, fmt.Sprintf(`{"do":"big","size":%d}`, runtime.MaxResponseBytes+1))
+	require.Equal(t, runtime.TypeResponseTooLarge, over.Error.Type)
+	require.Contains(t, over.Error.Message, "6291556 bytes")
+	waitFor(t, func() bool { return !slices.ContainsFunc(pool.Instances(), isPID(over.PID)) }, "aws-lambda-go exits then")
+	output, err := pool.Output(over.PID)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(output.Stderr, "\n"), "unexpected status code: 413")
+	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
+}
+
+func isPID(pid int) func(runtime.Instance) bool {
+	return func(inst runtime.Instance) bool { return inst.PID == pid }
+}
+
+func TestEventSizes(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
+	frame := `{"do":"echo","say":""}`
+	event := `{"do":"echo","say":"` + strings.Repeat("y", runtime.MaxEventBytes-len(frame)) + `"}`
+	require.Len(t, event, runtime.MaxEventBytes)
+	require.Equal(t, event, string(invoke(t, pool, event).Payload))
+
+	_, err := pool.Invoke(context.Background(), []byte(event+" "), nil)
+	require.EqualError(t, err, "runtime: the event has 6291457 bytes, Lambda takes at most 6291456")
+}
+
+func TestAnswerThatBreaksOnItsWay(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	result := invoke(t, pool, `{"do":"stream"}`)
+	require.Equal(t, "errorString", result.Error.Type)
+	require.Equal(t, "source went away", result.Error.Message)
+}
+
+func TestWhatTheFunctionSees(t *testing.T) {
+	pool := start(t, runtime.Function{
+		Name: "charge-card", MemoryMB: 512, Args: []string{"-v"},
+		Env: []string{"TABLE=payments", "AWS_ACCESS_KEY_ID=abc"},
+	}, &runtime.Options{Region: "eu-central-1", AccountID: "111122223333"})
+	t.Setenv("SECRET_OF_THE_PARENT", "x")
+	result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), &runtime.InvokeOptions{RequestID: "async-retry-1", TenantID: "tenant-blue"})
+	require.NoError(t, err)
+	require.Equal(t, "async-retry-1", result.RequestID)
+	seen := answer[struct {
+		LC struct {
+			AwsRequestID, InvokedFunctionArn, TenantID string
+		} `json:"lc"`
+		Env   []string `json:"env"`
+		Trace string   `json:"trace"`
+		Args  []string `json:"args"`
+	}](t, result)
+	require.Equal(t, "async-retry-1", seen.LC.AwsRequestID)
+	require.Equal(t, "arn:aws:lambda:eu-central-1:111122223333:function:charge-card", seen.LC.InvokedFunctionArn)
+	require.Equal(t, "tenant-blue", seen.LC.TenantID)
+	require.Regexp(t, `^Root=1-[0-9a-f]{8}-[0-9a-f]{24};Parent=[0-9a-f]{16};Sampled=0$`, seen.Trace)
+	require.Equal(t, []string{"-v"}, seen.Args)
+
+	env := map[string]string{}
+	for _, entry := range seen.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	for name, want := range map[string]string{
+		"AWS_LAMBDA_FUNCTION_NAME": "charge-card", "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512", "AWS_LAMBDA_LOG_GROUP_NAME": "/aws/lambda/charge-card",
+		"AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand", "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1",
+		"_HANDLER": "bootstrap", "TZ": ":UTC", "TABLE": "payments", "AWS_ACCESS_KEY_ID": "abc",
+		"LAMBDA_TASK_ROOT": filepath.Dir(function), "PATH": os.Getenv("PATH"),
+	} {
+		require.Equal(t, want, env[name], name)
+	}
+	require.Regexp(t, regexp.MustCompile(`^\d{4}/\d\d/\d\d/\[\$LATEST\][0-9a-f]{32}$`), env["AWS_LAMBDA_LOG_STREAM_NAME"])
+	require.Regexp(t, `^127\.0\.0\.1:\d+$`, env["AWS_LAMBDA_RUNTIME_API"])
+	require.NotContains(t, env, "SECRET_OF_THE_PARENT")
+	require.DirExists(t, env["TMPDIR"])
+	pool.Close()
+	require.NoDirExists(t, env["TMPDIR"])
+
+	other := start(t, runtime.Function{}, nil)
+	require.NotContains(t, string(invoke(t, other, `{"do":"context"}`).Payload), "tenant-blue")
+}
+
+func TestBadInput(t *testing.T) {
+	folder := t.TempDir()
+	plain := filepath.Join(folder, "plain")
+	require.NoError(t, os.WriteFile(plain, []byte("not a program"), 0o600))
+	for _, c := range []struct {
+		fn   runtime.Function
+		opts *runtime.Options
+		want string
+	}{
+		{runtime.Function{}, nil, "Function.Path is empty"},
+		{runtime.Function{Path: filepath.Join(folder, "none")}, nil, "build it first"},
+		{runtime.Function{Path: folder}, nil, "is not a file"},
+		{runtime.Function{Path: function, Name: "a b"}, nil, `Function.Name "a b"`},
+		{runtime.Function{Path: function, Timeout: -1}, nil, "Function.Timeout"},
+		{runtime.Function{Path: function, Timeout: time.Hour}, nil, "Function.Timeout"},
+		{runtime.Function{Path: function, MaxInstances: -1}, nil, "Function.MaxInstances"},
+		{runtime.Function{Path: function, MemoryMB: 64}, nil, "Function.MemoryMB"},
+		{runtime.Function{Path: function, Env: []string{"NOVALUE"}}, nil, "not NAME=value"},
+		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_RUNTIME_API=x"}}, nil, "the pool does"},
+		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_MAX_CONCURRENCY=4"}}, nil, "use Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: -1}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: 1601}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function, Concurrency: 2}, &runtime.Options{Freeze: true}, "Options.Freeze"},
+		{runtime.Function{Path: function}, &runtime.Options{IdleTimeout: -1}, "Options.IdleTimeout"},
+		{runtime.Function{Path: function}, &runtime.Options{InitTimeout: -1}, "Options.InitTimeout"},
+		{runtime.Function{Path: function}, &runtime.Options{OutputLines: -1}, "Options.OutputLines"},
+	} {
+		_, err := runtime.Start(context.Background(), c.fn, c.opts)
+		require.ErrorContains(t, err, c.want)
+	}
+
+	pool := start(t, runtime.Function{}, nil)
+	for _, event := range []string{"", "{", "nonsense"} {
+		_, err := pool.Invoke(context.Background(), []byte(event), nil)
+		require.ErrorContains(t, err, "the event is not JSON")
+	}
+	_, err := pool.Invoke(context.Background(), []byte(`{}`), &runtime.InvokeOptions{RequestID: "a/b"})
+	require.ErrorContains(t, err, `id "a/b"`)
+	_, err = pool.Invoke(context.Background(), []byte(`{}`), &runtime.InvokeOptions{TenantID: "a\r\nb"})
+	require.ErrorContains(t, err, "visible ASCII")
+
+	broken := start(t, runtime.Function{Path: plain}, nil)
+	result := invoke(t, broken, `{}`)
+	require.Equal(t, runtime.TypeInvalidEntrypoint, result.Error.Type)
+	require.Zero(t, result.PID)
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "lambda-plain-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

@@ -1,0 +1,433 @@
+package streampoller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// fakeStream is a stream in memory. A record's key is its sequence number.
+type fakeStream struct {
+	mu     sync.Mutex
+	shards []types.Shard
+	data   map[string][]types.Record // by shard
+	// fail, if set, is asked before every GetRecords.
+	fail func() error
+}
+
+func newStream(ids ...string) *fakeStream {
+	f := &fakeStream{data: map[string][]types.Record{}}
+	for _, id := range ids {
+		f.shards = append(f.shards, types.Shard{ShardId: aws.String(id), SequenceNumberRange: &types.SequenceNumberRange{}})
+	}
+	return f
+}
+
+func (f *fakeStream) put(shard string, numbers ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range numbers {
+		seq := strconv.Itoa(n)
+		f.data[shard] = append(f.data[shard], types.Record{
+			EventName: types.OperationTypeInsert,
+			Dynamodb: &types.StreamRecord{
+				SequenceNumber: &seq, ApproximateCreationDateTime: aws.Time(time.Now()),
+				Keys: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: seq}},
+			},
+		})
+	}
+}
+
+func (f *fakeStream) end(shard string, children ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.shards {
+		if *f.shards[i].ShardId == shard {
+			f.shards[i].SequenceNumberRange.EndingSequenceNumber = aws.String("end")
+		}
+	}
+	for _, id := range children {
+		f.shards = append(f.shards, types.Shard{
+			ShardId: aws.String(id), ParentShardId: aws.String(shard), SequenceNumberRange: &types.SequenceNumberRange{},
+		})
+	}
+}
+
+func (f *fakeStream) DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &dynamodbstreams.DescribeStreamOutput{StreamDescription: &types.StreamDescription{Shards: slices.Clone(f.shards)}}, nil
+}
+
+func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := 0
+	switch in.ShardIteratorType {
+	case types.ShardIteratorTypeLatest:
+		at = len(f.data[*in.ShardId])
+	case types.ShardIteratorTypeAfterSequenceNumber:
+		at = 1 + slices.IndexFunc(f.data[*in.ShardId], func(r types.Record) bool { return *r.Dynamodb.SequenceNumber == *in.SequenceNumber })
+	}
+	return &dynamodbstreams.GetShardIteratorOutput{ShardIterator: aws.String(fmt.Sprintf("%s/%d", *in.ShardId, at))}, nil
+}
+
+func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecordsInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		if err := f.fail(); err != nil {
+			return nil, err
+		}
+	}
+	id, from, _ := strings.Cut(*in.ShardIterator, "/")
+	at, _ := strconv.Atoi(from)
+	records := f.data[id][at:]
+	out := &dynamodbstreams.GetRecordsOutput{Records: records}
+	for _, s := range f.shards {
+		if *s.ShardId == id && s.SequenceNumberRange.EndingSequenceNumber != nil {
+			return out, nil
+		}
+	}
+	out.NextShardIterator = aws.String(fmt.Sprintf("%s/%d", id, at+len(records)))
+	return out, nil
+}
+
+// batches collects what a function got: the sequence numbers, joined.
+type batches struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (b *batches) add(event []byte) []string {
+	numbers := sequences(event)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.got = append(b.got, strings.Join(numbers, " "))
+	return numbers
+}
+
+func (b *batches) list() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.got)
+}
+
+func sequences(event []byte) (list []string) {
+	var e struct {
+		Records []struct {
+			Dynamodb struct{ SequenceNumber string }
+		}
+	}
+	if err := json.Unmarshal(event, &e); err != nil {
+		panic(err)
+	}
+	for _, r := range e.Records {
+		list = append(list, r.Dynamodb.SequenceNumber)
+	}
+	return list
+}
+
+// play runs a poller in a bubble of time, for a while.
+func play(t *testing.T, f *fakeStream, o *Options, invoke Invoke, meanwhile func()) (stats Stats) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p, err := Start(t.Context(), f, "arn", invoke, o)
+		require.NoError(t, err)
+		if meanwhile != nil {
+			meanwhile()
+		}
+		time.Sleep(time.Hour)
+		p.Close()
+		p.Close()
+		stats = p.Stats()
+	})
+	return stats
+}
+
+func ok(b *batches) Invoke {
+	return func(_ context.Context, event []byte) ([]byte, error) {
+		b.add(event)
+		return nil, nil
+	}
+}
+
+// failing fails every event that has one of the records.
+func failing(b *batches, poison ...string) Invoke {
+	return func(_ context.Context, event []byte) ([]byte, error) {
+		for _, n := range b.add(event) {
+			if slices.Contains(poison, n) {
+				return nil, errors.New("poison " + n)
+			}
+		}
+		return nil, nil
+	}
+}
+
+// reporting answers with the first record that is poison.
+func reporting(b *batches, poison ...string) Invoke {
+	return func(_ context.Context, event []byte) ([]byte, error) {
+		for _, n := range b.add(event) {
+			if slices.Contains(poison, n) {
+				return fmt.Appendf(nil, `{"batchItemFailures":[{"itemIdentifier":%q}]}`, n), nil
+			}
+		}
+		return []byte(`{"batchItemFailures":[]}`), nil
+	}
+}
+
+func TestBatchesAndStartingPositions(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		want []string
+	}{
+		"as they come":      {Options{}, []string{"1 2 3", "4 5"}},
+		"batch size":        {Options{BatchSize: 2}, []string{"1 2", "3", "4 5"}},
+		"window":            {Options{BatchWindow: time.Minute}, []string{"1 2 3 4 5"}},
+		"window, size":      {Options{BatchWindow: time.Minute, BatchSize: 4}, []string{"1 2 3 4", "5"}},
+		"window that is up": {Options{BatchWindow: time.Second}, []string{"1 2 3", "4 5"}},
+		"latest":            {Options{StartingPosition: Latest}, []string{"4 5"}},
+		"filtered":          {Options{Filters: []string{`{"dynamodb":{"Keys":{"pk":{"S":["2","5"]}}}}`, `{"dynamodb":{"Keys":{"pk":{"S":["4"]}}}}`}}, []string{"2", "4 5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, b := newStream("s"), &batches{}
+			f.put("s", 1, 2, 3)
+			stats := play(t, f, &c.o, ok(b), func() {
+				time.Sleep(10 * time.Second)
+				f.put("s", 4, 5)
+			})
+			require.Equal(t, c.want, b.list())
+			require.Equal(t, len(c.want), stats.Invocations)
+			require.Equal(t, stats.Read, stats.Delivered+stats.Filtered)
+		})
+	}
+}
+
+func TestEventsOfSixMegabytes(t *testing.T) {
+	f, b := newStream("s"), &batches{}
+	f.put("s", 1, 2, 3)
+	for i := range f.data["s"] {
+		f.data["s"][i].Dynamodb.NewImage = map[string]types.AttributeValue{
+			"body": &types.AttributeValueMemberS{Value: strings.Repeat("x", 2_500_000)},
+		}
+	}
+	play(t, f, nil, ok(b), nil)
+	require.Equal(t, []string{"1 2", "3"}, b.list())
+}
+
+func TestFailures(t *testing.T) {
+	type result struct {
+		want      []string
+		discarded []string
+	}
+	for name, c := range map[string]struct {
+		o      Options
+		invoke func(*batches) Invoke
+		result
+	}{
+		"no retry": {
+			Options{MaxRetryAttempts: NoRetry, BatchSize: 2}, func(b *batches) Invoke { return failing(b, "1") },
+			result{[]string{"1 2", "3 4"}, []string{"1 2"}},
+		},
+		"two retries": {
+			Options{MaxRetryAttempts: 2, BatchSize: 2}, func(b *batches) Invoke { return failing(b, "2") },
+			result{[]string{"1 2", "1 2", "1 2", "3 4"}, []string{"1 2"}},
+		},
+		"bisect": {
+			Options{MaxRetryAttempts: 1, BisectBatchOnFunctionError: true}, func(b *batches) Invoke { return failing(b, "3") },
+			result{[]string{"1 2 3 4", "1 2", "3 4", "3", "3", "4"}, []string{"3"}},
+		},
+		"partial": {
+			Options{MaxRetryAttempts: 1, ReportBatchItemFailures: true}, func(b *batches) Invoke { return reporting(b, "3") },
+			result{[]string{"1 2 3 4", "3 4"}, []string{"3 4"}},
+		},
+		"partial and bisect": {
+			Options{MaxRetryAttempts: 1, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true},
+			func(b *batches) Invoke { return reporting(b, "3") },
+			result{[]string{"1 2 3 4", "3 4"}, []string{"3 4"}},
+		},
+		"partial not asked for": {
+			Options{MaxRetryAttempts: 1}, func(b *batches) Invoke { return reporting(b, "3") },
+			result{[]string{"1 2 3 4"}, nil},
+		},
+		"answer that means nothing": {
+			Options{MaxRetryAttempts: 1, ReportBatchItemFailures: true, BatchSize: 2}, func(b *batches) Invoke {
+				return func(_ context.Context, event []byte) ([]byte, error) {
+					if b.add(event)[0] == "1" {
+						return []byte(`{"batchItemFailures":[{"itemIdentifier":""}]}`), nil
+					}
+					return nil, nil
+				}
+			},
+			result{[]string{"1 2", "1 2", "3 4"}, []string{"1 2"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, b := newStream("s"), &batches{}
+			f.put("s", 1, 2, 3, 4)
+			var discarded []string
+			c.o.OnFailure = func(d Discarded) {
+				require.Equal(t, RetryAttemptsExhausted, d.Condition)
+				require.Error(t, d.Err)
+				require.Positive(t, d.Invocations)
+				require.Equal(t, "s", d.ShardID)
+				list := sequences([]byte(eventHead + joinRecords(d.Records) + eventTail))
+				require.Equal(t, list[0], d.FirstSequenceNumber)
+				require.Equal(t, list[len(list)-1], d.LastSequenceNumber)
+				discarded = append(discarded, strings.Join(list, " "))
+			}
+			stats := play(t, f, &c.o, c.invoke(b), nil)
+			require.Equal(t, c.want, b.list())
+			require.Equal(t, c.discarded, discarded)
+			require.Equal(t, 4, stats.Delivered+stats.Discarded)
+		})
+	}
+}
+
+func joinRecords(records [][]byte) string {
+	var s []string
+	for _, r := range records {
+		s = append(s, string(r))
+	}
+	return strings.Join(s, ",")
+}
+
+// Without limits a poison record holds up its shard, and no other.
+func TestFailureHoldsUpItsShardAlone(t *testing.T) {
+	f, b := newStream("s", "t"), &batches{}
+	f.put("s", 1)
+	f.put("t", 100)
+	stats := play(t, f, nil, failing(b, "1"), func() {
+		time.Sleep(time.Minute)
+		f.put("s", 2)
+		f.put("t", 101)
+	})
+	require.NotContains(t, b.list(), "2")
+	require.Contains(t, b.list(), "101")
+	require.Equal(t, 2, stats.Delivered)
+	require.Greater(t, stats.Failures, 100)
+}
+
+func TestRecordsThatAreTooOld(t *testing.T) {
+	f, b := newStream("s"), &batches{}
+	var old []string
+	stats := play(t, f, &Options{MaxRecordAge: time.Minute, BatchSize: 1, OnFailure: func(d Discarded) {
+		require.Equal(t, RecordAgeExceeded, d.Condition)
+		old = append(old, d.FirstSequenceNumber)
+	}}, failing(b, "1"), func() { f.put("s", 1) })
+	require.Equal(t, []string{"1"}, old)
+	require.Equal(t, 1, stats.Discarded)
+	require.Greater(t, stats.Failures, 3)
+}
+
+// What is in a parent is delivered before what is in its children.
+func TestChildrenWaitForTheirParent(t *testing.T) {
+	f, b := newStream("parent"), &batches{}
+	f.put("parent", 1, 2)
+	f.end("parent", "a", "b")
+	f.put("a", 3)
+	f.put("b", 4)
+	var open atomic.Bool
+	stats := play(t, f, nil, func(_ context.Context, event []byte) ([]byte, error) {
+		b.add(event)
+		if !open.Load() {
+			return nil, errors.New("not yet")
+		}
+		return nil, nil
+	}, func() {
+		time.Sleep(time.Minute)
+		require.NotContains(t, b.list(), "3")
+		require.NotContains(t, b.list(), "4")
+		open.Store(true)
+	})
+	require.Equal(t, 4, stats.Delivered)
+	require.Equal(t, 3, stats.Shards)
+	require.Contains(t, b.list(), "3")
+	require.Contains(t, b.list(), "4")
+}
+
+func TestLatestSkipsShardsThatHaveEnded(t *testing.T) {
+	f, b := newStream("old"), &batches{}
+	f.put("old", 1)
+	f.end("old", "new")
+	f.put("new", 2)
+	play(t, f, &Options{StartingPosition: Latest}, ok(b), func() {
+		f.put("new", 3)
+		f.end("new", "newer")
+		f.put("newer", 4)
+	})
+	require.Equal(t, []string{"3", "4"}, b.list())
+}
+
+func TestReadsThatFail(t *testing.T) {
+	f, b := newStream("s"), &batches{}
+	f.put("s", 1)
+	failures := []error{
+		nil, errors.New("reset"), &types.ExpiredIteratorException{}, errors.New("reset"), &types.InternalServerError{}, nil,
+	}
+	f.fail = func() error {
+		if len(failures) == 0 {
+			return nil
+		}
+		err := failures[0]
+		failures = failures[1:]
+		return err
+	}
+	stats := play(t, f, nil, ok(b), func() {
+		time.Sleep(time.Minute)
+		f.put("s", 2)
+	})
+	require.Equal(t, []string{"1", "2"}, b.list(), "nothing is lost or delivered twice")
+	require.Equal(t, 2, stats.Read)
+}
+
+func TestClosedPoolStopsThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newStream("s")
+		f.put("s", 1)
+		p, err := Start(t.Context(), f, "arn", func(context.Context, []byte) ([]byte, error) { return nil, runtime.ErrClosed }, nil)
+		require.NoError(t, err)
+		<-p.done
+		require.Equal(t, 1, p.Stats().Invocations)
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	f := newStream("s")
+	invoke := ok(&batches{})
+	for says, o := range map[string]*Options{
+		"StartingPosition": {StartingPosition: "AT_TIMESTAMP"},
+		"Filters has 6":    {Filters: make([]string, 6)},
+		"not imitated":     {Filters: []string{`{"a":[{"cidr":"10.0.0.0/8"}]}`}},
+		"BatchSize":        {BatchSize: 10_001},
+		"BatchWindow":      {BatchWindow: time.Hour},
+		"MaxRetryAttempts": {MaxRetryAttempts: -2},
+		"MaxRecordAge":     {MaxRecordAge: time.Second},
+		"PollInterval":     {PollInterval: -1},
+	} {
+		_, err := Start(t.Context(), f, "arn", invoke, o)
+		require.ErrorContains(t, err, says)
+	}
+	_, err := Start(t.Context(), nil, "arn", invoke, nil)
+	require.ErrorContains(t, err, "client")
+	_, err = Start(t.Context(), f, "", invoke, nil)
+	require.ErrorContains(t, err, "ARN")
+	_, err = Start(t.Context(), f, "arn", nil, nil)
+	require.ErrorContains(t, err, "Invoke")
+}

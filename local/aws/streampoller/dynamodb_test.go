@@ -1,0 +1,221 @@
+package streampoller
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// table is a table with its stream in DynamoDB Local.
+type table struct {
+	db     *dynamodb.Client
+	client *dynamodbstreams.Client
+	name   string
+	stream string
+}
+
+func newTable(t *testing.T) *table {
+	endpoint := dynamotest.Endpoint(t)
+	cfg := aws.Config{Region: "local", Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}
+	tab := &table{
+		db:     dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.BaseEndpoint = &endpoint }),
+		client: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint }),
+		name:   "streampoller-" + rand.Text(),
+	}
+	require.NoError(t, dynamostore.CreateTable(t.Context(), tab.db, tab.name))
+	t.Cleanup(func() {
+		_, err := tab.db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &tab.name})
+		require.NoError(t, err)
+	})
+	var err error
+	tab.stream, err = StreamOf(t.Context(), tab.db, tab.name)
+	require.NoError(t, err)
+	return tab
+}
+
+func (tab *table) put(t *testing.T, pk string, more ...string) {
+	item := map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: "#"},
+		"n": &types.AttributeValueMemberN{Value: "12.50"}, "b": &types.AttributeValueMemberB{Value: []byte{0, 0xff}},
+	}
+	for i := 0; i < len(more); i += 2 {
+		item[more[i]] = &types.AttributeValueMemberS{Value: more[i+1]}
+	}
+	_, err := tab.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &tab.name, Item: item})
+	require.NoError(t, err)
+}
+
+// until polls a condition; the limit is only there to end a broken test.
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond)
+}
+
+func start(t *testing.T, tab *table, invoke Invoke, o *Options) *Poller {
+	if o == nil {
+		o = &Options{}
+	}
+	o.PollInterval, o.Backoff, o.Logf = 10*time.Millisecond, time.Millisecond, t.Logf
+	p, err := Start(t.Context(), tab.client, tab.stream, invoke, o)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A real stream gives the documented event, and all of it again from the horizon.
+func TestStreamOfATable(t *testing.T) {
+	tab := newTable(t)
+	tab.put(t, "a")
+	tab.put(t, "a", "x", "1")
+	_, err := tab.db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &tab.name, Key: map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: "a"}, "sk": &types.AttributeValueMemberS{Value: "#"},
+	}})
+	require.NoError(t, err)
+
+	var mu sync.Mutex
+	var events []map[string]any
+	collect := func(_ context.Context, event []byte) ([]byte, error) {
+		var e struct{ Records []map[string]any }
+		if err := json.Unmarshal(event, &e); err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, e.Records...)
+		return nil, nil
+	}
+	latest := 0
+	late := start(t, tab, func(_ context.Context, event []byte) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		latest += len(sequences(event))
+		return nil, nil
+	}, &Options{StartingPosition: Latest})
+	for range 2 { // the second poller replays
+		p := start(t, tab, collect, nil)
+		until(t, func() bool { return p.Stats().Delivered == 3 })
+		p.Close()
+	}
+	require.Len(t, events, 6)
+	keys := map[string]any{"pk": map[string]any{"S": "a"}, "sk": map[string]any{"S": "#"}}
+	image := map[string]any{
+		"pk": map[string]any{"S": "a"}, "sk": map[string]any{"S": "#"},
+		"n": map[string]any{"N": "12.5"}, "b": map[string]any{"B": "AP8="},
+	}
+	changed := map[string]any{"x": map[string]any{"S": "1"}}
+	for k, v := range image {
+		changed[k] = v
+	}
+	for i, want := range []struct {
+		name           string
+		newImg, oldImg any
+	}{{"INSERT", image, nil}, {"MODIFY", changed, image}, {"REMOVE", nil, changed}} {
+		for _, r := range []map[string]any{events[i], events[i+3]} {
+			require.Equal(t, want.name, r["eventName"])
+			require.Equal(t, "aws:dynamodb", r["eventSource"])
+			require.Equal(t, tab.stream, r["eventSourceARN"])
+			require.NotContains(t, r, "userIdentity")
+			d := r["dynamodb"].(map[string]any)
+			require.Equal(t, keys, d["Keys"])
+			require.Equal(t, want.newImg, d["NewImage"])
+			require.Equal(t, want.oldImg, d["OldImage"])
+			require.Equal(t, "NEW_AND_OLD_IMAGES", d["StreamViewType"])
+			require.IsType(t, float64(0), d["ApproximateCreationDateTime"])
+			require.NotEmpty(t, d["SequenceNumber"])
+		}
+	}
+	tab.put(t, "b")
+	until(t, func() bool { return late.Stats().Delivered == 1 })
+	late.Close()
+	require.Equal(t, 1, latest)
+}
+
+func TestNoStream(t *testing.T) {
+	tab := newTable(t)
+	_, err := StreamOf(t.Context(), tab.db, "none")
+	require.ErrorContains(t, err, "table none")
+	_, err = Start(t.Context(), tab.client, tab.stream+"x", ok(&batches{}), nil)
+	require.Error(t, err)
+}
+
+// A real process: it reports, it exits, and in the end has every record once more
+// than it failed, in order.
+func TestStreamToAProcess(t *testing.T) {
+	tab := newTable(t)
+	binary := filepath.Join(t.TempDir(), "fn")
+	out, err := exec.Command("go", "build", "-o", binary, "./testdata/fn").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	pool, err := runtime.Start(t.Context(), runtime.Function{Path: binary, MaxInstances: 1}, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	var want []string
+	for i := range 30 {
+		pk := fmt.Sprintf("item-%02d", i)
+		want = append(want, pk)
+		switch i {
+		case 7:
+			tab.put(t, pk, "do", "report")
+		case 20:
+			tab.put(t, pk, "other", "no")
+			want = want[:len(want)-1]
+		default:
+			tab.put(t, pk, "keep", "yes")
+		}
+	}
+	var done []string
+	p := start(t, tab, func(ctx context.Context, event []byte) ([]byte, error) {
+		b, err := pool.Call(ctx, event)
+		if err == nil {
+			var a struct{ Done []string }
+			if err := json.Unmarshal(b, &a); err != nil {
+				return nil, err
+			}
+			done = append(done, a.Done...)
+		}
+		return b, err
+	}, &Options{
+		BatchSize: 8, ReportBatchItemFailures: true,
+		Filters: []string{`{"dynamodb":{"NewImage":{"keep":{"S":["yes"]}}}}`, `{"dynamodb":{"NewImage":{"do":{"S":[{"exists":true}]}}}}`},
+	})
+	until(t, func() bool { return p.Stats().Delivered == 29 })
+	require.Equal(t, 1, p.Stats().Filtered)
+	require.Equal(t, 1, p.Stats().Failures)
+
+	// A process that dies over a record is as bad as its record, which is given up.
+	p.Close()
+	require.Equal(t, want, done)
+	require.True(t, slices.IsSorted(done))
+	tab.put(t, "item-98", "do", "exit")
+	tab.put(t, "item-99", "keep", "yes")
+	var lost []Discarded
+	p = start(t, tab, pool.Call, &Options{
+		BisectBatchOnFunctionError: true, MaxRetryAttempts: 2,
+		OnFailure: func(d Discarded) { lost = append(lost, d) },
+	})
+	until(t, func() bool { return p.Stats().Delivered+p.Stats().Discarded == 32 })
+	p.Close()
+	require.Len(t, lost, 1)
+	require.Contains(t, string(lost[0].Records[0]), "item-98")
+	var failed *runtime.FunctionError
+	require.ErrorAs(t, lost[0].Err, &failed)
+	require.Equal(t, runtime.TypeExit, failed.Type)
+}

@@ -1,0 +1,209 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+)
+
+// call runs a command beside the session, and returns what it says and its exit
+// code.
+func (s *session) call(args ...string) (string, int) {
+	cmd := exec.Command(build(s.t), args...)
+	cmd.Dir = "../../.."
+	cmd.Env = environ(s.mark)
+	out, err := cmd.CombinedOutput()
+	if _, exit := err.(*exec.ExitError); !exit {
+		require.NoError(s.t, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// must is call for what succeeds.
+func (s *session) must(args ...string) string {
+	out, code := s.call(args...)
+	require.Zero(s.t, code, "%v: %s", args, out)
+	return out
+}
+
+// unread runs a command whose output nobody reads, as behind a head that has seen
+// enough.
+func (s *session) unread(args ...string) {
+	r, w, err := os.Pipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, r.Close())
+	cmd := exec.Command(build(s.t), args...)
+	cmd.Dir, cmd.Env, cmd.Stdout = "../../..", environ(s.mark), w
+	require.NoError(s.t, cmd.Run())
+	require.NoError(s.t, w.Close())
+}
+
+func serving(t *testing.T) (*session, note) {
+	dynamotest.Endpoint(t) // DynamoDB Local can be had here
+	s := open(t, exec.Command(build(t), "--no-tour"))
+	s.until("Still serving")
+	s.listen(6) // DynamoDB, the queue server, the HTTP API, the control, the wire, the provider
+	files, err := filepath.Glob(filepath.Join(s.mark, "run", "*", noteName))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	info, err := os.Stat(files[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it bears a secret")
+	raw, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	var n note
+	require.NoError(t, json.Unmarshal(raw, &n))
+	return s, n
+}
+
+func TestCommands(t *testing.T) {
+	s, n := serving(t)
+	const orderEvent = "lambda/functions/orders/event.json"
+
+	// Flags work with one dash and with two.
+	out := s.must("invoke", "-event", "apigw-v2-jwt", "-times", "3")
+	require.Contains(t, out, "2 × 201 replayed, 1 × 201 executed")
+	require.Regexp(t, `1 +201 executed +1 +[0-9.]+m?s +\d+ \(cold\) +[0-9a-f-]{36}`, out)
+	require.Regexp(t, `3 +201 replayed +1 +[0-9.]+m?s +\d+ +[0-9a-f-]{36}`, out)
+	out = s.must("invoke", "--event", orderEvent, "--times=2")
+	require.Contains(t, out, "1 × executed, 1 × replayed")
+	out = s.must("invoke", "-event", "apigw-v2-none", "-parallel", "3")
+	require.Contains(t, out, "3 × 403 tenant_missing", "without an authorizer there is no tenant")
+	out = s.must("invoke", "-event", "sqs-standard")
+	require.Contains(t, out, "3 × key_invalid (3 go back)")
+	out = s.must("invoke", "-event", "s3", "-function", payments)
+	require.Contains(t, out, "1 × ")
+	out, code := s.call("invoke", "-event", "s3")
+	require.Equal(t, 2, code)
+	require.Contains(t, out, "-function")
+
+	out = s.must("records")
+	require.Regexp(t, `acme +fulfil +completed +1 .* expires in (29d0h|28d23h)`, out)
+	require.Regexp(t, `2f4c8d1a-6a3e-4e8e-9b57-6d0f1c2e3a4b +charge +completed +1 .* expires in (1d0h|24h|23h59m) +\d+ B`, out)
+	require.Contains(t, out, "2 of 2 records")
+	require.Contains(t, s.must("records", "-state", "unknown"), "0 of 2 records")
+	require.Regexp(t, `acme#fulfil#[\w-]{43}`, s.must("records", "-ids"))
+
+	out = s.must("logs", "-function", orders)
+	require.Regexp(t, `(?m)^orders\[\d+\] \d\d:\d\d:`, out)
+	require.Regexp(t, `WARN +idem: message comes back .*reason=key_invalid`, out)
+	require.NotContains(t, out, "payments[")
+	s.unread("logs")
+
+	require.Equal(t, 401, pay(t, n, "", "first-key-0123456"))
+	token := strings.TrimSpace(s.must("token", "-tenant", "globex"))
+	require.Equal(t, 201, pay(t, n, token, "first-key-0123456"))
+	require.Regexp(t, `globex +charge +completed`, s.must("records"))
+
+	out = s.must("reset")
+	require.Contains(t, out, "table idem: 4 items deleted")
+	require.Contains(t, out, "table orders: 1 items deleted")
+	require.Contains(t, s.must("records"), "0 of 0 records")
+	require.Contains(t, s.must("invoke", "-event", orderEvent), "1 × executed")
+
+	// Who does not know the secret gets nothing.
+	n.Secret += "x"
+	require.ErrorContains(t, n.ask(t.Context(), http.MethodPost, "/tokens/acme", nil, nil), "wrong secret")
+
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, s.end())
+	s.requireNoFiles()
+	for _, args := range [][]string{{"records"}, {"logs"}, {"reset"}, {"token"}} {
+		out, code := s.call(args...)
+		require.Equal(t, 1, code)
+		require.Equal(t, "local: "+errNothingRuns.Error()+"\n", out)
+	}
+}
+
+func pay(t *testing.T, n note, token, key string) int {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/payments", strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("X-Tenant", "acme") // which nobody believes
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	return res.StatusCode
+}
+
+// TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
+// meets the killed one before its end is noticed may get a 500, and is repeated.
+func TestKilledFunctionIsReplaced(t *testing.T) {
+	s, n := serving(t)
+	token := strings.TrimSpace(s.must("token"))
+	for i := range 2 {
+		key := fmt.Sprintf("key-0123456789-%d", i)
+		require.Eventually(t, func() bool { return pay(t, n, token, key) == 201 }, patience, poll)
+		victim := find(t, s.mark, "/bin/payments")
+		require.NoError(t, syscall.Kill(victim, syscall.SIGKILL))
+		require.Eventually(t, func() bool { return processes(t, s.mark)[victim] == "" }, patience, poll)
+	}
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, s.end())
+}
+
+// TestInvokeStartsWhatItNeeds, and leaves nothing.
+func TestInvokeStartsWhatItNeeds(t *testing.T) {
+	endpoint := dynamotest.Endpoint(t)
+	s := open(t, exec.Command(build(t), "invoke", "-event", "../../../lambda/functions/orders/event.json", "-times", "2", "-endpoint", endpoint))
+	require.NoError(t, s.end(), "%s", &s.seen)
+	require.Contains(t, s.seen.String(), "nothing runs here: starting everything")
+	require.Regexp(t, `1 × executed, 1 × replayed|2 × replayed`, s.seen.String())
+	s.requireNoFiles()
+}
+
+// TestWhatIsMissingIsNamed in one line, with what to do.
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	endpoint := dynamotest.Endpoint(t)
+	for name, c := range map[string]struct {
+		programs []string
+		endpoint string
+		want     string
+	}{
+		"node": {[]string{"go", "java"}, endpoint, "install Node.js 20"},
+		"java": {[]string{"go", "node", "npm"}, "", "Java 17"},
+		"go":   {[]string{"java", "node", "npm"}, endpoint, "install Go 1.26"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			for _, program := range c.programs {
+				file, err := exec.LookPath(program)
+				require.NoError(t, err)
+				require.NoError(t, os.Symlink(file, filepath.Join(path, program)))
+			}
+			cmd := exec.Command(build(t), "-endpoint", c.endpoint)
+			mark := t.TempDir()
+			cmd.Env = append(environ(mark), "PATH="+path, "DOCKER_HOST=none", "JAVA_HOME=")
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			said := lastLines(string(out))
+			require.Contains(t, said, c.want)
+			require.LessOrEqual(t, strings.Count(said, "\n"), 2, said)
+		})
+	}
+}
+
+// lastLines are those that follow the progress.
+func lastLines(out string) string {
+	_, said, _ := strings.Cut(out, "\nlocal: ")
+	return said
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/cmd/gorun"
+)
+
+const (
+	payments = "payments"
+	orders   = "orders"
+
+	// functionTimeout is short, so that the tour need not wait long for the lease
+	// of a killed function: inside Lambda the lease ends when the time-out does.
+	functionTimeout = 5 * time.Second
+	maxInstances    = 8
+)
+
+func functionNames() string { return payments + ", " + orders }
+
+// buildFunctions compiles the examples as they are deployed, but for this
+// machine. note gets the number of packages compiled so far.
+func buildFunctions(ctx context.Context, dir string, note func(packages int)) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return gorun.ErrNoGo
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot find the module: run this inside the repository: %w", err)
+	}
+	err = gorun.Build(ctx, strings.TrimSpace(string(root)), []string{"CGO_ENABLED=0"}, note,
+		"-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
+		"./lambda/functions/"+payments, "./lambda/functions/"+orders)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("cannot compile the functions: %w", err)
+	}
+	return err
+}
+
+// startFunction runs a compiled example.
+func (s *stack) startFunction(ctx context.Context, name string, env ...string) error {
+	logs, err := s.openLog(name)
+	if err != nil {
+		return err
+	}
+	path := s.folder.path("bin", name)
+	if goruntime.GOOS == "windows" {
+		path += ".exe"
+	}
+	pool, err := runtime.Start(ctx, runtime.Function{
+		Path: path, Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
+		Env: append([]string{
+			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + s.wireURL,
+			// So that every answer's story can be told: which attempt, replayed or not.
+			"AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_LOG_LEVEL=DEBUG",
+		}, env...),
+	}, &runtime.Options{Output: logs})
+	if err != nil {
+		return err
+	}
+	s.pools[name] = pool
+	s.onClose(pool.Close)
+	return nil
+}

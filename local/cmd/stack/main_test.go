@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem"
+)
+
+func TestMisuseIsExplained(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown command":   {[]string{"tour"}, `unknown command "tour"; there are: up, invoke, records, logs, token, reset`},
+		"argument":          {[]string{"records", "all"}, `unexpected argument "all"`},
+		"unknown flag":      {[]string{"-twice"}, "not defined: -twice"},
+		"both dashes":       {[]string{"--twice"}, "not defined: -twice"},
+		"nothing to do":     {[]string{"-once", "--no-tour"}, "leave nothing to do"},
+		"no event":          {[]string{"invoke"}, "-event is missing"},
+		"no times":          {[]string{"invoke", "-event", "s3", "-times", "0"}, "at least 1"},
+		"too many":          {[]string{"invoke", "-event", "s3", "-parallel", "1000"}, "at most 200"},
+		"unknown function":  {[]string{"invoke", "-event", "apigw-v2-jwt", "-function", "refunds"}, "there are: payments, orders"},
+		"nobody's event":    {[]string{"invoke", "-event", "kinesis"}, "name one with -function"},
+		"empty tenant":      {[]string{"token", "-tenant", ""}, "-tenant is empty"},
+		"unknown state":     {[]string{"records", "-state", "nonsense"}, `-state is "nonsense"; there are: pending in_progress`},
+		"negative limit":    {[]string{"records", "-limit", "-3"}, "use 0 for all"},
+		"flags not numbers": {[]string{"-port", "http"}, "invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := dispatch(t.Context(), c.args, io.Discard, io.Discard)
+			require.ErrorContains(t, err, c.want)
+			require.IsType(t, usageError{}, err)
+		})
+	}
+	err := dispatch(t.Context(), []string{"invoke", "-event", "nothing.json"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "no file")
+	require.ErrorContains(t, err, "apigw-v2-jwt", "it lists the samples")
+}
+
+func TestHelpNamesTheCommands(t *testing.T) {
+	var out bytes.Buffer
+	require.Error(t, dispatch(t.Context(), []string{"-help"}, io.Discard, &out))
+	for _, c := range commands {
+		require.Contains(t, out.String(), c.name)
+	}
+	require.Contains(t, out.String(), "-once")
+}
+
+func TestEventsFindTheirFunction(t *testing.T) {
+	takers := map[string]string{}
+	for _, name := range samples.Names() {
+		event, err := samples.Get(name)
+		require.NoError(t, err)
+		if f, err := functionFor(event); err == nil {
+			takers[name] = f
+		}
+	}
+	require.Equal(t, payments, takers["apigw-v2-jwt"])
+	require.Equal(t, payments, takers["apigw-v2-base64"])
+	require.Equal(t, orders, takers["sqs-standard"])
+	require.Equal(t, orders, takers["sqs-fifo"])
+	for _, name := range []string{"apigw-v1-none", "furl-none", "alb-multi", "kinesis", "dynamodb-stream", "async-direct"} {
+		require.Empty(t, takers[name], name)
+	}
+}
+
+func TestStories(t *testing.T) {
+	for name, c := range map[string]struct {
+		d    delivery
+		want story
+	}{
+		"executed": {delivery{
+			Payload: []byte(`{"statusCode": 201, "headers": {"Content-Type": "application/json"}, "body": "{}"}`),
+			Lines:   []string{`{"message": "idem: claimed", "attempt": 2}`, `{"message": "idem: completed", "attempt": 2}`},
+		}, story{"201 executed", "2"}},
+		"replayed": {delivery{
+			Payload: []byte(`{"statusCode": 201, "headers": {"idempotency-replayed": "true"}, "body": "{}"}`),
+			Lines:   []string{`{"message": "idem: replayed", "attempt": 1}`},
+		}, story{"201 replayed", "1"}},
+		"in flight": {delivery{
+			Payload: []byte(`{"statusCode": 409, "body": "{\"code\": \"idempotency_key_in_progress\"}"}`),
+		}, story{"409 idempotency_key_in_progress", "-"}},
+		"function failed": {delivery{Error: "Sandbox.Timedout: Task timed out"}, story{"function failed: Sandbox.Timedout: Task timed out", "-"}},
+		"batch": {delivery{
+			Payload: []byte(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
+			Lines: []string{
+				`{"message": "idem: message acknowledged", "reason": "executed", "attempt": 1}`,
+				`{"message": "idem: message comes back", "reason": "in_flight", "attempt": 3}`,
+			},
+		}, story{"1 × executed, 1 × in_flight (1 go back)", "1, 3"}},
+		"silent batch": {delivery{Payload: []byte(`{"batchItemFailures": []}`), Lines: []string{"hello"}}, story{"0 messages go back", "-"}},
+		"JSON": {delivery{
+			Payload: []byte(`{"receipt": 1}`), Lines: []string{`{"message": "idem: replayed", "attempt": 1}`},
+		}, story{"replayed", "1"}},
+		"silent": {delivery{Payload: []byte(`"ok"`)}, story{"answered", "-"}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.d.story()) })
+	}
+}
+
+func TestFolders(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(envRunDir, dir)
+	const nobody = 1 << 30 // above the largest process id
+	require.False(t, alive(nobody))
+	require.True(t, alive(os.Getpid()))
+	dead := filepath.Join(dir, strconv.Itoa(nobody)+"-1")
+	require.NoError(t, os.Mkdir(dead, 0o700))
+
+	older, err := newFolder("")
+	require.NoError(t, err)
+	require.NoDirExists(t, dead, "it is swept")
+	newer, err := newFolder("")
+	require.NoError(t, err)
+	require.DirExists(t, string(older))
+	require.NoError(t, older.write(note{Started: 1, URL: "older"}))
+	require.NoError(t, newer.write(note{Started: 2, URL: "newer"}))
+
+	all := func(note) bool { return true }
+	n, err := findStack("", all)
+	require.NoError(t, err)
+	require.Equal(t, "newer", n.URL)
+	n, err = findStack("", func(n note) bool { return n.Started == 1 })
+	require.NoError(t, err)
+	require.Equal(t, "older", n.URL)
+	newer.remove()
+	older.remove()
+	_, err = findStack("", all)
+	require.ErrorIs(t, err, errNothingRuns)
+}
+
+func TestRecordsForPeople(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	for name, c := range map[string]struct {
+		rec  idem.Record
+		want string
+	}{
+		"lease runs":  {idem.Record{State: idem.InProgress, LeaseUntil: in(2500 * time.Millisecond)}, "lease ends in 2.5s"},
+		"lease over":  {idem.Record{State: idem.InProgress, LeaseUntil: in(-time.Hour)}, "lease over 1h ago"},
+		"kept":        {idem.Record{State: idem.Completed, ExpiresAt: in(23*time.Hour + 59*time.Minute)}, "expires in 23h59m"},
+		"expired":     {idem.Record{State: idem.Failed, ExpiresAt: in(-90 * time.Second)}, "expired 1m30s ago"},
+		"parked":      {idem.Record{State: idem.Unknown, LeaseUntil: in(-10 * time.Minute)}, "lease over 10m ago"},
+		"no end":      {idem.Record{State: idem.Retryable}, "-"},
+		"a long time": {idem.Record{State: idem.Completed, ExpiresAt: in(29 * 24 * time.Hour)}, "expires in 29d0h"},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, until(&c.rec, now)) })
+	}
+	tenant, operation := nameOf("%00#charge%2Frefund#abc")
+	require.Equal(t, "(none)", tenant)
+	require.Equal(t, "charge/refund", operation)
+
+	var out bytes.Buffer
+	recordOptions{}.print(&out, []row{
+		{id: "acme#charge#x", err: io.ErrUnexpectedEOF},
+		{id: "acme#charge#y", rec: &idem.Record{
+			State: idem.Unknown, Attempt: 3, UpdatedAt: now, Failure: &idem.Failure{Type: "timeout", Message: "no\nanswer"},
+		}},
+		{id: "acme#charge#z", rec: &idem.Record{State: idem.Completed, Attempt: 1, Body: idem.Body{Size: 460800, Parts: 2}, UpdatedAt: now}},
+	}, now)
+	require.Regexp(t, `acme +charge +UNREADABLE .*unexpected EOF`, out.String())
+	require.Regexp(t, `acme +charge +unknown +3 .*timeout: no answer +stuck`, out.String())
+	require.Regexp(t, `acme +charge +completed +1 .*450 KB in 2 parts`, out.String())
+}
+
+func TestLogLines(t *testing.T) {
+	require.Equal(t, "panic: no", plainLine("panic: no"))
+	require.Equal(t, `{"level": "INFO"}`, plainLine(`{"level": "INFO"}`))
+	got := plainLine(`{"timestamp": "2026-11-21T12:00:00Z", "level": "WARN", "message": "idem: parked", "elapsed": 1500000, "attempt": 2}`)
+	require.Regexp(t, `^\d\d:\d\d:00.000 WARN  idem: parked attempt=2 elapsed=1.5ms$`, got)
+
+	file := filepath.Join(t.TempDir(), "log")
+	const whole = "a[1] one\nb[2] two\na[1] three\n"
+	require.NoError(t, os.WriteFile(file, []byte(whole+"a[1] not yet who"), 0o600))
+	all, end, err := readLog(file)
+	require.NoError(t, err)
+	require.Equal(t, []entry{{instance: "a[1]", text: "one"}, {instance: "b[2]", text: "two"}, {instance: "a[1]", text: "three"}}, all)
+	require.EqualValues(t, len(whole), end)
+}
+
+// TestLogsComeInTheOrderOfTheirTimes, whichever function wrote them; a line without a
+// time stays behind the one before it.
+func TestLogsComeInTheOrderOfTheirTimes(t *testing.T) {
+	dir := t.TempDir()
+	n := note{Logs: map[string]string{}}
+	for name, lines := range map[string][]string{
+		"orders":   {`orders[1] {"timestamp": "2026-11-21T12:00:01Z", "message": "second"}`, "orders[1] beside the second"},
+		"payments": {`payments[2] {"timestamp": "2026-11-21T12:00:00Z", "message": "first"}`, `payments[3] {"timestamp": "2026-11-21T12:00:02Z", "message": "third"}`},
+	} {
+		n.Logs[name] = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(n.Logs[name], []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	var out strings.Builder
+	require.NoError(t, logOptions{}.show(t.Context(), &out, n, []string{"orders", "payments"}))
+	require.Regexp(t, `^payments\[2\] .* first\norders\[1\] .* second\norders\[1\] beside the second\npayments\[3\] .* third\n$`, out.String())
+	out.Reset()
+	require.NoError(t, logOptions{lines: 3}.show(t.Context(), &out, n, []string{"orders", "payments"}))
+	require.Regexp(t, `^\(1 before; -lines 0 shows all\)\norders\[1\] .* second\n`, out.String())
+}
+
+// TestNobodyReads: the command ends in order when what reads its output does not.
+func TestNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	ended := false
+	_, err = fmt.Fprintln(&output{w, func() { ended = true }}, "a line")
+	require.ErrorIs(t, err, syscall.EPIPE)
+	require.True(t, ended)
+	require.NoError(t, w.Close())
+}
+
+// The order's sample is a real event.
+func TestOrderEvent(t *testing.T) {
+	event, err := readEvent("../../../lambda/functions/orders/event.json")
+	require.NoError(t, err)
+	require.True(t, json.Valid(event))
+	f, err := functionFor(event)
+	require.NoError(t, err)
+	require.Equal(t, orders, f)
+}

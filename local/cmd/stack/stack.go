@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/aws/queue"
+	"github.com/idem-go/idempotency/local/aws/queuepoller"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/cmd/progress"
+)
+
+// defaultTenant is the tour's, and that of the token that is printed.
+const defaultTenant = "acme"
+
+// stack is everything that runs.
+type stack struct {
+	folder   folder
+	note     note
+	wire     *wire
+	wireURL  string
+	provider *provider
+	issuer   *gateway.Issuer
+	db       *dynamodblocal.Server
+	sqs      *queue.Server
+	queues   queues
+	mapping  *mapping
+	pools    map[string]*runtime.Pool
+	logs     map[string]string
+	closers  []func()
+}
+
+func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }
+
+// close ends everything, the latest first.
+func (s *stack) close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}
+
+// start brings everything up, or leaves nothing behind.
+func start(ctx context.Context, o options, say func(string, ...any)) (*stack, error) {
+	s := &stack{pools: map[string]*runtime.Pool{}, logs: map[string]string{}}
+	if err := s.start(ctx, o, say); err != nil {
+		s.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // whatever else failed did so because of this
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) (err error) {
+	if s.folder, err = newFolder(o.cacheDir); err != nil {
+		return err
+	}
+	s.onClose(s.folder.remove)
+	for _, dir := range []string{"bin", "tmp"} {
+		if err := os.Mkdir(s.folder.path(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	// What instances leave behind goes with the folder, even if this is killed.
+	if err := os.Setenv("TMPDIR", s.folder.path("tmp")); err != nil {
+		return err
+	}
+	if err := s.startServers(ctx, o, say); err != nil {
+		return err
+	}
+	if s.wire, err = newWire(s.db.Endpoint()); err != nil {
+		return err
+	}
+	if s.wireURL, err = s.listen(0, s.wire); err != nil {
+		return err
+	}
+	if err := s.startPayments(ctx, o); err != nil {
+		return err
+	}
+	if err := s.startOrders(ctx); err != nil {
+		return err
+	}
+	return s.announce()
+}
+
+// startServers compiles the functions and starts the servers, side by side. The
+// first that fails stops the others.
+func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
+	board := progress.Open(say)
+	defer board.Close()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		begun := time.Now()
+		say("compiling the functions %s ...", functionNames())
+		step := board.Begin("fetching modules and compiling the functions")
+		defer step.End()
+		if err := buildFunctions(gctx, s.folder.path("bin"), func(n int) { step.Note("%d packages so far", n) }); err != nil {
+			return err
+		}
+		say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
+		return nil
+	})
+	g.Go(func() (err error) {
+		say("starting DynamoDB Local ...")
+		step := board.Begin("fetching and starting DynamoDB Local")
+		defer step.End()
+		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{
+			Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir,
+			Log: func(format string, args ...any) { say("  "+format, args...) },
+		})
+		if err != nil {
+			return err
+		}
+		if err := createTables(gctx, s.db.Endpoint()); err != nil {
+			return err
+		}
+		say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
+		return nil
+	})
+	g.Go(func() (err error) {
+		say("starting the queue server ...")
+		step := board.Begin("fetching and starting the queue server")
+		defer step.End()
+		s.sqs, err = queue.Start(gctx, &queue.Options{
+			CacheDir: o.cacheDir, Log: func(format string, args ...any) { say("  "+format, args...) },
+		})
+		if err != nil {
+			return err
+		}
+		if s.queues, err = createQueues(gctx, s.sqs.Endpoint()); err != nil {
+			return err
+		}
+		say("queue server at %s, with the queues %s and %s", s.sqs.Endpoint(), ordersQueue, deadOrders)
+		return nil
+	})
+	err := g.Wait()
+	if s.db != nil {
+		s.onClose(func() { _ = s.db.Close() })
+	}
+	if s.sqs != nil {
+		s.onClose(func() { _ = s.sqs.Close() })
+	}
+	return err
+}
+
+// startPayments runs the HTTP example behind an HTTP API whose callers have
+// tokens: the tenant is the token's subject.
+func (s *stack) startPayments(ctx context.Context, o options) (err error) {
+	if s.provider, err = newProvider(); err != nil {
+		return err
+	}
+	providerURL, err := s.listen(0, s.provider)
+	if err != nil {
+		return err
+	}
+	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"); err != nil {
+		return err
+	}
+	if s.issuer, err = gateway.NewIssuer("https://issuer.local"); err != nil {
+		return err
+	}
+	routes := map[string]gateway.Invoke{}
+	for _, route := range []string{"POST /payments", "POST /refunds", "POST /statements"} {
+		routes[route] = s.pools[payments].Call
+	}
+	report, err := s.openLog("http")
+	if err != nil {
+		return err
+	}
+	api, err := gateway.New(routes, &gateway.Options{Claims: s.issuer.Claims, Report: func(id string, err error) {
+		fmt.Fprintf(report, "http request %s: %v\n", id, err) // a log that cannot be written stops no request
+	}})
+	if err != nil {
+		return err
+	}
+	s.note.URL, err = s.listen(o.port, api)
+	return err
+}
+
+// startOrders runs the queue example behind its queue.
+func (s *stack) startOrders(ctx context.Context) error {
+	// What the infrastructure tells a queue's function of its queue, which it checks
+	// when it starts.
+	err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable,
+		schema.EnvFunctionTimeout+"="+seconds(functionTimeout), schema.EnvQueueVisibility+"="+seconds(queueVisibility),
+		schema.EnvQueueBatchSize+"="+strconv.Itoa(queuepoller.DefaultBatchSize), schema.EnvQueueBatchWindow+"=0",
+		schema.EnvQueueMaxReceives+"="+strconv.Itoa(maxReceives), schema.EnvQueueRepeat+"="+fulfil.Repeat.String())
+	if err != nil {
+		return err
+	}
+	return s.startMapping(ctx)
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+// announce lets other commands find the stack.
+func (s *stack) announce() (err error) {
+	s.note.PID, s.note.Started, s.note.Secret = os.Getpid(), time.Now().UnixMilli(), newSecret()
+	s.note.DynamoDB, s.note.Tables = s.db.Endpoint(), []string{recordsTable, ordersTable}
+	s.note.SQS, s.note.Queues = s.sqs.Endpoint(), []string{s.queues.url, s.queues.deadURL}
+	s.note.Logs = s.logs
+	if s.note.Control, err = s.listen(0, s.control(s.note.Secret)); err != nil {
+		return err
+	}
+	return s.folder.write(s.note)
+}
+
+// listen serves on 127.0.0.1 until the stack is closed.
+func (s *stack) listen(port int, h http.Handler) (string, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return "", fmt.Errorf("cannot listen: %w; choose another -port", err)
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = srv.Serve(l) }()
+	s.onClose(func() { _ = srv.Close() })
+	return "http://" + l.Addr().String(), nil
+}
+
+// whileComplete ends the context when a server that was started here is gone.
+func (s *stack) whileComplete(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := func(server string, ended <-chan struct{}) {
+		select {
+		case <-ended:
+			cancel(&endedError{server})
+		case <-ctx.Done():
+		}
+	}
+	go watch("DynamoDB Local", s.db.Ended())
+	go watch("the queue server", s.sqs.Ended())
+	return ctx, func() { cancel(nil) }
+}

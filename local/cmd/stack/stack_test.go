@@ -1,0 +1,291 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+)
+
+// binary is the command, compiled, so that signals reach it and not `go run`.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "idem-local-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "local")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// How long a condition is waited for, and how often it is looked at.
+const (
+	patience = 20 * time.Second
+	poll     = 50 * time.Millisecond
+)
+
+func build(t *testing.T) string {
+	path, err := binary()
+	require.NoError(t, err)
+	return path
+}
+
+// environ marks the processes of a test, so that they are found whoever their
+// parent is by now.
+func environ(mark string) []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "IDEM_DYNAMODB_ENDPOINT=") {
+			env = append(env, e)
+		}
+	}
+	return append(env, "TMPDIR="+mark, envRunDir+"="+filepath.Join(mark, "run"))
+}
+
+// processes lists those that refer to the mark: in their environment, their
+// arguments or the file that they execute.
+func processes(t *testing.T, mark string) map[int]string {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	found := map[int]string{}
+	for _, dir := range dirs {
+		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		require.NoError(t, err)
+		if pid == os.Getpid() || exe == "" {
+			continue // this test, or one that has ended and waits for its parent
+		}
+		if bytes.Contains(env, []byte(mark)) || bytes.Contains(args, []byte(mark)) || strings.HasPrefix(exe, mark) {
+			found[pid] = exe + " " + string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))
+		}
+	}
+	return found
+}
+
+// find returns the first process of the mark whose description matches.
+func find(t *testing.T, mark, pattern string) (pid int) {
+	re := regexp.MustCompile(pattern)
+	require.Eventually(t, func() bool {
+		for p, what := range processes(t, mark) {
+			if re.MatchString(what) {
+				pid = p
+			}
+		}
+		return pid != 0
+	}, 20*time.Second, 20*time.Millisecond, "no process matches %s: %v", pattern, processes(t, mark))
+	return pid
+}
+
+// session is a stack that runs as a process of its own.
+type session struct {
+	t     *testing.T
+	mark  string
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	seen  strings.Builder
+	last  string // line that was read
+	ports []int
+}
+
+func open(t *testing.T, cmd *exec.Cmd) *session {
+	s := prepare(t, cmd)
+	s.start()
+	return s
+}
+
+func prepare(t *testing.T, cmd *exec.Cmd) *session {
+	s := &session{t: t, mark: t.TempDir(), cmd: cmd}
+	cmd.Env = environ(s.mark)
+	return s
+}
+
+func (s *session) start() {
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	s.cmd.Stderr = s.cmd.Stdout
+	require.NoError(s.t, s.cmd.Start())
+	s.t.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	s.lines = bufio.NewScanner(out)
+}
+
+// until reads what the command says up to a line with the text.
+func (s *session) until(text string) {
+	for s.lines.Scan() {
+		s.last = s.lines.Text()
+		fmt.Fprintln(&s.seen, s.last)
+		if strings.Contains(s.lines.Text(), text) {
+			return
+		}
+	}
+	require.Fail(s.t, "it ended before it said "+text, s.seen.String())
+}
+
+// listen notes the open ports, which must all be this machine's own.
+func (s *session) listen(atLeast int) {
+	for pid := range processes(s.t, s.mark) {
+		s.ports = append(s.ports, childtest.LoopbackPorts(s.t, pid)...)
+	}
+	require.GreaterOrEqual(s.t, len(s.ports), atLeast, "these listen: %v", s.ports)
+}
+
+// end waits until the command, whatever it has started, its ports and its files
+// are gone, and returns how it ended.
+func (s *session) end() error {
+	for s.lines.Scan() {
+		fmt.Fprintln(&s.seen, s.lines.Text())
+	}
+	err := s.cmd.Wait()
+	require.Eventually(s.t, func() bool { return len(processes(s.t, s.mark)) == 0 }, patience, poll,
+		"still running: %v", processes(s.t, s.mark))
+	for _, port := range s.ports {
+		require.Eventually(s.t, func() bool {
+			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err == nil {
+				_ = c.Close()
+			}
+			return err != nil
+		}, patience, poll, "port %d is still open", port)
+	}
+	return err
+}
+
+// requireNoFiles: everything lay in the stack's own folder, which is gone.
+func (s *session) requireNoFiles() {
+	left, err := filepath.Glob(filepath.Join(s.mark, "[^g]*")) // go run's own go-build* may stay
+	require.NoError(s.t, err)
+	require.Equal(s.t, []string{filepath.Join(s.mark, "run")}, left)
+	left, err = filepath.Glob(filepath.Join(s.mark, "run", "*"))
+	require.NoError(s.t, err)
+	require.Empty(s.t, left)
+}
+
+// TestTour takes the whole tour: every line must be what was expected.
+func TestTour(t *testing.T) {
+	endpoint := dynamotest.Endpoint(t)
+	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
+	require.NoError(t, s.end(), "%s", &s.seen)
+	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  "), "%s", &s.seen)
+	_, table, _ := strings.Cut(s.seen.String(), "what came")
+	requireFits(t, table)
+	require.NotContains(t, table, "…", "a text of the tour is too long for its column")
+	s.requireNoFiles()
+}
+
+// TestTourFindsDifferences: the records are deleted while the tour waits for the
+// leases of killed functions, so that their handlers run again, also the one that
+// must not.
+func TestTourFindsDifferences(t *testing.T) {
+	endpoint := dynamotest.Endpoint(t)
+	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
+	s.until("taking the tour")
+	killed := regexp.MustCompile(`refund +in_progress .* lease ends`)
+	require.Eventually(t, func() bool {
+		// Before the first requests, and between the kills, there is no such record.
+		return killed.MatchString(s.must("records", "-state", "in_progress"))
+	}, patience, poll)
+	s.must("reset")
+	require.Error(t, s.end(), "%s", &s.seen)
+	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
+	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
+	require.Contains(t, s.seen.String(), errDiffers.Error())
+	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
+}
+
+// TestNothingIsLeft ends the command, which has started servers and functions of
+// its own, by signals to it and by the end of its parts.
+func TestNothingIsLeft(t *testing.T) {
+	dynamotest.Endpoint(t) // DynamoDB Local can be had here
+	for name, c := range map[string]struct {
+		victim string // empty: the command itself
+		signal syscall.Signal
+		want   string
+		fails  bool
+		files  bool // may stay
+	}{
+		"Ctrl-C":              {signal: syscall.SIGINT, want: "stopped"},
+		"SIGTERM":             {signal: syscall.SIGTERM, want: "stopped"},
+		"SIGKILL":             {signal: syscall.SIGKILL, fails: true, files: true},
+		"end of DynamoDB":     {victim: `/java `, signal: syscall.SIGKILL, fails: true, want: "DynamoDB Local has ended by itself"},
+		"end of queue server": {victim: `/node `, signal: syscall.SIGKILL, fails: true, want: "the queue server has ended by itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, exec.Command(build(t)))
+			s.until("taking the tour")
+			find(t, s.mark, "/bin/payments") // the first function runs
+			s.listen(6)
+			pid := s.cmd.Process.Pid
+			if c.victim != "" {
+				pid = find(t, s.mark, c.victim)
+			}
+			require.NoError(t, syscall.Kill(pid, c.signal))
+			err := s.end()
+			require.Equal(t, c.fails, err != nil, "%v: %s", err, &s.seen)
+			require.Contains(t, s.seen.String(), c.want)
+			if !c.files {
+				s.requireNoFiles()
+				return
+			}
+			// The next start clears up.
+			dir := filepath.Join(s.mark, "run")
+			sweep(dir)
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// TestGoRunIsTerminated: the SIGTERM that a script sends, and a SIGKILL, reach
+// `go run` alone.
+func TestGoRunIsTerminated(t *testing.T) {
+	endpoint := dynamotest.Endpoint(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := open(t, exec.Command("go", "run", "../..", "-endpoint", endpoint))
+			s.until("taking the tour")
+			s.listen(5)
+			require.NoError(t, s.cmd.Process.Signal(signal))
+			_ = s.end() // go run reports the signal
+			s.requireNoFiles()
+		})
+	}
+}
+
+// TestStoppedWhileItStarts: Ctrl-C while servers start and functions compile.
+func TestStoppedWhileItStarts(t *testing.T) {
+	dynamotest.Endpoint(t) // DynamoDB Local can be had here
+	s := open(t, exec.Command(build(t)))
+	s.until("starting DynamoDB Local")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, s.end(), "%s", &s.seen)
+	s.requireNoFiles()
+}

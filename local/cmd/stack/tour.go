@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/cmd/progress"
+)
+
+// tourLines is how many lines the tour prints.
+const tourLines = 27
+
+// tour sends real requests through the gateway, and real messages through the queue,
+// to the compiled functions.
+func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
+	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), told: map[string]int{}}
+	defer t.client.CloseIdleConnections()
+	say("taking the tour; two requests wait %v for the lease of a killed process", functionTimeout+idem.DefaultMargin)
+	board := progress.Open(say)
+	defer board.Close()
+	t.step = board.Begin("taking the tour")
+	t.basics(ctx)
+	t.tenants(ctx)
+	t.crowd(ctx)
+	t.large(ctx)
+	t.queue(ctx)
+	t.kills(ctx)
+	return t.lines
+}
+
+type tour struct {
+	*stack
+	client *http.Client
+	run    int64          // makes keys new on a table that was there before
+	told   map[string]int // deliveries of watched messages that were told of
+	lines  []line
+	step   *progress.Step
+}
+
+// reply is what came over HTTP.
+type reply struct {
+	status   int
+	replayed bool
+	body     []byte
+	err      error
+}
+
+// say describes a reply in the tour's words.
+func (r reply) say() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	story := "executed"
+	if r.replayed {
+		story = "replayed"
+	}
+	if r.status >= 400 {
+		var problem struct{ Code, Message string }
+		_ = json.Unmarshal(r.body, &problem)
+		story = problem.Code + problem.Message
+	}
+	return fmt.Sprintf("%d %s", r.status, story)
+}
+
+// retryable reports whether the answer tells the client to send the same again.
+func (r reply) retryable() bool {
+	var problem struct{ Retryable bool }
+	return r.err == nil && json.Unmarshal(r.body, &problem) == nil && problem.Retryable
+}
+
+func (t *tour) key(name string) string { return fmt.Sprintf("tour-%d-%s", t.run, name) }
+
+func (t *tour) post(ctx context.Context, path, key, body string) reply {
+	return t.postAs(ctx, defaultTenant, path, key, body)
+}
+
+// postAs sends a request with a tenant's token, or without one. As a client should,
+// it repeats what was refused because the store was too slow: a busy machine does
+// not get the tour wrong.
+func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply {
+	for try := 1; ; try++ {
+		r := t.postOnce(ctx, tenant, path, key, body)
+		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries {
+			return r
+		}
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(time.Second): // the answer's Retry-After
+		}
+	}
+}
+
+// storeTries bounds how often the tour meets a store that is too slow.
+const storeTries = 5
+
+func (t *tour) postOnce(ctx context.Context, tenant, path, key, body string) reply {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.note.URL+path, strings.NewReader(body))
+	if err != nil {
+		return reply{err: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	if tenant != "" {
+		token, err := t.issuer.Token(tenant, nil, tokenLifetime)
+		if err != nil {
+			return reply{err: err}
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := t.client.Do(req)
+	if err != nil {
+		return reply{err: err}
+	}
+	defer res.Body.Close()
+	r := reply{status: res.StatusCode, replayed: res.Header.Get("Idempotency-Replayed") == "true"}
+	r.body, r.err = io.ReadAll(res.Body)
+	return r
+}
+
+func payment(reference string, amount int) string {
+	return fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, reference, amount)
+}
+
+// add records a line, with the calls and the time that fn takes.
+func (t *tour) add(ctx context.Context, request, expected string, fn func() string) {
+	if ctx.Err() != nil {
+		return
+	}
+	calls, begun := t.wire.calls.Load(), time.Now()
+	got := fn()
+	t.lines = append(t.lines, line{request, expected, got, t.wire.calls.Load() - calls, time.Since(begun)})
+	t.step.Note("%d of %d lines", len(t.lines), tourLines)
+}
+
+func (t *tour) basics(ctx context.Context) {
+	key, ref := t.key("basics"), t.key("basics-ref")
+	var first reply
+	t.add(ctx, "first request", "201 executed", func() string {
+		first = t.post(ctx, "/payments", key, payment(ref, 1250))
+		return first.say()
+	})
+	t.add(ctx, "the same again", "201 replayed, same bytes", func() string {
+		again := t.post(ctx, "/payments", key, payment(ref, 1250))
+		return again.say() + t.same(first, again)
+	})
+	t.add(ctx, "the same, members in another order", "201 replayed, same bytes", func() string {
+		again := t.post(ctx, "/payments", key, fmt.Sprintf(`{"currency":"EUR","amount":1250,"reference":%q}`, ref))
+		return again.say() + t.same(first, again)
+	})
+	t.add(ctx, "same key, another amount", "422 idempotency_key_reused", func() string {
+		return t.post(ctx, "/payments", key, payment(ref, 9999)).say()
+	})
+	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
+}
+
+// tenants are told apart by their tokens alone.
+func (t *tour) tenants(ctx context.Context) {
+	key, ref := t.key("tenants"), t.key("tenants-ref")
+	t.add(ctx, "without a token", "401 Unauthorized", func() string {
+		return t.postAs(ctx, "", "/payments", key, payment(ref, 300)).say()
+	})
+	for _, tenant := range []string{defaultTenant, "globex"} {
+		t.add(ctx, "one key, tenant "+tenant, "201 executed", func() string {
+			return t.postAs(ctx, tenant, "/payments", key, payment(ref, 300)).say()
+		})
+	}
+	t.add(ctx, "charges at the provider, under two keys", "2", func() string { return fmt.Sprint(t.provider.times(ref)) })
+}
+
+func (t *tour) same(a, b reply) string {
+	if bytes.Equal(a.body, b.body) {
+		return ", same bytes"
+	}
+	return ", OTHER bytes"
+}
+
+// crowd sends 50 requests at once, to several processes.
+func (t *tour) crowd(ctx context.Context) {
+	key, ref := t.key("crowd"), t.key("crowd-ref")
+	t.add(ctx, "50 at once", "1 executed, 49 replayed or sent back", func() string {
+		replies := make([]reply, 50)
+		var wg sync.WaitGroup
+		for i := range replies {
+			wg.Go(func() { replies[i] = t.post(ctx, "/payments", key, payment(ref, 700)) })
+		}
+		wg.Wait()
+		executed, others, odd := 0, 0, map[string]int{}
+		for _, r := range replies {
+			switch story := r.say(); {
+			case story == "201 executed":
+				executed++
+			case story == "201 replayed" || r.retryable():
+				others++
+			default:
+				odd[story]++
+			}
+		}
+		got := fmt.Sprintf("%d executed, %d replayed or sent back", executed, others)
+		if len(odd) > 0 {
+			got += ", " + summary(odd)
+		}
+		return got
+	})
+	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
+}
+
+func (t *tour) large(ctx context.Context) {
+	key := t.key("statement")
+	var first reply
+	t.add(ctx, "a result of 450 KB", "200 executed, 450 KB", func() string {
+		first = t.post(ctx, "/statements", key, `{"kilobytes": 450}`)
+		return fmt.Sprintf("%s, %d KB", first.say(), len(first.body)>>10)
+	})
+	t.add(ctx, "the same again", "200 replayed, same bytes", func() string {
+		again := t.post(ctx, "/statements", key, `{"kilobytes": 450}`)
+		return again.say() + t.same(first, again)
+	})
+}
+
+// kills lets two handlers hang at the provider and kills their processes. Both
+// wait for their leases side by side.
+func (t *tour) kills(ctx context.Context) {
+	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
+	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
+	for _, v := range []*victim{charge, refund} {
+		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
+		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string {
+			return t.post(ctx, v.path, v.key, payment(v.ref, 100)).say()
+		})
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(refund.killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
+	}
+	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string {
+		return t.post(ctx, charge.path, charge.key, payment(charge.ref, 100)).say()
+	})
+	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string {
+		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
+	})
+	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string {
+		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
+	})
+	t.add(ctx, "requests at the provider", "charge 2 under one key, refund 1", func() string {
+		return fmt.Sprintf("charge %d under one key, refund %d", t.provider.times(charge.ref), t.provider.times(refund.ref))
+	})
+}
+
+type victim struct {
+	name, path, key, ref string
+	killed               time.Time
+}
+
+// kill sends a request, waits until its handler hangs at the provider, and kills
+// the process that runs it.
+func (t *tour) kill(ctx context.Context, v *victim) string {
+	release := t.provider.hold(v.ref)
+	defer release()
+	answer := make(chan reply, 1)
+	go func() { answer <- t.post(ctx, v.path, v.key, payment(v.ref, 100)) }()
+	for t.provider.times(v.ref) == 0 {
+		select {
+		case r := <-answer:
+			return "answered before it was killed: " + r.say()
+		case <-ctx.Done():
+			return ctx.Err().Error()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	for _, f := range t.pools[payments].InFlight() {
+		if bytes.Contains(f.Payload, []byte(v.key)) {
+			if err := t.pools[payments].Kill(f.PID); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	v.killed = time.Now()
+	return (<-answer).say()
+}

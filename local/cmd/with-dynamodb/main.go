@@ -1,0 +1,193 @@
+// Command with-dynamodb runs a command that needs DynamoDB Local:
+//
+//	go run ./local/cmd/with-dynamodb -- go test ./...
+//
+// It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT
+// and dummy AWS credentials for the command, passes signals on to it, and exits
+// with its exit code (128 + the signal's number if a signal ended it) after
+// DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be had, and
+// with 127 if the command cannot be started.
+//
+// (go run itself turns every exit code but 0 into 1.)
+//
+// An IDEM_DYNAMODB_ENDPOINT that is set already is used as it is.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/local/cmd/progress"
+)
+
+// Exit codes of our own, as env(1) and timeout(1) have them.
+const (
+	exitUsage       = 2
+	exitNoServer    = 125
+	exitNotStarted  = 127
+	exitSignalShift = 128
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stderr))
+}
+
+func run(args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("with-dynamodb", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "usage: with-dynamodb [-q] [--] command [argument ...]")
+		flags.PrintDefaults()
+	}
+	quiet := flags.Bool("q", false, "print errors only")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return exitUsage
+	}
+	if flags.NArg() == 0 {
+		flags.Usage()
+		return exitUsage
+	}
+	var mu sync.Mutex // progress is told of beside what the start says
+	log := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !*quiet {
+			fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
+		}
+	}
+	// From here on signals are ours: DynamoDB Local is to end in order.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+
+	srv, code := provision(signals, log, stderr)
+	if srv == nil {
+		return code
+	}
+	log("%s at %s", srv.Source(), srv.Endpoint())
+	code = command(flags.Args(), srv.Endpoint(), signals, stderr)
+	if err := srv.Close(); err != nil {
+		fmt.Fprintf(stderr, "with-dynamodb: stop DynamoDB Local: %v\n", err)
+		if code == 0 {
+			code = exitNoServer
+		}
+	}
+	return code
+}
+
+// provision starts the server. A signal meanwhile ends the attempt.
+func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Writer) (*dynamodblocal.Server, int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	type result struct {
+		srv *dynamodblocal.Server
+		err error
+	}
+	done := make(chan result, 1)
+	board := progress.Open(log)
+	defer board.Close()
+	board.Begin("fetching and starting DynamoDB Local")
+	go func() {
+		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: log})
+		done <- result{srv, err}
+	}()
+	var got result
+	select {
+	case got = <-done:
+	case s := <-signals:
+		cancel()
+		if got = <-done; got.srv != nil {
+			_ = got.srv.Close() // nobody has used it
+		}
+		return nil, signalCode(s)
+	}
+	if got.err != nil {
+		fmt.Fprintf(stderr, "with-dynamodb: %v\n", got.err)
+		return nil, exitNoServer
+	}
+	return got.srv, 0
+}
+
+// command runs the command to its end and returns its exit code.
+func command(args []string, endpoint string, signals <-chan os.Signal, stderr io.Writer) int {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr
+	cmd.Env = environment(os.Environ(), endpoint)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintf(stderr, "with-dynamodb: %v\n", err)
+		return exitNotStarted
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			// The terminal has given its signals to the command itself.
+			if !fromTerminal(s) {
+				_ = cmd.Process.Signal(s) // it may be gone already
+			}
+		case err := <-ended:
+			return exitCode(cmd, err, stderr)
+		}
+	}
+}
+
+func exitCode(cmd *exec.Cmd, err error, stderr io.Writer) int {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		fmt.Fprintf(stderr, "with-dynamodb: %v\n", err)
+		return exitNotStarted
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return signalCode(status.Signal())
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+func signalCode(s os.Signal) int {
+	if number, ok := s.(syscall.Signal); ok {
+		return exitSignalShift + int(number)
+	}
+	return exitSignalShift
+}
+
+// environment replaces what could lead the AWS SDK to anything real. DynamoDB
+// Local takes alphanumeric access key ids only.
+func environment(base []string, endpoint string) []string {
+	replaced := map[string]string{
+		dynamodblocal.EnvEndpoint:   endpoint,
+		"AWS_ACCESS_KEY_ID":         "idemlocal",
+		"AWS_SECRET_ACCESS_KEY":     "idemlocal",
+		"AWS_REGION":                "us-east-1",
+		"AWS_DEFAULT_REGION":        "us-east-1",
+		"AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_SESSION_TOKEN":         "",
+		"AWS_PROFILE":               "",
+		"AWS_DEFAULT_PROFILE":       "",
+	}
+	var env []string
+	for _, entry := range base {
+		name, _, _ := strings.Cut(entry, "=")
+		if _, ours := replaced[name]; !ours {
+			env = append(env, entry)
+		}
+	}
+	for name, value := range replaced {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}

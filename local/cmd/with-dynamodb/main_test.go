@@ -1,0 +1,139 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+)
+
+// Set in a copy of this test binary that is with-dynamodb.
+const commandEnv = "WITH_DYNAMODB_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(commandEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// fakeDynamoDB sets the endpoint to a server that answers like DynamoDB.
+func fakeDynamoDB(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Amzn-Requestid", "1")
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv(dynamodblocal.EnvEndpoint, server.URL)
+	return server.URL
+}
+
+func TestExitCodes(t *testing.T) {
+	fakeDynamoDB(t)
+	for name, test := range map[string]struct {
+		args []string
+		want int
+		says string
+	}{
+		"success":            {[]string{"--", "true"}, 0, "given endpoint"},
+		"quiet":              {[]string{"-q", "true"}, 0, ""},
+		"failure":            {[]string{"-q", "--", "sh", "-c", "exit 7"}, 7, ""},
+		"ended by a signal":  {[]string{"-q", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
+		"no such command":    {[]string{"-q", "/nonexistent/command"}, 127, "no such file"},
+		"no command":         {nil, 2, "usage:"},
+		"unknown flag":       {[]string{"-nonsense", "true"}, 2, "usage:"},
+		"help":               {[]string{"-help"}, 0, "usage:"},
+		"flags of a command": {[]string{"-q", "sh", "-c", `test "$1" = -q`, "sh", "-q"}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			require.Equal(t, test.want, run(test.args, &stderr), stderr.String())
+			if test.says == "" {
+				require.Empty(t, stderr.String())
+			}
+			require.Contains(t, stderr.String(), test.says)
+		})
+	}
+}
+
+func TestWithoutDynamoDBTheCommandDoesNotRun(t *testing.T) {
+	t.Setenv(dynamodblocal.EnvEndpoint, "not a URL")
+	var stderr bytes.Buffer
+	ran := filepath.Join(t.TempDir(), "ran")
+	require.Equal(t, 125, run([]string{"touch", ran}, &stderr))
+	require.Contains(t, stderr.String(), dynamodblocal.EnvEndpoint)
+	require.NoFileExists(t, ran)
+}
+
+func TestEnvironmentLeadsToNothingReal(t *testing.T) {
+	got := environment([]string{
+		"PATH=/bin", "AWS_PROFILE=production", "AWS_SESSION_TOKEN=real", "AWS_ACCESS_KEY_ID=real",
+		"AWS_SECRET_ACCESS_KEY=real", "AWS_REGION=eu-west-1", "IDEM_DYNAMODB_ENDPOINT=http://other",
+	}, "http://127.0.0.1:1")
+	slices.Sort(got)
+	require.Equal(t, []string{
+		"AWS_ACCESS_KEY_ID=idemlocal",
+		"AWS_DEFAULT_REGION=us-east-1",
+		"AWS_EC2_METADATA_DISABLED=true",
+		"AWS_REGION=us-east-1",
+		"AWS_SECRET_ACCESS_KEY=idemlocal",
+		"IDEM_DYNAMODB_ENDPOINT=http://127.0.0.1:1",
+		"PATH=/bin",
+	}, got)
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	fakeDynamoDB(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(self, "-q", "--", "sh", "-c",
+				"trap 'echo got "+name+"; exit 9' "+name+"; echo ready; while :; do sleep 0.01; done")
+			cmd.Env = append(os.Environ(), commandEnv+"=1")
+			// A session without a terminal, as make and CI runners have it.
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			lines := bufio.NewScanner(out)
+			require.True(t, lines.Scan())
+			require.Equal(t, "ready", lines.Text())
+			require.NoError(t, cmd.Process.Signal(s))
+			require.True(t, lines.Scan())
+			require.Equal(t, "got "+name, lines.Text())
+			var exit *exec.ExitError
+			require.ErrorAs(t, cmd.Wait(), &exit)
+			require.Equal(t, 9, exit.ExitCode())
+		})
+	}
+}
+
+func TestProvisionsForTheCommandAndStops(t *testing.T) {
+	t.Setenv(dynamodblocal.EnvEndpoint, "")
+	endpointFile := filepath.Join(t.TempDir(), "endpoint")
+	var stderr bytes.Buffer
+	code := run([]string{"sh", "-c", `printf %s "$IDEM_DYNAMODB_ENDPOINT" > "$1"`, "sh", endpointFile}, &stderr)
+	if code == exitNoServer && os.Getenv("IDEM_REQUIRE_DYNAMODB") != "1" {
+		t.Skip(stderr.String())
+	}
+	require.Zero(t, code, stderr.String())
+	endpoint, err := os.ReadFile(endpointFile)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(endpoint), "http://127.0.0.1:"), string(endpoint))
+	_, err = http.Get(string(endpoint))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it is stopped")
+}

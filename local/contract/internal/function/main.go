@@ -1,6 +1,0 @@
-// Command function is the function that the contract's tests run.
-package main
-
-import "github.com/idem-go/idempotency/local/contract/internal/service"
-
-func main() { service.Main() }

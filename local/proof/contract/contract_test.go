@@ -1,0 +1,62 @@
+package contract
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/idem-go/idempotency/idem/idemhttp"
+)
+
+// Every row of the contract, in both profiles, through a real client, every gateway and
+// a real process.
+func TestContract(t *testing.T) {
+	l := newLab(t)
+	for _, k := range kinds {
+		for profile := range markers {
+			if k.onlyIETF && profile != idemhttp.IETF {
+				continue
+			}
+			name := map[idemhttp.Profile]string{idemhttp.IETF: "IETF", idemhttp.Stripe: "Stripe"}[profile]
+			t.Run(fmt.Sprintf("%s/%s", k.name, name), func(t *testing.T) {
+				t.Parallel()
+				s := newService(t, l, k, profile)
+				for name, story := range stories {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						story(t, s)
+					})
+				}
+				for _, r := range rows() {
+					if r.unless != nil && r.unless(k, profile) {
+						continue
+					}
+					t.Run(r.name, func(t *testing.T) {
+						t.Parallel()
+						r.test(t, s)
+					})
+				}
+			})
+		}
+	}
+}
+
+// stories are the rows that need more than a request that is sent twice.
+var stories = map[string]func(*testing.T, *service){
+	"in flight":                  inFlight,
+	"in flight, with a location": inFlightWithLocation,
+	"in flight, waiting":         inFlightWaiting,
+	"the gateway gives up":       gatewayGivesUp,
+	"the client goes away":       clientGoesAway,
+	"killed":                     killed,
+	"killed, repeatable":         killedRepeatable,
+	"hanging":                    hanging,
+	"no token":                   noToken,
+	"too large to keep":          tooLargeToKeep,
+	"another response version":   anotherVersion,
+	"record damaged":             recordDamaged,
+	"record newer":               recordNewer,
+	"accepted for later":         acceptedForLater,
+	"expired":                    expired,
+	"store away":                 storeAway,
+	"byte for byte":              byteForByte,
+}

@@ -1,0 +1,195 @@
+package contract
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+)
+
+// hold starts a request whose handler waits for the play's gate. Where the function
+// comes to no handler, for want of time or of a table that answers in time, another
+// request is as good.
+func (s *service) hold(t *testing.T, change ...func(*request)) (*play, request, <-chan reply) {
+	t.Helper()
+	if s.post(nil, change...).at.pool == s.calm.pool {
+		s.held.Lock()
+		t.Cleanup(s.held.Unlock)
+	}
+	for {
+		p := s.play(func(int) script.Answer { return made })
+		r := s.post(p, change...)
+		first := s.background(t, r)
+		select {
+		case <-p.arrived:
+			return p, r, first
+		case got := <-first:
+			if r.at == s.impatient && got.status == s.late.status {
+				again := make(chan reply, 1)
+				again <- got // its gateway did not wait for the handler
+				p.process(t)
+				return p, r, again
+			}
+			t.Logf("no handler ran: %d %s", got.status, got.body)
+		case <-time.After(patience):
+			require.FailNow(t, "the handler was not called")
+		}
+	}
+}
+
+func inFlight(t *testing.T, s *service) {
+	p, r, first := s.hold(t)
+	s.refused(t, s.send(t, r), idemhttp.CodeInProgress)
+	s.refused(t, s.send(t, r.with(body(`{"amount":1}`))), idemhttp.CodeKeyReused)
+	close(p.gate)
+	live := <-first
+	s.unmarked(t, live)
+	require.Equal(t, 201, live.status)
+	s.replayed(t, live, s.send(t, r))
+	require.Equal(t, 1, p.count())
+}
+
+func inFlightWithLocation(t *testing.T, s *service) {
+	p, r, first := s.hold(t)
+	got := s.send(t, r.with(variant(script.VariantLocation)))
+	s.refused(t, got, idemhttp.CodeInProgress)
+	require.Equal(t, http.StatusAccepted, got.status)
+	require.Equal(t, script.Location, got.header.Get("Location"))
+	close(p.gate)
+	require.Equal(t, 201, (<-first).status)
+	require.Equal(t, 1, p.count())
+}
+
+func inFlightWaiting(t *testing.T, s *service) {
+	p, r, first := s.hold(t)
+	twin := s.background(t, r.with(variant(script.VariantWait)))
+	eventually(t, func() bool { return len(s.calm.of(r.key())) == 2 })
+	close(p.gate)
+	live := <-first
+	require.Equal(t, 201, live.status)
+	s.replayed(t, live, <-twin)
+	require.Equal(t, 1, p.count())
+}
+
+// A late retry gets what the first client did not.
+func gatewayGivesUp(t *testing.T, s *service) {
+	p, r, first := s.hold(t, via(s.impatient))
+	s.broke(t, <-first, s.late)
+	s.refused(t, s.send(t, r.with(via(s.calm))), idemhttp.CodeInProgress)
+	close(p.gate)
+	s.settles(t, p, r.with(via(s.calm)))
+}
+
+func clientGoesAway(t *testing.T, s *service) {
+	s.held.Lock()
+	defer s.held.Unlock()
+	p := s.play(func(int) script.Answer { return made })
+	r := s.post(p)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	gone, req := make(chan error, 1), s.build(t, ctx, r)
+	go func() {
+		_, err := s.do(req)
+		gone <- err
+	}()
+	p.process(t)
+	leave()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	close(p.gate)
+	s.settles(t, p, r)
+}
+
+// settles asks until the only run's response is there.
+func (s *service) settles(t *testing.T, p *play, r request) {
+	t.Helper()
+	var got reply
+	eventually(t, func() bool {
+		got = s.send(t, r)
+		if got.code() == idemhttp.CodeInProgress {
+			s.refused(t, got, idemhttp.CodeInProgress)
+			return false
+		}
+		return true
+	})
+	require.Equal(t, 201, got.status, "%s", got.body)
+	require.Equal(t, "made", got.body)
+	require.Equal(t, []string{"true"}, got.header.Values(markers[s.profile]))
+	require.Equal(t, 1, p.count())
+}
+
+// killed: the process dies while the handler runs, and nobody knows what it did.
+func killed(t *testing.T, s *service) {
+	p, r, first := s.hold(t, via(s.hasty))
+	s.kill(t, r)
+	s.broke(t, <-first, s.failed)
+	close(p.gate)
+	s.lapses(t, r)
+	for range 2 {
+		s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+	}
+	require.Equal(t, 1, p.count())
+}
+
+func killedRepeatable(t *testing.T, s *service) {
+	p, r, first := s.hold(t, via(s.hasty), path("/transfers"))
+	s.kill(t, r)
+	s.broke(t, <-first, s.failed)
+	close(p.gate)
+	live := s.lapses(t, r)
+	require.Equal(t, 201, live.status, "%s", live.body)
+	s.unmarked(t, live)
+	s.replayed(t, live, s.send(t, r))
+	require.Equal(t, 2, p.count())
+}
+
+// hanging: the handler heeds nothing and is killed at the time-out.
+func hanging(t *testing.T, s *service) {
+	var p *play
+	var r request
+	for p == nil || p.count() == 0 {
+		p = s.always(script.Answer{Hang: true})
+		r = s.post(p, via(s.hasty))
+		first := s.send(t, r)
+		if p.count() > 0 {
+			s.broke(t, first, s.failed)
+		}
+	}
+	s.lapses(t, r)
+	s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+	require.Equal(t, 1, p.count())
+}
+
+// kill ends the process that works on the request.
+func (s *service) kill(t *testing.T, r request) {
+	t.Helper()
+	pids := r.at.of(r.key())
+	require.Len(t, pids, 1)
+	require.NoError(t, r.at.pool.Kill(pids[0]))
+}
+
+// lapses asks until the lease of an attempt that is gone has ended.
+func (s *service) lapses(t *testing.T, r request) (got reply) {
+	t.Helper()
+	eventually(t, func() bool {
+		got = s.send(t, r)
+		switch code := got.code(); code {
+		// So close to its time-out the function may find a busy table too slow.
+		case idemhttp.CodeInProgress, idemhttp.CodeStoreUnavailable:
+			s.refused(t, got, code)
+			return false
+		}
+		return true
+	})
+	return got
+}
+
+func noToken(t *testing.T, s *service) {
+	p := s.always(made)
+	s.broke(t, s.send(t, s.post(p, func(r *request) { r.tenant = anonymous })), s.unsigned)
+	require.Zero(t, p.count())
+}

@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	function "github.com/idem-go/idempotency/local/proof/contract/internal/service"
+)
+
+// binary is the compiled internal/function.
+var binary string
+
+func TestMain(m *testing.M) {
+	// The function is in this binary too, so that go test takes no cached result for
+	// good after a change of what only the function is built from.
+	runtime.KeepAlive(function.Main)
+	flag.Parse()
+	// Most of a test's time is spent waiting for other processes.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "contract-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "function")
+		if out, err := exec.Command("go", "build", "-o", binary, "./internal/function").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build internal/function: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// patience ends a broken test; no right one waits for it.
+const patience = 5 * time.Minute
+
+// lab is what all services share.
+type lab struct {
+	endpoint, table string
+	db              *dynamodb.Client
+	control         *httptest.Server
+
+	mu    sync.Mutex
+	plays map[string]*play
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
+	var err error
+	l.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: l.endpoint})
+	require.NoError(t, err)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), l.db, l.table))
+	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
+	t.Cleanup(l.control.Close)
+	return l
+}
+
+// play is one case: what the handler does, and how often it did.
+type play struct {
+	name    string
+	answer  func(run int) script.Answer
+	gate    chan struct{} // the handler waits until it is closed
+	arrived chan int      // the process of each run
+
+	mu   sync.Mutex
+	runs int
+}
+
+func (l *lab) play(answer func(run int) script.Answer) *play {
+	p := &play{name: rand.Text(), answer: answer, gate: make(chan struct{}), arrived: make(chan int, 100)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.plays[p.name] = p
+	return p
+}
+
+// always is a handler that does the same every time, and at once.
+func (l *lab) always(a script.Answer) *play {
+	p := l.play(func(int) script.Answer { return a })
+	close(p.gate)
+	return p
+}
+
+func (p *play) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs
+}
+
+// process waits until the handler runs, and tells where.
+func (p *play) process(t *testing.T) int {
+	t.Helper()
+	select {
+	case pid := <-p.arrived:
+		return pid
+	case <-time.After(patience):
+		require.FailNow(t, "the handler was not called")
+		return 0
+	}
+}
+
+// serve answers the function's handler.
+func (l *lab) serve(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	p := l.plays[strings.TrimPrefix(r.URL.Path, "/")]
+	l.mu.Unlock()
+	pid, err := strconv.Atoi(r.URL.Query().Get("pid"))
+	if p == nil || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	p.mu.Lock()
+	p.runs++
+	run := p.runs
+	p.mu.Unlock()
+	p.arrived <- pid
+	select {
+	case <-p.gate:
+		_ = json.NewEncoder(w).Encode(p.answer(run)) // a process that is gone needs no answer
+	case <-r.Context().Done():
+	}
+}
+
+// eventually asks until the condition holds.
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			require.FailNow(t, "it never came true")
+		}
+	}
+}

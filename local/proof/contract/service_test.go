@@ -1,0 +1,287 @@
+package contract
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/gateway"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+)
+
+// kind is a gateway in one of its modes, and the answers of its own.
+type kind struct {
+	name     string
+	options  gateway.Options
+	function string // of script's flavours
+	base     string // what paths begin with
+	// failed and late are its answers for a function that fails, or takes too long;
+	// unsigned is the one for a request without token.
+	failed, late, unsigned own
+	// onlyIETF says that the gateway is another mode of one above: one profile is enough.
+	onlyIETF bool
+}
+
+type own struct {
+	status int
+	body   string // a part of it
+}
+
+var kinds = []kind{
+	{
+		name: "HTTP API", options: gateway.Options{Flavour: gateway.HTTPAPI, Stage: "test"}, function: script.HTTPAPI, base: "/test",
+		failed: own{500, `{"message":"Internal Server Error"}`}, late: own{503, `{"message":"Service Unavailable"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+	},
+	{
+		name: "REST API", options: gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"image/png", "application/octet-stream"}}, function: script.RESTAPI, base: "/prod",
+		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+	},
+	{
+		name: "REST API, all media types binary", options: gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"*/*"}, Stage: "v1"}, function: script.RESTAPI, base: "/v1",
+		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+		onlyIETF: true,
+	},
+	{
+		name: "function URL", options: gateway.Options{Flavour: gateway.FunctionURL}, function: script.FunctionURL,
+		failed: own{502, "Internal Server Error"}, late: own{502, "Internal Server Error"}, unsigned: own{403, `{"Message":"Forbidden"}`},
+	},
+	{
+		name: "ALB", options: gateway.Options{Flavour: gateway.ALB}, function: script.ALB,
+		failed: own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"}, unsigned: own{401, "401 Authorization Required"},
+	},
+	{
+		name: "ALB with multi-value headers", options: gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: true}, function: script.ALB,
+		failed: own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"}, unsigned: own{401, "401 Authorization Required"},
+	},
+}
+
+// of lists the processes that work on requests with a key.
+func (a at) of(key string) (pids []int) {
+	for _, in := range a.pool.InFlight() {
+		if strings.Contains(string(in.Payload), key) {
+			pids = append(pids, in.PID)
+		}
+	}
+	return pids
+}
+
+// service is the function behind a gateway. Several pools of the same function differ in
+// time-out and in the way to the table.
+type service struct {
+	*lab
+	kind
+	profile idemhttp.Profile
+	issuer  *gateway.Issuer
+	client  *http.Client
+	proxy   *proxy
+
+	calm  at // long time-out
+	hasty at // short time-out: a killed process' lease ends soon
+	apart at // one process, behind the proxy
+	// impatient is calm behind a gateway that waits a moment only.
+	impatient at
+
+	// held lets one test at a time keep calm's processes waiting, so that there are
+	// always free ones.
+	held sync.Mutex
+}
+
+// at is a pool and the gateway before it.
+type at struct {
+	url  string
+	pool *runtime.Pool
+}
+
+func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service {
+	t.Helper()
+	issuer, err := gateway.NewIssuer("https://issuer.local")
+	require.NoError(t, err)
+	s := &service{lab: l, kind: k, profile: profile, issuer: issuer, proxy: newProxy(t, l.endpoint)}
+	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	s.client = &http.Client{
+		Transport: transport, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	s.calm = s.open(t, l.endpoint, time.Minute, 4, patience)
+	s.hasty = s.open(t, l.endpoint, 4*time.Second, 6, patience)
+	s.apart = s.open(t, s.proxy.url, time.Minute, 1, 2*time.Second)
+	s.impatient = at{s.serve(t, s.calm.pool, 300*time.Millisecond), s.calm.pool}
+	return s
+}
+
+// open starts a pool. Claims get the time that is given, and at most a quarter of the
+// time-out.
+func (s *service) open(t *testing.T, endpoint string, timeout time.Duration, instances int, claims time.Duration) at {
+	t.Helper()
+	pool, err := runtime.Start(context.Background(), runtime.Function{
+		Path: binary, Timeout: timeout, MaxInstances: instances,
+		Env: []string{
+			schema.EnvTable + "=" + s.table, schema.EnvEndpoint + "=" + endpoint, script.EnvControl + "=" + s.control.URL,
+			script.EnvFlavour + "=" + s.function, fmt.Sprintf("%s=%d", script.EnvProfile, s.profile),
+			script.EnvClaimBudget + "=" + claims.String(),
+		},
+	}, nil)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return at{s.serve(t, pool, 0), pool}
+}
+
+// serve puts a gateway on a free loopback port.
+func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration) string {
+	t.Helper()
+	o := s.options
+	o.Timeout = timeout
+	routes := map[string]gateway.Invoke{"$default": pool.Call}
+	switch o.Flavour {
+	case gateway.HTTPAPI, gateway.RESTAPI:
+		// Some routes of the contract are routes of the API, others hide behind a route
+		// for everything else.
+		rest := "$default"
+		if o.Flavour == gateway.RESTAPI {
+			rest = "ANY /{proxy+}"
+		}
+		routes = map[string]gateway.Invoke{"POST /payments": pool.Call, "POST /payments/{id}/refunds": pool.Call, rest: pool.Call}
+	}
+	if o.Claims = s.issuer.Claims; o.Flavour == gateway.FunctionURL {
+		o.Claims, o.IAM = nil, s.signer
+	}
+	handler, err := gateway.New(routes, &o)
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// signer takes the token for a signature: a tenant is an account.
+func (s *service) signer(r *http.Request) (gateway.Principal, bool) {
+	claims, ok := s.issuer.Claims(r)
+	return gateway.Principal{AccountID: claims["tenant"], UserID: "AROA:" + claims["sub"]}, ok
+}
+
+// request is what a client sends.
+type request struct {
+	method, path, body string
+	tenant             string
+	header             map[string][]string
+	at                 at
+}
+
+// post is a request of its own key that plays p, if any.
+func (s *service) post(p *play, change ...func(*request)) request {
+	r := request{
+		method: "POST", path: "/payments", tenant: "blue", body: `{"amount":4999,"currency":"EUR"}`, at: s.calm,
+		header: map[string][]string{
+			"Idempotency-Key": {"key-" + rand.Text()}, "Content-Type": {"application/json"},
+		},
+	}
+	if p != nil {
+		r.header[script.CaseHeader] = []string{p.name}
+	}
+	return r.with(change...)
+}
+
+func (r request) with(change ...func(*request)) request {
+	header := map[string][]string{}
+	for name, values := range r.header {
+		header[name] = values
+	}
+	r.header = header
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+func (r request) key() string { return r.header["Idempotency-Key"][0] }
+
+// header sets a header's lines; none removes it.
+func header(name string, values ...string) func(*request) {
+	return func(r *request) {
+		if r.header[name] = values; len(values) == 0 {
+			delete(r.header, name)
+		}
+	}
+}
+
+func variant(name string) func(*request) { return header(script.VariantHeader, name) }
+
+func path(p string) func(*request) { return func(r *request) { r.path = p } }
+
+func body(b string) func(*request) { return func(r *request) { r.body = b } }
+
+func method(m string) func(*request) { return func(r *request) { r.method = m } }
+
+func via(a at) func(*request) { return func(r *request) { r.at = a } }
+
+// reply is what a client gets.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *service) send(t *testing.T, r request) reply {
+	t.Helper()
+	got, err := s.do(s.build(t, t.Context(), r))
+	require.NoError(t, err)
+	return got
+}
+
+func (s *service) build(t *testing.T, ctx context.Context, r request) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, r.method, r.at.url+s.base+r.path, strings.NewReader(r.body))
+	require.NoError(t, err)
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	if r.tenant != anonymous {
+		claims := map[string]any{}
+		if r.tenant != "" {
+			claims["tenant"] = r.tenant
+		}
+		token, err := s.issuer.Token("ophelia", claims, time.Hour)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req
+}
+
+func (s *service) do(req *http.Request) (reply, error) {
+	res, err := s.client.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(raw)}, err
+}
+
+// anonymous is a client without token.
+const anonymous = "-"
+
+// background sends a request while the test goes on.
+func (s *service) background(t *testing.T, r request) <-chan reply {
+	t.Helper()
+	done, req := make(chan reply, 1), s.build(t, context.WithoutCancel(t.Context()), r)
+	go func() {
+		got, err := s.do(req)
+		if err != nil {
+			got.body = err.Error()
+		}
+		done <- got
+	}()
+	return done
+}

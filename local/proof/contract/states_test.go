@@ -1,0 +1,205 @@
+package contract
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+)
+
+func tooLargeToKeep(t *testing.T, s *service) {
+	a := made
+	a.Status, a.Body = 200, noise(2*script.SmallResult)
+	for i, b := range a.Body {
+		a.Body[i] = 'a' + b%26
+	}
+	p := s.always(a)
+	r := s.post(p, variant(script.VariantSmall))
+	first := s.send(t, r)
+	require.Equal(t, 200, first.status)
+	require.Equal(t, string(a.Body), first.body)
+	for range 2 {
+		problem := s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnavailable)
+		require.Equal(t, 200, problem.RecordedStatus)
+	}
+	require.Equal(t, 1, p.count())
+}
+
+func anotherVersion(t *testing.T, s *service) {
+	p := s.always(made)
+	r := s.post(p)
+	first := s.send(t, r)
+	require.Equal(t, 201, first.status)
+	s.refused(t, s.send(t, r.with(variant(script.VariantVersion))), idemhttp.CodeVersionMismatch)
+	s.replayed(t, first, s.send(t, r))
+	require.Equal(t, 1, p.count())
+}
+
+func recordDamaged(t *testing.T, s *service) {
+	for _, damage := range []string{"REMOVE fp", "REMOVE lease_until", "SET #s = :nonsense"} {
+		s.spoilt(t, damage, idemhttp.CodeRecordUnreadable)
+	}
+}
+
+func recordNewer(t *testing.T, s *service) {
+	s.spoilt(t, "SET v = :newer", idemhttp.CodeRecordUnreadable)
+}
+
+// acceptedForLater: another part of the service has written the record, and will run
+// the operation.
+func acceptedForLater(t *testing.T, s *service) {
+	s.spoilt(t, "SET #s = :pending REMOVE expires_at, #r, enc, size, parts", idemhttp.CodeAccepted)
+}
+
+// spoilt changes a record in the table; its request is then refused.
+func (s *service) spoilt(t *testing.T, update string, code idemhttp.Code) {
+	t.Helper()
+	p := s.always(made)
+	r := s.post(p)
+	require.Equal(t, 201, s.send(t, r).status)
+	s.update(t, r, update)
+	for range 2 {
+		s.refused(t, s.send(t, r), code)
+	}
+	require.Equal(t, 1, p.count())
+}
+
+func expired(t *testing.T, s *service) {
+	p := s.always(made)
+	r := s.post(p)
+	require.Equal(t, 201, s.send(t, r).status)
+	s.update(t, r, "SET expires_at = :past")
+	again := s.send(t, r)
+	require.Equal(t, 201, again.status)
+	s.unmarked(t, again)
+	s.replayed(t, again, s.send(t, r))
+	require.Equal(t, 2, p.count())
+}
+
+// update changes the record of a request to /payments.
+func (s *service) update(t *testing.T, r request, expression string) {
+	t.Helper()
+	in := &dynamodb.UpdateItemInput{
+		TableName: &s.table, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(pk)"),
+		Key: map[string]types.AttributeValue{
+			schema.PK: &types.AttributeValueMemberS{Value: idem.Operation{Name: "charge"}.Key(r.tenant, r.key()).ID()},
+			schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+		},
+	}
+	for name, attribute := range map[string]string{"#s": schema.State, "#r": schema.Result} {
+		if strings.Contains(expression, name) {
+			if in.ExpressionAttributeNames == nil {
+				in.ExpressionAttributeNames = map[string]string{}
+			}
+			in.ExpressionAttributeNames[name] = attribute
+		}
+	}
+	for name, value := range map[string]types.AttributeValue{
+		":nonsense": &types.AttributeValueMemberS{Value: "nonsense"},
+		":pending":  &types.AttributeValueMemberS{Value: string(idem.Pending)},
+		":newer":    &types.AttributeValueMemberN{Value: strconv.Itoa(schema.RecordVersion + 1)},
+		":past":     &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10)},
+	} {
+		if strings.Contains(expression, name) {
+			in.ExpressionAttributeValues = map[string]types.AttributeValue{name: value}
+		}
+	}
+	_, err := s.db.UpdateItem(t.Context(), in)
+	require.NoError(t, err)
+}
+
+// storeAway: one process that cannot reach the table, before or after its handler ran.
+func storeAway(t *testing.T, s *service) {
+	for _, how := range []state{cut, stalled} {
+		p := s.always(made)
+		r := s.post(p, via(s.apart))
+		s.proxy.become(how)
+		s.refused(t, s.send(t, r), idemhttp.CodeStoreUnavailable)
+		require.Zero(t, p.count())
+		s.proxy.become(up)
+		first := s.send(t, r)
+		require.Equal(t, 201, first.status, "%s", first.body)
+		s.replayed(t, first, s.send(t, r))
+		require.Equal(t, 1, p.count())
+	}
+	// The handler has run and its outcome cannot be written: its client gets the
+	// response, the next request finds it recorded.
+	p := s.play(func(int) script.Answer { return made })
+	r := s.post(p, via(s.apart))
+	first := s.background(t, r)
+	p.process(t)
+	s.proxy.become(cut)
+	close(p.gate)
+	live := <-first
+	require.Equal(t, 201, live.status, "%s", live.body)
+	require.Equal(t, "made", live.body)
+	s.proxy.become(up)
+	s.replayed(t, live, s.send(t, r))
+	require.Equal(t, 1, p.count())
+}
+
+// byteForByte: what the first client got, whatever it is, its cookies apart.
+func byteForByte(t *testing.T, s *service) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for name, a := range map[string]script.Answer{
+		"JSON in its own spelling": {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte("{\"größe\" : 1,\n \"a\":\t1.0 }\n")},
+		"every byte":               {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}}, Body: all, Base64: true},
+		"large":                    {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}}, Body: noise(500 << 10), Base64: true},
+		"headers and cookies": {
+			Status: 201, Body: []byte("x"), Cookies: []string{"session=secret; HttpOnly", "b=2"},
+			Header: map[string][]string{"Content-Type": {"text/csv"}, "Vary": {"Accept", "Origin"}, "Location": {"/payments/7"}, "etag": {`W/"1"`}, "X-Empty": {""}},
+		},
+		"authentication": {
+			Status: 200, Body: []byte("x"), Header: map[string][]string{"Content-Type": {"text/plain"}, "Authentication-Info": {`nextnonce="1"`}},
+		},
+	} {
+		p := s.always(a)
+		r := s.post(p, header("Accept", "image/png"))
+		first := s.send(t, r)
+		require.Equal(t, a.Status, first.status, name)
+		require.Equal(t, string(a.Body), first.body, name)
+		require.Equal(t, strings.Join(a.Header["Vary"], ", "), strings.Join(first.header.Values("Vary"), ", "))
+		s.cookies(t, a, first)
+		again := s.send(t, r)
+		require.Empty(t, again.header.Values("Set-Cookie"), "cookies belong to one exchange")
+		require.Empty(t, again.header.Values("Authentication-Info"))
+		first.header.Del("Authentication-Info")
+		s.replayed(t, first, again)
+		require.Equal(t, 1, p.count())
+	}
+}
+
+// cookies are all the first client's, or one where the gateway's responses hold no more.
+func (s *service) cookies(t *testing.T, a script.Answer, first reply) {
+	t.Helper()
+	want := a.Cookies
+	if s.name == "ALB" && len(want) > 0 {
+		want = want[:1]
+	}
+	require.Equal(t, want, http.Header(first.header).Values("Set-Cookie"))
+}
+
+// noise cannot be compressed.
+func noise(n int) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}

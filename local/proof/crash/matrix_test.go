@@ -1,0 +1,341 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+)
+
+var update = flag.Bool("update", false, "write the golden matrix and the README's table anew")
+
+// stage is where a cell plays.
+type stage struct {
+	// order is the caller's value.
+	order string
+	// start gives a new process its store; it may put something of its own around it.
+	store func(*process) idem.Store
+	put   func(context.Context, string) error
+	rows  func(context.Context) ([]string, error)
+	// pass lets the lease lapse.
+	pass func()
+	opts idem.Options
+	pad  string
+}
+
+// story is what became of a cell.
+type story struct {
+	state idem.State
+	runs  map[string]int
+	calls [][]string // of each delivery
+}
+
+const most = 8 // deliveries
+
+// play delivers the request until it is settled, the first deliveries with a fault
+// each, and holds the end to what must be true of every cell.
+func play(t *testing.T, s *stage, sc scenario, repeat idem.Repeat, faults ...fault) story {
+	t.Helper()
+	w := &world{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
+	key := idem.Operation{Name: "order", Repeat: repeat}.Key("shop", s.order)
+	var p *process
+	var engine *idem.Engine
+	var out story
+	var answers []string
+	deliver := func(f fault) (string, error) {
+		if p == nil || p.isDead() {
+			p = &process{w: w}
+			p.Store = s.store(p)
+			w.dead = p.isDead
+			var err error
+			engine, err = idem.New(p, &s.opts)
+			require.NoError(t, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p.deliver(f, cancel)
+		v, err := idem.Do(ctx, engine, key, "an order", func(ctx context.Context, _ string) (string, error) { return sc.handler(w, ctx) })
+		p.mu.Lock()
+		out.calls = append(out.calls, p.calls)
+		p.mu.Unlock()
+		if p.isDead() {
+			return "", errDead
+		}
+		if err == nil {
+			answers = append(answers, v)
+		}
+		s.pass()
+		return v, err
+	}
+	look := s.store(&process{w: w})
+	record := func() *idem.Record {
+		rec, err := look.Get(t.Context(), key.ID())
+		require.NoError(t, err)
+		return rec
+	}
+	var rec *idem.Record
+	for n := range most {
+		f := fault{}
+		if n < len(faults) {
+			f = faults[n]
+		}
+		_, _ = deliver(f)
+		if p.isDead() {
+			s.pass()
+		}
+		if rec = record(); rec != nil && (rec.State == idem.Completed || rec.State == idem.Failed || rec.State == idem.Unknown) {
+			break
+		}
+	}
+	require.NotNil(t, rec)
+	v, err := deliver(fault{})
+	require.NoError(t, engine.Flush(t.Context()))
+	out.state, out.runs = record().State, w.counts()
+	require.Equal(t, rec.State, out.state, "it stays settled")
+
+	rows, rErr := s.rows(t.Context())
+	require.NoError(t, rErr)
+	require.Empty(t, w.wrong)
+	require.LessOrEqual(t, out.runs["charge"], 1, "the at-most-once step")
+	const whole = "reserve, charge, ship"
+	switch out.state {
+	case idem.Completed:
+		require.NoError(t, err)
+		require.Equal(t, whole, v)
+		require.Equal(t, []string{whole}, rows, "the transaction took effect once")
+	case idem.Failed:
+		require.EqualError(t, err, "nobody delivers there")
+		require.Empty(t, rows)
+		require.Positive(t, out.runs["undo reserve"])
+		require.Positive(t, out.runs["undo charge"])
+	default:
+		require.Equal(t, idem.Unknown, out.state, "after %v", out.calls)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		require.Empty(t, rows)
+	}
+	for _, a := range answers {
+		require.Equal(t, whole, a)
+		require.Equal(t, idem.Completed, out.state, "what was answered is recorded")
+	}
+	return out
+}
+
+func inMemory() *stage {
+	m := &memory{Store: memstore.New()}
+	return &stage{
+		order: "order-1",
+		store: func(*process) idem.Store { return m }, put: putInMemory, rows: m.stored,
+		pass: func() { time.Sleep(time.Minute) },
+	}
+}
+
+// mustPark is the rule: where nobody can know, and nowhere else.
+func mustPark(sc scenario, repeat idem.Repeat, label string, k kind) bool {
+	switch {
+	case label == "claim":
+		return repeat == idem.NotRepeatable && k == killAfter
+	case label == "commit" && sc.refused:
+		// Refused, it looks the same as one that has not been sent.
+		return repeat == idem.NotRepeatable
+	case label == "commit" || label == "fail":
+		// What is not sent, or taken back, has not happened; what else the handler did
+		// before is known only to a repeatable operation's steps.
+		return repeat == idem.NotRepeatable && (k == killBefore || label == "commit" && k == loseRequest)
+	case label == "let a part expire":
+		return false // the outcome is recorded
+	case repeat == idem.NotRepeatable:
+		return true
+	case label == "begin charge":
+		return k == killAfter && !sc.settles
+	case label == "record charge":
+		return (k == killBefore || k == loseRequest) && !sc.settles
+	}
+	return false
+}
+
+var repeats = []idem.Repeat{idem.Repeatable, idem.NotRepeatable}
+
+// TestMatrix plays every cell in process.
+func TestMatrix(t *testing.T) {
+	var golden strings.Builder
+	var tables []table
+	for _, sc := range scenarios {
+		for _, repeat := range repeats {
+			tb := table{sc: sc, repeat: repeat}
+			var calls []string
+			synctest.Test(t, func(t *testing.T) {
+				whole := play(t, inMemory(), sc, repeat)
+				require.Equal(t, sc.endOf(repeat), whole.state)
+				calls = whole.calls[0]
+			})
+			for n, label := range calls {
+				r := line{label: label}
+				for _, k := range kinds {
+					name := fmt.Sprintf("%s/%s/%s/%s", sc.name, repeat, label, k)
+					t.Run(name, func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							got := play(t, inMemory(), sc, repeat, fault{n + 1, k})
+							want := sc.endOf(repeat)
+							if mustPark(sc, repeat, label, k) {
+								want = idem.Unknown
+							}
+							require.Equal(t, want, got.state)
+							r.cells = append(r.cells, cellOf(got))
+						})
+					})
+				}
+				tb.lines = append(tb.lines, r)
+			}
+			tables = append(tables, tb)
+			golden.WriteString(tb.text(kinds))
+		}
+	}
+	compare(t, "testdata/matrix.golden", golden.String())
+	readme(t, tables)
+}
+
+// TestTwoCrashes plays every pair of faults, the second one anywhere on the way
+// back from the first.
+func TestTwoCrashes(t *testing.T) {
+	cells := 0
+	for _, sc := range scenarios {
+		for _, repeat := range repeats {
+			synctest.Test(t, func(t *testing.T) {
+				for n := range play(t, inMemory(), sc, repeat).calls[0] {
+					for _, k := range kinds {
+						first := fault{n + 1, k}
+						once := play(t, inMemory(), sc, repeat, first)
+						for m := range once.calls[1] {
+							for _, k := range kinds {
+								got := play(t, inMemory(), sc, repeat, first, fault{m + 1, k})
+								require.Contains(t, []idem.State{sc.end, idem.Unknown}, got.state)
+								cells++
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+	require.Greater(t, cells, 1000)
+}
+
+// table is a scenario's part of the matrix.
+type table struct {
+	sc     scenario
+	repeat idem.Repeat
+	lines  []line
+}
+
+type line struct {
+	label string
+	cells []string
+}
+
+// cellOf tells the end, and which effects were not had just once.
+func cellOf(s story) string {
+	var odd []string
+	for _, name := range []string{"reserve", "charge", "ship", "undo charge", "undo reserve"} {
+		if n := s.runs[name]; n > 1 {
+			odd = append(odd, fmt.Sprintf("%s %d times", name, n))
+		}
+	}
+	text := string(s.state)
+	if s.state == idem.Unknown {
+		var had []string
+		for _, name := range []string{"reserve", "charge", "ship", "undo charge", "undo reserve"} {
+			if s.runs[name] > 0 {
+				had = append(had, name)
+			}
+		}
+		if len(had) > 0 {
+			text += " after " + strings.Join(had, ", ")
+		}
+	}
+	if len(odd) > 0 {
+		text += "; " + strings.Join(odd, ", ")
+	}
+	return text
+}
+
+func (tb table) text(kinds []kind) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s\n", tb.sc.name, tb.repeat)
+	for n, l := range tb.lines {
+		fmt.Fprintf(&b, "  %d %s\n", n+1, l.label)
+		for i, k := range kinds {
+			if i < len(l.cells) {
+				fmt.Fprintf(&b, "    %-12s  %s\n", k, l.cells[i])
+			}
+		}
+	}
+	return b.String()
+}
+
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: run the test with -update", err)
+	}
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "run the test with -update and read the diff")
+}
+
+// readme holds the README's crash table to the matrix.
+func readme(t *testing.T, tables []table) {
+	t.Helper()
+	const file, begin, end = "../../../idem/README.md", "<!-- crash table -->\n", "<!-- end of crash table -->"
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(raw), begin)
+	require.True(t, ok, "the README has no %q", begin)
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok, "the README has no %q", end)
+	got := before + begin + crashTable(tables) + end + after
+	compareReadme(t, file, string(raw), got)
+}
+
+func compareReadme(t *testing.T, file, old, got string) {
+	t.Helper()
+	if *update && old != got {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+		return
+	}
+	require.Equal(t, old, got, "run the test with -update and read the diff")
+}
+
+// crashTable is the matrix as people read it: the first and the last scenario, both
+// declarations side by side, where the process dies.
+func crashTable(tables []table) string {
+	var b strings.Builder
+	for _, name := range []string{scenarios[0].name, scenarios[2].name} {
+		at := slices.IndexFunc(tables, func(tb table) bool { return tb.sc.name == name && tb.repeat == idem.Repeatable })
+		yes, no := tables[at], tables[at+1]
+		fmt.Fprintf(&b, "\n**%s**\n\n", strings.ToUpper(name[:1])+name[1:])
+		b.WriteString("| the process | `Repeatable`: a retry ends as | `NotRepeatable`: a retry ends as |\n|---|---|---|\n")
+		for i, l := range yes.lines {
+			for j, k := range []kind{killBefore, killAfter} {
+				if len(l.cells) > j && len(no.lines[i].cells) > j {
+					fmt.Fprintf(&b, "| %s *%s* | %s | %s |\n", k, l.label, l.cells[j], no.lines[i].cells[j])
+				}
+			}
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}

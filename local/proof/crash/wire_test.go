@@ -1,0 +1,307 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+)
+
+var errReset = errors.New("read: connection reset by peer")
+
+// wire is a process's way to DynamoDB: every request is a point, but for those that
+// are sent again, such as by a slow machine.
+type wire struct {
+	p    *process
+	mu   sync.Mutex
+	last string
+}
+
+// again reports whether the request is the one before.
+func (w *wire) again(op string, body []byte) (bool, error) {
+	var in any
+	if err := json.Unmarshal(body, &in); err != nil {
+		return false, err
+	}
+	sorted, err := json.Marshal(in)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	same := w.last == op+string(sorted)
+	w.last = op + string(sorted)
+	return same, err
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	label, step, err := read(op, body)
+	if err != nil {
+		return nil, err
+	}
+	if w.p.isDead() {
+		return gone(r), nil
+	}
+	same, err := w.again(op, body)
+	if err != nil {
+		return nil, err
+	}
+	k := pass
+	if !same {
+		k = w.p.point(label)
+	}
+	switch k {
+	case killBefore:
+		w.p.die()
+		return gone(r), nil
+	case loseRequest:
+		return nil, errReset
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && res.StatusCode == http.StatusOK && step != "" {
+		w.p.w.note(effectOf(step))
+	}
+	if k == pass || err != nil {
+		return res, err
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	if k == killAfter {
+		w.p.die()
+		return gone(r), nil
+	}
+	return nil, errReset
+}
+
+// gone is an answer to a dead process that it does not ask again after. Nobody
+// believes it.
+func gone(r *http.Request) *http.Response {
+	const body = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"the process is dead"}`
+	return &http.Response{
+		StatusCode: http.StatusBadRequest, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
+}
+
+type attribute struct {
+	S    string               `json:",omitempty"`
+	BOOL bool                 `json:",omitempty"`
+	M    map[string]attribute `json:",omitempty"`
+}
+
+// read names a request by what it is for, and the step whose outcome it records.
+func read(op string, body []byte) (label, step string, err error) {
+	var in struct {
+		Key, Item, ExpressionAttributeValues map[string]attribute
+		ExpressionAttributeNames             map[string]string
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return "", "", fmt.Errorf("%s: %w", op, err)
+	}
+	part := strings.Contains(in.Key["pk"].S+in.Item["pk"].S, "#part#")
+	vals := in.ExpressionAttributeValues
+	name, entry := in.ExpressionAttributeNames["#step"], vals[":step"].M
+	for n, first := range vals[":steps"].M {
+		name, entry = n, first.M
+	}
+	switch {
+	case op == "TransactWriteItems":
+		return "commit", "", nil
+	case op == "GetItem", op == "BatchGetItem":
+		return op, "", nil
+	case part && op == "PutItem":
+		return "store a part", "", nil
+	case part:
+		return "let a part expire", "", nil
+	case op == "PutItem", has(vals, ":attempt") && has(vals, ":lease_until"):
+		return "claim", "", nil
+	case entry != nil:
+		label = stepLabel(name, entry["begun"].BOOL, entry["not_executed"].BOOL)
+		if strings.HasPrefix(label, "record ") {
+			step = name
+		}
+		return label, step, nil
+	case vals[":seen"].S != "":
+		return "park what was left", "", nil
+	}
+	return endLabel(idem.State(vals[":state"].S), false), "", nil
+}
+
+// ground is a table on DynamoDB Local.
+type ground struct {
+	endpoint, table string
+	admin           *dynamodb.Client
+	orders          atomic.Int64
+}
+
+func newGround(t *testing.T) *ground {
+	g := &ground{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36)}
+	var err error
+	g.admin, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint})
+	require.NoError(t, err)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), g.admin, g.table))
+	t.Cleanup(func() {
+		_, err := g.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &g.table})
+		require.NoError(t, err)
+	})
+	return g
+}
+
+// stage is an order of its own on the table.
+func (g *ground) stage(t *testing.T) *stage {
+	id := "order-" + strconv.FormatInt(g.orders.Add(1), 10)
+	item := rowOf(id)
+	clock := new(idemtest.Clock)
+	return &stage{
+		order: id,
+		opts:  patient(clock),
+		pass:  func() { clock.Advance(time.Minute) },
+		store: func(p *process) idem.Store {
+			p.wired = true
+			store, err := g.open(p)
+			require.NoError(t, err)
+			return store
+		},
+		put: g.put(id),
+		rows: func(ctx context.Context) ([]string, error) {
+			out, err := g.admin.GetItem(ctx, &dynamodb.GetItemInput{TableName: &g.table, Key: item, ConsistentRead: aws.Bool(true)})
+			if err != nil || len(out.Item) == 0 {
+				return nil, err
+			}
+			times, err := strconv.Atoi(out.Item["times"].(*types.AttributeValueMemberN).Value)
+			var rows []string
+			for range times {
+				rows = append(rows, out.Item["line"].(*types.AttributeValueMemberS).Value)
+			}
+			return rows, err
+		},
+	}
+}
+
+func (g *ground) open(p *process) (idem.Store, error) {
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: &wire{p: p}})
+	if err != nil {
+		return nil, err
+	}
+	return dynamostore.New(client, g.table, nil)
+}
+
+func rowOf(order string) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: "row of " + order}, "sk": &types.AttributeValueMemberS{Value: "#"},
+	}
+}
+
+// put collects an order's row, and counts how often it is committed.
+func (g *ground) put(order string) func(context.Context, string) error {
+	return func(ctx context.Context, text string) error {
+		return dynamostore.TxOf(ctx).Update(types.Update{
+			TableName: &g.table, Key: rowOf(order), UpdateExpression: aws.String("SET line = :line ADD times :one"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":line": &types.AttributeValueMemberS{Value: text}, ":one": &types.AttributeValueMemberN{Value: "1"},
+			},
+		}, nil)
+	}
+}
+
+// noise is a step's large result, too large for the record however it is packed.
+func noise() string {
+	r := rand.New(rand.NewPCG(1, 2))
+	b := []byte{0}
+	for range 3 << 10 {
+		b = append(b, "0123456789abcdef"[r.IntN(16)])
+	}
+	return string(b)
+}
+
+// TestMatrixOnTheWire plays the cells on DynamoDB Local, every request a point. A
+// request or a reply that is lost once is sent again and changes nothing.
+func TestMatrixOnTheWire(t *testing.T) {
+	g := newGround(t)
+	plays := []struct {
+		scenario
+		repeat idem.Repeat
+		pad    string
+	}{
+		{scenarios[0], idem.Repeatable, ""}, {scenarios[0], idem.NotRepeatable, ""},
+		{scenarios[2], idem.Repeatable, ""}, {scenarios[2], idem.NotRepeatable, ""},
+		{scenarios[0], idem.Repeatable, noise()}, {scenarios[2], idem.Repeatable, noise()},
+	}
+	tables := make([]table, len(plays))
+	t.Run("cells", func(t *testing.T) {
+		for i, c := range plays {
+			if c.pad != "" {
+				c.name += ", large results"
+			}
+			stage := func() *stage {
+				s := g.stage(t)
+				s.pad = c.pad
+				return s
+			}
+			whole := play(t, stage(), c.scenario, c.repeat)
+			require.Equal(t, c.end, whole.state)
+			tables[i] = table{sc: c.scenario, repeat: c.repeat}
+			for n, label := range whole.calls[0] {
+				l := line{label: label, cells: make([]string, len(kinds))}
+				tables[i].lines = append(tables[i].lines, l)
+				for m, k := range kinds {
+					t.Run(fmt.Sprintf("%s/%s/%d %s/%s", c.name, c.repeat, n+1, label, k), func(t *testing.T) {
+						t.Parallel()
+						got := play(t, stage(), c.scenario, c.repeat, fault{n + 1, k})
+						want, at, how := c.end, label, k
+						if label == "store a part" {
+							at, how = whole.calls[0][n+1], killBefore // of the step
+						}
+						if (k == killBefore || k == killAfter) && mustPark(c.scenario, c.repeat, at, how) {
+							want = idem.Unknown
+						}
+						require.Equal(t, want, got.state, "%q", got.calls)
+						if k == loseRequest || k == loseReply {
+							require.Equal(t, whole.runs, got.runs)
+						}
+						l.cells[m] = cellOf(got)
+					})
+				}
+			}
+		}
+	})
+	var golden strings.Builder
+	for _, tb := range tables {
+		golden.WriteString(tb.text(kinds))
+	}
+	compare(t, "testdata/wire.golden", golden.String())
+}
+
+func has(vals map[string]attribute, name string) bool {
+	_, ok := vals[name]
+	return ok
+}
+
+// patient keeps a slow machine from being taken for an outage.
+func patient(clock *idemtest.Clock) idem.Options {
+	return idem.Options{Now: clock.Now, ClaimBudget: 10 * time.Second, FinishBudget: 10 * time.Second}
+}

@@ -1,0 +1,100 @@
+// Command shop is the function that the tests of package deliveries run. Before its
+// effect it asks the test what to do, and tells it how it has ended.
+//
+// Environment: IDEM_TABLE names the table of records, SHOP_TABLE the one of effects,
+// IDEM_DYNAMODB_ENDPOINT the local DynamoDB, SHOP_RECORDER the test, SHOP_SOURCE the
+// event source: sqs, sns, eventbridge or async. SHOP_REPEATABLE=1 declares the
+// operation repeatable, its effect being written under its token. SHOP_SQS is the
+// queue server: with it, twins in flight are hidden; SHOP_PARKING the URL of a queue
+// there for what has failed.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/lambda/sqsvisibility"
+	"github.com/idem-go/idempotency/local/proof/kills/signed"
+)
+
+func main() {
+	handler, err := open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(handler)
+}
+
+func open() (any, error) {
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	// A busy machine may need the time; the share of the function's own bounds it.
+	engine, err := idem.New(store, &idem.Options{
+		Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &shop{client: client, table: os.Getenv("SHOP_TABLE"), recorder: os.Getenv("SHOP_RECORDER")}
+	op := idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}
+	if os.Getenv("SHOP_REPEATABLE") == "1" {
+		op.Repeat, s.repeatable = idem.Repeatable, true
+	}
+	switch source := os.Getenv("SHOP_SOURCE"); source {
+	case "sqs":
+		key := idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)
+		return idemlambda.SQS(engine, op, key, queueOptions(), s.fulfil), nil
+	case "sns":
+		return idemlambda.SNS(engine, op, nil, nil, s.fulfil), nil
+	case "eventbridge":
+		return idemlambda.EventBridge(engine, op, nil, nil, s.fulfil), nil
+	case "async":
+		return idemlambda.Async(engine, op, nil, func(ctx context.Context, o order) (string, error) {
+			return idem.Token(ctx), s.fulfil(ctx, o)
+		}), nil
+	default:
+		return nil, fmt.Errorf("SHOP_SOURCE is %q", source)
+	}
+}
+
+func queueOptions() *idemlambda.SQSOptions {
+	// DynamoDB Local serves some callers at once well; with ten for every instance of
+	// several functions most claims would come too late.
+	o := &idemlambda.SQSOptions{Concurrency: 4}
+	server := os.Getenv("SHOP_SQS")
+	if server == "" {
+		return o
+	}
+	client := sqs.New(sqs.Options{
+		BaseEndpoint: &server, Region: "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
+		}),
+	})
+	o.Returned = sqsvisibility.New(client, nil)
+	if url := os.Getenv("SHOP_PARKING"); url != "" {
+		o.Parking = sqsparking.New(client, url)
+	}
+	return o
+}

@@ -1,0 +1,172 @@
+package deliveries
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/kills"
+)
+
+const (
+	// timeout of the function: short, since the lease of whoever was killed runs
+	// until then; and long, since a quarter of it is all that a claim may take.
+	timeout = 3 * time.Second
+	// visibility of the queues: the lease of a killed attempt is over when its
+	// messages come back.
+	visibility = 4 * time.Second
+	// margin as the function has it.
+	margin = 250 * time.Millisecond
+)
+
+// function is the compiled shop.
+var function string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !long() {
+		// They wait for time-outs most of the time.
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(func() int {
+		folder, err := os.MkdirTemp("", "deliveries-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		function = filepath.Join(folder, "shop")
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", function, "./internal/shop")
+		build.Stdout, build.Stderr = os.Stdout, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "build shop:", err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func long() bool { return os.Getenv("IDEM_LONG") == "1" }
+
+// stage is the function, its two tables, what lies between them, and the recorder.
+type stage struct {
+	t                *testing.T
+	pool             *runtime.Pool
+	client           *dynamodb.Client
+	streams          *dynamodbstreams.Client
+	store            *dynamostore.Store
+	records, effects string
+	wire             *kills.Wire
+	recorder         *recorder
+	reasons          reasons
+}
+
+// reasons counts in the function's log why messages came back, or were acknowledged
+// as failed.
+type reasons struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+var reasonIn = regexp.MustCompile(`reason=(\w+)`)
+
+func (r *reasons) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range reasonIn.FindAllSubmatch(line, -1) {
+		if r.count == nil {
+			r.count = map[string]int{}
+		}
+		r.count[string(m[1])]++
+	}
+	return len(line), nil
+}
+
+func (r *reasons) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(r.count)
+}
+
+func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *stage {
+	endpoint := dynamotest.Endpoint(t)
+	s := &stage{
+		t: t, wire: kills.NewWire(t, endpoint), recorder: newRecorder(t, fate),
+		records: "records-" + rand.Text(), effects: "effects-" + rand.Text(),
+	}
+	cfg := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")}
+	var err error
+	s.client, err = dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: endpoint})
+	require.NoError(t, err)
+	s.streams = dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint })
+	for _, table := range []string{s.records, s.effects} {
+		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
+		t.Cleanup(func() {
+			_, err := s.client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &table})
+			require.NoError(t, err)
+		})
+	}
+	s.store, err = dynamostore.New(s.client, s.records, nil)
+	require.NoError(t, err)
+
+	fn.Path = function
+	if fn.Timeout == 0 {
+		fn.Timeout = timeout
+	}
+	fn.Env = append([]string{
+		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
+		"SHOP_TABLE=" + s.effects, "SHOP_RECORDER=" + s.recorder.url, "SHOP_SOURCE=sqs",
+	}, env...)
+	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
+	require.NoError(t, err)
+	t.Cleanup(s.pool.Close)
+	s.wire.Kill(s.pool)
+	return s
+}
+
+// newQueue makes a queue with a dead-letter queue.
+func newQueue(t *testing.T, fifo bool, receives int, visibility time.Duration) queuetest.Queue {
+	return queuetest.New(t, queuetest.Spec{FIFO: fifo, MaxReceives: receives, Attributes: map[types.QueueAttributeName]string{
+		types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
+	}})
+}
+
+func fulfil(repeat idem.Repeat) idem.Operation { return idem.Operation{Name: "fulfil", Repeat: repeat} }
+
+// value is what a message's key is made of.
+func value(n int) string { return fmt.Sprint("order-", n) }
+
+func recordID(n int) string { return fulfil(idem.NotRepeatable).Key(idem.NoTenant, value(n)).ID() }
+
+func body(n int, group string) string { return fmt.Sprintf(`{"n":%d,"group":%q}`, n, group) }
+
+// waitFor polls a condition; the limit is only there to end a broken test.
+func waitFor(t *testing.T, limit time.Duration, condition func() bool, about string) {
+	t.Helper()
+	require.Eventually(t, condition, limit, 50*time.Millisecond, about)
+}

@@ -1,0 +1,156 @@
+package deliveries
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/queuepoller"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// seen are a queue's deliveries.
+type seen struct {
+	mu  sync.Mutex
+	all []queuepoller.Delivery
+}
+
+// poll delivers the queue's messages until the test ends.
+func (s *stage) poll(q queuetest.Queue) *seen {
+	var w seen
+	p, err := queuepoller.Start(s.t.Context(), q.Client, q.URL, s.pool, &queuepoller.Options{
+		ReportBatchItemFailures: true, MaxConcurrency: instances,
+		Observer: queuepoller.Observer{Delivered: func(d queuepoller.Delivery) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.all = append(w.all, d)
+		}},
+	})
+	require.NoError(s.t, err)
+	s.t.Cleanup(p.Close)
+	return &w
+}
+
+// receipt is one delivery of a message.
+type receipt struct {
+	count, pid int
+	back       bool
+}
+
+// of lists the deliveries of a message, by how often it had been received.
+func (w *seen) of(id string) (all []receipt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.all {
+		for _, m := range d.Messages {
+			if *m.MessageId == id {
+				count, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
+				all = append(all, receipt{count, d.Result.PID, slices.Contains(d.Returned, id)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b receipt) int { return a.count - b.count })
+	return all
+}
+
+func send(t *testing.T, q queuetest.Queue, n int) (id string) {
+	with, err := idemlambda.SQSSendingOf(fulfil(idem.Repeatable), idem.NoTenant, value(n))
+	require.NoError(t, err)
+	out, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{
+		QueueUrl: &q.URL, MessageBody: aws.String(body(n, "g")),
+		MessageAttributes: map[string]types.MessageAttributeValue{
+			idemlambda.SQSKeyAttribute: {DataType: aws.String("String"), StringValue: aws.String(with.Attributes[idemlambda.SQSKeyAttribute])},
+		},
+	})
+	require.NoError(t, err)
+	return *out.MessageId
+}
+
+// A message comes while its twin is at work in another instance, for much longer than
+// the queue's visibility time-out. Hidden until the lease is over, it costs one receive
+// more; by the visibility time-out alone, it and the original itself are given up
+// while the original is at work.
+func TestTwinInFlightCostsOneReceive(t *testing.T) {
+	const receives = 3
+	for _, hides := range []bool{true, false} {
+		t.Run(fmt.Sprintf("hides %v", hides), func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, false, receives, time.Second)
+			env := []string{"SHOP_REPEATABLE=1"}
+			if hides {
+				env = append(env, "SHOP_SQS="+queuetest.Endpoint(t))
+			}
+			s := newStage(t, runtime.Function{MaxInstances: instances, Timeout: 8 * time.Second},
+				func(n, _ int) string {
+					if n == 0 {
+						return "ok"
+					}
+					return "long"
+				}, env...)
+			s.warmUp(events.SQSEvent{Records: []events.SQSMessage{built(0)}})
+			w := s.poll(q)
+			original := send(t, q, 1)
+			waitFor(t, 5*time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
+			twin := send(t, q, 1)
+			if !hides {
+				waitFor(t, 5*time.Minute, func() bool { return len(w.of(twin)) == receives && queuetest.Held(t, q.Client, q.DeadURL) > 0 }, "the twin is given up")
+				require.Empty(t, s.recorder.of(1)[0].end, "the original is still at work")
+				return
+			}
+			waitFor(t, 5*time.Minute, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 }, "both are acknowledged")
+			require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
+			runs := s.recorder.of(1)
+			require.Len(t, runs, 1)
+			require.Equal(t, "ok", runs[0].end)
+			got := w.of(twin)
+			require.Len(t, got, 2, "one receive for nothing, one that is acknowledged: %+v", got)
+			require.True(t, got[0].back)
+			require.NotEqual(t, runs[0].pid, got[0].pid, "another instance")
+			require.False(t, got[1].back)
+			require.LessOrEqual(t, len(w.of(original)), receives)
+			require.Equal(t, []effect{{"g0", 0}, {"g", 1}}, s.done())
+		})
+	}
+}
+
+// A message whose failure is permanent lies in the parking queue, with the reason,
+// and nowhere else.
+func TestFailedMessageIsParked(t *testing.T) {
+	t.Parallel()
+	// However often a busy machine gives the message back, it is not given up.
+	q, parking := newQueue(t, false, 1000, visibility), queuetest.New(t, queuetest.Spec{})
+	s := newStage(t, runtime.Function{MaxInstances: instances}, func(int, int) string { return "permanent" },
+		"SHOP_REPEATABLE=1", "SHOP_SQS="+queuetest.Endpoint(t), "SHOP_PARKING="+parking.URL)
+	w := s.poll(q)
+	id := send(t, q, 1)
+	waitFor(t, 5*time.Minute, func() bool { return len(w.of(id)) > 0 && queuetest.Held(t, q.Client, q.URL) == 0 }, "the original is gone")
+	there := queuetest.Drain(t, q.Client, parking.URL)
+	require.Len(t, there, 1)
+	parked := there[0]
+	require.Equal(t, body(1, "g"), *parked.Body)
+	attribute := func(name string) string { return aws.ToString(parked.MessageAttributes[name].StringValue) }
+	require.Equal(t, "no such article", attribute(sqsparking.FailureAttribute))
+	require.Equal(t, recordID(1), attribute(sqsparking.RecordAttribute))
+	require.Equal(t, id, attribute(sqsparking.MessageAttribute))
+	require.Equal(t, q.ARN, attribute(sqsparking.QueueAttribute))
+	require.Equal(t, value(1), attribute(idemlambda.SQSKeyAttribute))
+	require.True(t, strings.HasPrefix(attribute(sqsparking.FailureTypeAttribute), "errorString"))
+	require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
+	got := w.of(id)
+	require.False(t, got[len(got)-1].back, "%+v", got)
+	require.Empty(t, s.done())
+}

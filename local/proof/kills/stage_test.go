@@ -1,0 +1,173 @@
+package kills
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+// margin as the function has it.
+const margin = 250 * time.Millisecond
+
+// function is the compiled ledger.
+var function string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		folder, err := os.MkdirTemp("", "kills-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		function = filepath.Join(folder, "ledger")
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", function, "./ledger")
+		build.Stdout, build.Stderr = os.Stdout, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "build ledger:", err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// stage is the function, its two tables and what lies between them.
+type stage struct {
+	t                 *testing.T
+	pool              *runtime.Pool
+	client            *dynamodb.Client
+	store             *dynamostore.Store
+	records, bookings string
+	hang              string
+	wire              *Wire
+}
+
+func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
+	endpoint := dynamotest.Endpoint(t)
+	s := &stage{
+		t: t, hang: t.TempDir(), wire: NewWire(t, endpoint),
+		records: fmt.Sprintf("kills%d", time.Now().UnixNano()), bookings: fmt.Sprintf("ledger%d", time.Now().UnixNano()),
+	}
+	var err error
+	s.client, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
+	require.NoError(t, err)
+	for _, table := range []string{s.records, s.bookings} {
+		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
+	}
+	s.store, err = dynamostore.New(s.client, s.records, nil)
+	require.NoError(t, err)
+
+	fn.Path = function
+	fn.Env = []string{
+		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
+		"LEDGER_TABLE=" + s.bookings, "LEDGER_HANG=" + s.hang,
+	}
+	s.pool, err = runtime.Start(context.Background(), fn, o)
+	require.NoError(t, err)
+	s.wire.Kill(s.pool)
+	t.Cleanup(s.pool.Close)
+	return s
+}
+
+// order is one booking that somebody wants.
+type order struct {
+	id   string
+	kind idem.Repeat
+}
+
+func (o order) operation() idem.Operation {
+	if o.kind == idem.Repeatable {
+		return idem.Operation{Name: "credit", Repeat: idem.Repeatable}
+	}
+	return idem.Operation{Name: "debit"}
+}
+
+func (o order) event() []byte {
+	event, _ := json.Marshal(map[string]string{"id": o.id, "kind": o.operation().Name}) // strings cannot fail
+	return event
+}
+
+func (s *stage) invoke(o order) runtime.Result {
+	s.t.Helper()
+	result, err := s.pool.Invoke(context.Background(), o.event(), nil)
+	require.NoError(s.t, err)
+	return result
+}
+
+// settled invokes until the record is in nobody's hands any more, and the store
+// of a busy machine answers in time.
+func (s *stage) settled(o order) runtime.Result {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		result := s.invoke(o)
+		if result.Error == nil || !slices.Contains([]string{"InFlightError", "StoreUnavailableError", "OutOfTimeError"}, result.Error.Type) {
+			return result
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			require.FailNow(s.t, "it does not settle", "%v", result.Error)
+		}
+	}
+}
+
+func (s *stage) record(o order) *idem.Record {
+	s.t.Helper()
+	rec, err := s.store.Get(context.Background(), o.operation().Key(idem.NoTenant, o.id).ID())
+	require.NoError(s.t, err)
+	require.NotNil(s.t, rec, "no record of %s", o.id)
+	return rec
+}
+
+// booked lists the bookings of an order.
+func (s *stage) booked(o order) []string {
+	s.t.Helper()
+	out, err := s.client.Query(context.Background(), &dynamodb.QueryInput{
+		TableName: &s.bookings, ConsistentRead: aws.Bool(true), KeyConditionExpression: aws.String("pk = :pk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": &types.AttributeValueMemberS{Value: o.operation().Name + "#" + o.id},
+		},
+	})
+	require.NoError(s.t, err)
+	var list []string
+	for _, item := range out.Items {
+		list = append(list, item["booking"].(*types.AttributeValueMemberS).Value)
+	}
+	return list
+}
+
+// requireKept checks that what was answered is what is recorded, and what was
+// done, once.
+func (s *stage) requireKept(o order, answer []byte) {
+	s.t.Helper()
+	rec := s.record(o)
+	require.Equal(s.t, idem.Completed, rec.State, o.id)
+	recorded, err := s.store.Result(context.Background(), rec)
+	require.NoError(s.t, err)
+	require.Equal(s.t, string(answer), string(recorded), "%s was answered otherwise than recorded", o.id)
+	var r struct {
+		ID, Booking string
+	}
+	require.NoError(s.t, json.Unmarshal(answer, &r))
+	require.Equal(s.t, o.id, r.ID)
+	require.Equal(s.t, []string{r.Booking}, s.booked(o), "%s took effect otherwise than answered", o.id)
+}

@@ -1,0 +1,153 @@
+// Package layout holds the packages to who may import whom.
+package layout
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/idem-go/idempotency"
+
+// allowed is what a package may reach besides the standard library: prefixes of
+// import paths; those of this module count from its root.
+var allowed = map[string][]string{
+	"internal/canonical": {jsonModule},
+
+	"idem":             {jsonModule, canonicalForm},
+	"idem/schema":      {},
+	"idem/memstore":    {jsonModule, canonicalForm, "./idem"},
+	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/outbox":      {},
+
+	"idem/outbox/sqssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/snssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, "./idem", "github.com/dunglas/httpsfv"},
+	"idem/storetest":                {jsonModule, canonicalForm, "./idem", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
+	"lambda": {
+		jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
+	},
+	"lambda/sqsvisibility": queueSide,
+	"lambda/sqsparking":    queueSide,
+	"idem/idemhttp/coverage": {
+		jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
+	},
+	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
+	"events": {},
+
+	"template-tests/cloud": {},
+	"template-tests/npm":   {},
+	"template-tests/spec":  {},
+	"infra/cost":           {},
+}
+
+const (
+	jsonModule   = "github.com/go-json-experiment/json"
+	testifyNeeds = "go.yaml.in/yaml"
+
+	canonicalForm = "./internal/canonical"
+)
+
+// queueSide is what speaks to SQS for the wrappers.
+var queueSide = []string{
+	jsonModule, canonicalForm, "./idem", "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
+	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
+}
+
+// handlerSide are the packages that a user's handler reaches.
+var handlerSide = []string{"internal/canonical", "idem", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
+
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Deps       []string
+	Imports    []string
+}
+
+func list(t *testing.T, args ...string) map[string]listed {
+	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Deps,Imports"}, args...)...).Output()
+	require.NoError(t, err)
+	all := map[string]listed{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return all
+		} else {
+			require.NoError(t, err)
+		}
+		all[p.ImportPath] = p
+	}
+}
+
+func TestPackagesReachOnlyWhatTheyMay(t *testing.T) {
+	all := list(t, "-deps", module+"/...")
+	for pkg, may := range allowed {
+		p, ok := all[module+"/"+pkg]
+		require.True(t, ok, "there is no package %s: correct the table", pkg)
+		for _, dep := range p.Deps {
+			if all[dep].Standard {
+				continue
+			}
+			ok := slices.ContainsFunc(may, func(prefix string) bool {
+				if own, found := strings.CutPrefix(prefix, "./"); found {
+					return dep == module+"/"+own
+				}
+				return dep == prefix || strings.HasPrefix(dep, prefix+"/")
+			})
+			require.True(t, ok, "%s reaches %s, which the table does not allow", pkg, dep)
+		}
+	}
+}
+
+func TestHandlersReachNoTestCode(t *testing.T) {
+	all := list(t, "-deps", module+"/...")
+	for path, p := range all {
+		function := strings.HasPrefix(path, module+"/lambda/functions/")
+		if !function && !slices.Contains(handlerSide, strings.TrimPrefix(path, module+"/")) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			for _, no := range []string{"testing", "github.com/stretchr/testify", "github.com/aws/aws-cdk-go"} {
+				require.False(t, dep == no || strings.HasPrefix(dep, no+"/"), "%s reaches %s", path, dep)
+			}
+		}
+	}
+}
+
+func TestNobodyImportsLocal(t *testing.T) {
+	local := module + "/local"
+	for path, p := range list(t, module+"/...") {
+		if path == local || strings.HasPrefix(path, local+"/") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			require.False(t, imported == local || strings.HasPrefix(imported, local+"/"), "%s imports %s", path, imported)
+		}
+	}
+}
+
+// TestFoldersOfLocalPointOneWay keeps the stand-ins for AWS free of commands and tests,
+// and the commands free of tests.
+func TestFoldersOfLocalPointOneWay(t *testing.T) {
+	local := module + "/local/"
+	for _, way := range []struct{ from, to string }{
+		{"aws", "cmd"}, {"aws", "proof"}, {"aws", "measure"}, {"cmd", "proof"}, {"cmd", "measure"},
+	} {
+		for path, p := range list(t, local+way.from+"/...") {
+			for _, imported := range p.Imports {
+				require.False(t, strings.HasPrefix(imported, local+way.to+"/"), "%s imports %s", path, imported)
+			}
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+)
+
+// receipt as the function answers and publishes it.
+type receipt struct {
+	Transfer string `json:"transfer"`
+	Entry    string `json:"entry"`
+	Amount   int    `json:"amount"`
+}
+
+// audit holds the books, the records and the answers to each other. It returns the
+// receipts of what was made, and how many transfers were refused.
+func (s *stage) audit(all []transfer, queue []transfer, got *answers) (made map[string]receipt, refused int) {
+	t := s.t
+	t.Helper()
+	asked := map[string]int{}
+	for _, tr := range queue {
+		asked[tr.ID]++
+	}
+	entries := s.allEntries()
+	made = map[string]receipt{}
+	balance := map[string]int{}
+	booked := map[string]map[string]bool{}
+	for i := range accounts {
+		balance[accountName(i)], booked[accountName(i)] = opening, map[string]bool{}
+	}
+	for _, tr := range all {
+		have := got.of[tr.ID]
+		require.Len(t, have, asked[tr.ID], "%s: every caller ends with an answer", tr.ID)
+		for _, a := range have {
+			require.Equal(t, have[0], a, "%s: callers end with different answers", tr.ID)
+		}
+		rec, result := s.record(tr)
+		if have[0].refused {
+			refused++
+			require.Empty(t, entries[tr.ID], "%s was refused and took effect", tr.ID)
+			require.Equal(t, idem.Failed, rec.State, tr.ID)
+			require.Equal(t, have[0].text, rec.Failure.Message, tr.ID)
+			continue
+		}
+		var r receipt
+		require.NoError(t, json.Unmarshal([]byte(have[0].text), &r))
+		require.Equal(t, []string{r.Entry}, entries[tr.ID], "%s took effect otherwise than answered", tr.ID)
+		require.Equal(t, tr.ID, r.Transfer)
+		require.Equal(t, tr.Amount, r.Amount)
+		require.Equal(t, idem.Completed, rec.State, tr.ID)
+		require.Equal(t, have[0].text, result, "%s was answered otherwise than recorded", tr.ID)
+		made[tr.ID] = r
+		balance[tr.From] -= tr.Amount
+		balance[tr.To] += tr.Amount
+		booked[tr.From][tr.ID], booked[tr.To][tr.ID] = true, true
+	}
+	total := 0
+	for _, acc := range s.scan(s.accounts) {
+		id := str(acc["id"])
+		if id == "open" {
+			continue
+		}
+		require.Equal(t, balance[id], number(t, acc["balance"]), id)
+		require.GreaterOrEqual(t, balance[id], 0, id)
+		total += balance[id]
+		in := map[string]bool{}
+		for _, v := range acc["journal"].(*types.AttributeValueMemberL).Value {
+			require.False(t, in[str(v)], "%s is booked twice on %s", str(v), id)
+			in[str(v)] = true
+		}
+		require.Equal(t, booked[id], in, id)
+	}
+	require.Equal(t, accounts*opening, total, "the total is conserved")
+	landed := map[string]string{}
+	for id, list := range entries {
+		for _, e := range list {
+			landed[e] = id
+		}
+	}
+	for _, e := range got.denied {
+		require.NotContains(t, landed, e, "its caller was told that it was not committed")
+	}
+	s.requireSettled(all)
+	s.requireReplays(all, got)
+	return made, refused
+}
+
+// requireSettled shows that the records are those of the transfers, that each has
+// ended, and that none is listed as an open question.
+func (s *stage) requireSettled(all []transfer) {
+	s.t.Helper()
+	ended := map[string]bool{}
+	for _, it := range s.scan(s.records) {
+		if str(it[schema.SK]) != schema.RecordSK {
+			continue
+		}
+		state := str(it[schema.State])
+		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open", str(it[schema.PK]))
+		require.NotContains(s.t, it, schema.Stuck)
+		require.Contains(s.t, it, schema.ExpiresAt)
+		ended[str(it[schema.PK])] = true
+	}
+	require.Len(s.t, ended, len(all))
+	for _, tr := range all {
+		require.True(s.t, ended[id(tr)], tr.ID)
+	}
+}
+
+// requireReplays asks once more, for one in ten, and gets the same.
+func (s *stage) requireReplays(all []transfer, got *answers) {
+	s.t.Helper()
+	before := s.allEntries()
+	again := &answers{of: map[string][]answer{}, told: map[string]int{}}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	for i := 0; i < len(all); i += 5 {
+		require.NoError(s.t, s.ask(ctx, all[i], again))
+		require.Equal(s.t, got.of[all[i].ID][0], again.of[all[i].ID][0], "%s is replayed otherwise", all[i].ID)
+	}
+	require.Equal(s.t, before, s.allEntries())
+}
+
+// requireMessages waits until all is dispatched, and shows that each transfer that
+// was made has its message, under its one id, and that there is no other. It
+// returns how many came more than once.
+func (s *stage) requireMessages(made map[string]receipt) (repeats int) {
+	t := s.t
+	t.Helper()
+	require.Eventually(t, func() bool {
+		if _, err := s.relay.Call(t.Context(), []byte(`{"sweep": true}`)); err != nil {
+			return false
+		}
+		n := 0
+		for _, it := range s.scan(s.records) {
+			if strings.HasPrefix(str(it[schema.SK]), schema.OutboxSK) {
+				if str(it[schema.State]) != schema.OutboxDispatched {
+					return false
+				}
+				n++
+			}
+		}
+		return n == len(made)
+	}, 4*time.Minute, 20*time.Millisecond, "every message is dispatched")
+	s.poller.Close()
+
+	ids, bodies := map[string]map[string]bool{}, map[string]int{}
+	for _, m := range queuetest.Drain(t, s.queue.Client, s.queue.URL) {
+		var r receipt
+		require.NoError(t, json.Unmarshal([]byte(*m.Body), &r))
+		if ids[r.Transfer] == nil {
+			ids[r.Transfer] = map[string]bool{}
+		}
+		ids[r.Transfer][*m.MessageAttributes[outbox.AttributeID].StringValue] = true
+		require.Equal(t, made[r.Transfer], r, "its message tells otherwise than its answer")
+		if bodies[r.Transfer]++; bodies[r.Transfer] == 2 {
+			repeats++
+		}
+	}
+	require.Len(t, ids, len(made))
+	for transfer := range made {
+		require.Len(t, ids[transfer], 1, "%s: its message has one id, however often it is sent", transfer)
+	}
+	return repeats
+}
+
+func idOf(transfer string) string {
+	return idem.Operation{Name: "transfer", Repeat: idem.Repeatable}.Key(idem.NoTenant, transfer).ID()
+}
+
+func id(tr transfer) string { return idOf(tr.ID) }
+
+func (s *stage) record(tr transfer) (*idem.Record, string) {
+	s.t.Helper()
+	rec, err := s.store.Get(s.t.Context(), id(tr))
+	require.NoError(s.t, err)
+	require.NotNil(s.t, rec, "no record of %s", tr.ID)
+	if rec.State != idem.Completed {
+		return rec, ""
+	}
+	body, err := s.store.Result(s.t.Context(), rec)
+	require.NoError(s.t, err)
+	return rec, string(body)
+}
+
+func (s *stage) allRecords(all []transfer) (list []*idem.Record) {
+	for _, tr := range all {
+		rec, _ := s.record(tr)
+		list = append(list, rec)
+	}
+	return list
+}
+
+// allEntries are the entries of the ledger, by transfer.
+func (s *stage) allEntries() map[string][]string {
+	s.t.Helper()
+	all := map[string][]string{}
+	for _, it := range s.scan(s.entries) {
+		all[str(it["transfer"])] = append(all[str(it["transfer"])], str(it["entry"]))
+	}
+	return all
+}
+
+func (s *stage) scan(table string) (all []map[string]types.AttributeValue) {
+	s.t.Helper()
+	pages := dynamodb.NewScanPaginator(s.db, &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(s.t.Context())
+		require.NoError(s.t, err)
+		all = append(all, page.Items...)
+	}
+	return all
+}
+
+func str(v types.AttributeValue) string {
+	s, _ := v.(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
+}
+
+func number(t require.TestingT, v types.AttributeValue) int {
+	n, err := strconv.Atoi(v.(*types.AttributeValueMemberN).Value)
+	require.NoError(t, err, fmt.Sprint(v))
+	return n
+}

@@ -1,0 +1,227 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+var seed = flag.Uint64("seed", 1, "of the transfers, who asks for them, and the faults")
+
+// timeout of the function: short, since the lease of whoever was killed runs until
+// then.
+const timeout = 2 * time.Second
+
+// transfer as the function takes it.
+type transfer struct {
+	ID     string `json:"id"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Amount int    `json:"amount"`
+}
+
+// transfers are n, of which every tenth asks for more than there is in the world.
+func transfers(dice *rand.Rand, n int) (all []transfer) {
+	for i := range n {
+		from := dice.IntN(accounts)
+		to := (from + 1 + dice.IntN(accounts-1)) % accounts
+		amount := 1 + dice.IntN(120)
+		if i%10 == 9 {
+			amount += accounts * opening
+		}
+		all = append(all, transfer{fmt.Sprintf("transfer-%03d", i), accountName(from), accountName(to), amount})
+	}
+	return all
+}
+
+// callers are those who ask: 1 to 5 for each transfer, most of them at once.
+func callers(dice *rand.Rand, all []transfer) (queue []transfer) {
+	for _, t := range all {
+		for range 1 + dice.IntN(5) {
+			queue = append(queue, t)
+		}
+	}
+	for i := range queue {
+		j := min(i+dice.IntN(12), len(queue)-1)
+		queue[i], queue[j] = queue[j], queue[i]
+	}
+	return queue
+}
+
+// answer is what a caller ends with.
+type answer struct {
+	refused bool
+	text    string // the receipt, or the refusal's message
+}
+
+// answers are what all callers got, and what some were told on the way.
+type answers struct {
+	mu          sync.Mutex
+	of          map[string][]answer
+	denied      []string // entries that were said not to be committed
+	told        map[string]int
+	invocations int
+}
+
+// ask makes a caller's call until there is an answer.
+func (s *stage) ask(ctx context.Context, t transfer, got *answers) error {
+	event, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	for {
+		result, err := s.pool.Invoke(ctx, event, nil)
+		if err != nil {
+			return fmt.Errorf("%s has no answer: %w; told so far: %v", t.ID, err, got.told)
+		}
+		got.mu.Lock()
+		got.invocations++
+		pause := time.Duration(0)
+		switch {
+		case result.Error == nil:
+			got.of[t.ID] = append(got.of[t.ID], answer{text: string(result.Payload)})
+		case result.Error.Type == "Overdraft":
+			got.of[t.ID] = append(got.of[t.ID], answer{true, result.Error.Message})
+		default:
+			got.told[result.Error.Type]++
+			pause = 20 * time.Millisecond
+			switch result.Error.Type {
+			case "InFlightError":
+				pause = 150 * time.Millisecond
+			case "Denied":
+				var entry string
+				_, _ = fmt.Sscan(result.Error.Message, &entry)
+				got.denied = append(got.denied, entry)
+			case "NotCommittedError", "StoreUnavailableError", "OutOfTimeError", "Unrecorded", runtime.TypeExit, runtime.TypeTimedOut:
+			default:
+				err = fmt.Errorf("%s: %w", t.ID, result.Error)
+			}
+		}
+		got.mu.Unlock()
+		if err != nil || pause == 0 {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// askAll lets all callers ask, a number of them at once.
+func (s *stage) askAll(queue []transfer) *answers {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
+	defer cancel()
+	got := &answers{of: map[string][]answer{}, told: map[string]int{}}
+	work := make(chan transfer)
+	failed := make(chan error, len(queue))
+	var g sync.WaitGroup
+	for range 12 {
+		g.Go(func() {
+			for t := range work {
+				if err := s.ask(ctx, t, got); err != nil {
+					failed <- err
+				}
+			}
+		})
+	}
+	for _, t := range queue {
+		work <- t
+	}
+	close(work)
+	g.Wait()
+	close(failed)
+	for err := range failed {
+		require.NoError(s.t, err)
+	}
+	return got
+}
+
+// anyFault strikes most where a commit is at stake.
+func anyFault(op string) (int, []string) {
+	all := []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict}
+	switch op {
+	case "TransactWriteItems":
+		return 45, all
+	case "PutItem", "UpdateItem":
+		return 15, all
+	}
+	return 5, all[:7] // a plain read meets no conflict
+}
+
+func TestTransfers(t *testing.T) {
+	n := 50
+	if os.Getenv("IDEM_LONG") == "1" {
+		n = 200
+	}
+	for _, mode := range []string{"reserved", "atomic"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			dice := rand.New(rand.NewPCG(*seed, 0))
+			all := transfers(dice, n)
+			queue := callers(dice, all)
+			s := newStage(t, mode, *seed, timeout, anyFault)
+			s.wires[0].stick = true
+			s.startRelay(*seed)
+
+			got := s.askAll(queue)
+			s.calm()
+			made, refused := s.audit(all, queue, got)
+			repeats := s.requireMessages(made)
+
+			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; %d entries denied; told %v; %.1f s%v",
+				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told, time.Since(began).Seconds(), s.tally)
+			for _, fault := range []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict, stuckSoon, stuckLater} {
+				require.NotZero(t, s.tally.fault(fault), fault)
+			}
+			require.NotZero(t, refused)
+			require.Greater(t, len(made), n/3)
+			require.NotZero(t, len(got.denied)+s.tally.notice("claim withdrawn"), "some commit was barred")
+		})
+	}
+}
+
+// Conflicts alone are waited out: they cost nobody the claim, and each transfer is
+// made by its first attempt.
+func TestConflictsAlone(t *testing.T) {
+	for _, mode := range []string{"reserved", "atomic"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			dice := rand.New(rand.NewPCG(*seed, 3))
+			all := transfers(dice, 40)
+			queue := callers(dice, all)
+			// Time enough that no lease is over and no budget is used up on a busy machine.
+			s := newStage(t, mode, *seed, time.Minute, func(op string) (int, []string) {
+				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
+					return 30, []string{conflict}
+				}
+				return 0, nil
+			}, "LEDGER_PATIENCE=20s")
+			got := s.askAll(queue)
+			s.calm()
+			s.audit(all, queue, got)
+			t.Logf("%s, seed %d: %d conflicts; told %v%v", mode, *seed, s.tally.fault(conflict), got.told, s.tally)
+			require.NotZero(t, s.tally.fault(conflict))
+			for _, rec := range s.allRecords(all) {
+				require.Equal(t, 1, rec.Attempt, rec.ID)
+			}
+			for what, n := range got.told {
+				require.Equal(t, "InFlightError", what, "%d callers were told", n)
+			}
+			require.Zero(t, s.tally.notice("lease lost"))
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// Package readme holds the READMEs to what compiles.
+package readme
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+const root = "../../.."
+
+var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+func blocks(t *testing.T) (programs, fragments []string) {
+	for _, name := range []string{"README.md", "idem/README.md", "lambda/README.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		found := fence.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, found, name)
+		for _, m := range found {
+			if strings.HasPrefix(m[1], "package ") {
+				programs = append(programs, m[1])
+			} else {
+				fragments = append(fragments, m[1])
+			}
+		}
+	}
+	return programs, fragments
+}
+
+// TestProgramsCompile builds each program of the README inside the module, as an
+// overlay that is never written into it.
+func TestProgramsCompile(t *testing.T) {
+	programs, _ := blocks(t)
+	require.NotEmpty(t, programs)
+	abs, err := filepath.Abs(root)
+	require.NoError(t, err)
+	for i, source := range programs {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "main.go")
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+		pkg := fmt.Sprintf("readme%d", i)
+		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(abs, "local", pkg, "main.go"): file}})
+		require.NoError(t, err)
+		list := filepath.Join(dir, "overlay.json")
+		require.NoError(t, os.WriteFile(list, overlay, 0o600))
+		cmd := exec.Command("go", "build", "-overlay", list, "-o", filepath.Join(dir, "out"), "./local/"+pkg)
+		cmd.Dir = abs
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "program %d of the README:\n%s\n%s", i+1, source, out)
+	}
+}
+
+// TestFragmentsAreCompiledSomewhere finds every other snippet, but for its
+// indentation, in a Go file of the repository, where it compiles and runs.
+func TestFragmentsAreCompiledSomewhere(t *testing.T) {
+	_, fragments := blocks(t)
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all.WriteString(flat(string(text)))
+		return err
+	}))
+	for _, f := range fragments {
+		require.Contains(t, all.String(), flat(f), "this snippet of the README is in no Go file:\n%s", f)
+	}
+}
+
+func flat(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		b.WriteString(strings.TrimSpace(line))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestTableIsTheSchema holds the README's table to the names in the code.
+func TestTableIsTheSchema(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, yaml, _ := strings.Cut(string(text), "```yaml\n")
+	yaml, _, _ = strings.Cut(yaml, "```")
+	for _, want := range []string{
+		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",
+		"AttributeName: " + schema.PK + ", AttributeType: S", "AttributeName: " + schema.SK + ", AttributeType: S",
+		"AttributeName: " + schema.Stuck + ", AttributeType: S", "AttributeName: " + schema.StuckAt + ", AttributeType: N",
+		"IndexName: " + schema.StuckIndex, "AttributeName: " + schema.Stuck + ", KeyType: HASH",
+		"AttributeName: " + schema.StuckAt + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
+		"{ AttributeName: " + schema.ExpiresAt + ", Enabled: true }", "NEW_AND_OLD_IMAGES", "PAY_PER_REQUEST",
+	} {
+		require.Contains(t, yaml, want)
+	}
+}

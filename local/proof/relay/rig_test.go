@@ -1,0 +1,231 @@
+package relay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/streampoller"
+)
+
+// binary is the compiled relay.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		folder, err := os.MkdirTemp("", "relay-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		binary = filepath.Join(folder, "relay")
+		build := exec.Command("go", "build", "-o", binary, "../../../lambda/functions/relay")
+		build.Stdout, build.Stderr = os.Stdout, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "build the relay:", err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// rig is all of it: table and operations, stream, relay, road, queue.
+type rig struct {
+	t      *testing.T
+	db     *dynamodb.Client
+	table  string
+	engine *idem.Engine
+	client *dynamodbstreams.Client
+	stream string
+	pool   *runtime.Pool
+	road   *road
+	queue  queuetest.Queue
+	want   []string // ids published, in order
+}
+
+var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
+
+func newRig(t *testing.T, fifo bool, env ...string) *rig {
+	endpoint := dynamotest.Endpoint(t)
+	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo})}
+	var err error
+	r.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
+	require.NoError(t, err)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), r.db, r.table))
+	t.Cleanup(func() {
+		_, err := r.db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &r.table})
+		require.NoError(t, err)
+	})
+	store, err := dynamostore.New(r.db, r.table, nil)
+	require.NoError(t, err)
+	r.engine, err = idem.New(store, nil)
+	require.NoError(t, err)
+	r.client = dynamodbstreams.New(dynamodbstreams.Options{
+		BaseEndpoint: &endpoint, Region: "local", Credentials: r.db.Options().Credentials,
+	})
+	r.stream, err = streampoller.StreamOf(t.Context(), r.db, r.table)
+	require.NoError(t, err)
+
+	r.road = newRoad(t, queuetest.Endpoint(t))
+	routes, err := json.Marshal(map[string]string{"orders": r.queue.URL})
+	require.NoError(t, err)
+	r.pool, err = runtime.Start(context.Background(), runtime.Function{
+		Path: binary, Timeout: 20 * time.Second,
+		Env: append([]string{
+			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + r.road.URL,
+			schema.EnvTable + "=" + r.table, schema.EnvEndpoint + "=" + endpoint, schema.EnvOutboxRoutes + "=" + string(routes),
+			schema.EnvOutboxBackoff + "=20ms",
+		}, env...),
+	}, nil)
+	require.NoError(t, err)
+	t.Cleanup(r.pool.Close)
+	return r
+}
+
+// publish runs an operation twice; its transaction has n messages, with the
+// ordering key if it is not empty.
+func (r *rig) publish(value, key string, n int) {
+	r.t.Helper()
+	k := place.Key(idem.NoTenant, value)
+	var created time.Time
+	for range 2 { // the second one is a replay
+		out, err := idem.Run(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
+			for i := range n {
+				if err := tx.Publish(outbox.Message{
+					Destination: "orders", OrderingKey: key, Type: "order.placed", Body: fmt.Appendf(nil, "%s/%d", in, i),
+				}); err != nil {
+					return "", err
+				}
+			}
+			return in, nil
+		}))
+		require.NoError(r.t, err)
+		created = out.Outcome.CreatedAt
+	}
+	for i := range n {
+		r.want = append(r.want, outbox.MessageID(k.ID(), created, i))
+	}
+}
+
+// poll feeds the relay from the start of the stream.
+func (r *rig) poll() *streampoller.Poller {
+	r.t.Helper()
+	p, err := streampoller.Start(context.Background(), r.client, r.stream, r.pool.Call, &streampoller.Options{
+		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
+		BatchSize: 20, PollInterval: 10 * time.Millisecond, Backoff: 10 * time.Millisecond,
+	})
+	require.NoError(r.t, err)
+	r.t.Cleanup(p.Close)
+	return p
+}
+
+// caughtUp waits until the poller is done with n messages.
+func (r *rig) caughtUp(p *streampoller.Poller, n int) {
+	r.t.Helper()
+	until(r.t, func() bool { return p.Stats().Delivered == n })
+}
+
+// until polls a condition; the limit is only there to end a broken test.
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, 2*time.Minute, 10*time.Millisecond)
+}
+
+// sweep invokes the relay as its schedule does.
+func (r *rig) sweep() {
+	r.t.Helper()
+	_, err := r.pool.Call(r.t.Context(), []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`))
+	require.NoError(r.t, err)
+}
+
+// messages are the items of all messages.
+func (r *rig) messages() (list []map[string]types.AttributeValue) {
+	r.t.Helper()
+	pages := dynamodb.NewScanPaginator(r.db, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(r.t.Context())
+		require.NoError(r.t, err)
+		for _, it := range page.Items {
+			if strings.HasPrefix(str(it[schema.SK]), schema.OutboxSK) {
+				list = append(list, it)
+			}
+		}
+	}
+	return list
+}
+
+func str(v types.AttributeValue) string {
+	s, _ := v.(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
+}
+
+// in counts the messages by state.
+func (r *rig) in(state string) (n int) {
+	for _, it := range r.messages() {
+		if str(it[schema.State]) == state {
+			n++
+		}
+	}
+	return n
+}
+
+// allDispatched shows that every message is noted as sent, and only those expire.
+func (r *rig) allDispatched() {
+	r.t.Helper()
+	list := r.messages()
+	require.Len(r.t, list, len(r.want))
+	for _, it := range list {
+		require.Equal(r.t, schema.OutboxDispatched, str(it[schema.State]))
+		require.Contains(r.t, it, schema.ExpiresAt)
+		require.NotContains(r.t, it, schema.Stuck)
+	}
+}
+
+// receive empties the queue: bodies in the order in which they came, and how often
+// each id was sent.
+func (r *rig) receive() (bodies []string, ids map[string]int) {
+	r.t.Helper()
+	ids = map[string]int{}
+	for _, m := range queuetest.Drain(r.t, r.queue.Client, r.queue.URL) {
+		bodies = append(bodies, *m.Body)
+		ids[*m.MessageAttributes[outbox.AttributeID].StringValue]++
+	}
+	return bodies, ids
+}
+
+// nothingLost shows that each message arrived, under its one id.
+func (r *rig) nothingLost(ids map[string]int) {
+	r.t.Helper()
+	want := slices.Sorted(slices.Values(r.want))
+	var got []string
+	for id := range ids {
+		got = append(got, id)
+	}
+	slices.Sort(got)
+	require.Equal(r.t, want, got)
+}
