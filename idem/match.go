@@ -1,0 +1,92 @@
+package idem
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+)
+
+// Fingerprint is a digest of an operation's input: a version, a colon and a
+// base64url SHA-256 without padding, such as "1:47DE…U". Equal inputs have equal
+// fingerprints on every machine and in every release that writes this version.
+type Fingerprint string
+
+// fingerprintVersion changes with anything that gives some input another digest.
+const fingerprintVersion = 1
+
+const fingerprintPrefix = "1:"
+
+// Match is what comparing a call's fingerprint with a stored one says.
+type Match uint8
+
+const (
+	// Unreadable: one of the two is not a fingerprint. It is the zero value, so
+	// that what nobody has compared fails closed.
+	Unreadable Match = iota
+	// Same: the input is the one that the record belongs to.
+	Same
+	// Different: the input is another one.
+	Different
+	// NewerVersion: a newer release wrote the stored fingerprint. Nothing can be
+	// said about the input; it is not a mismatch.
+	NewerVersion
+)
+
+// String returns the match in words, for logs.
+func (m Match) String() string {
+	switch m {
+	case Same:
+		return "same"
+	case Different:
+		return "different"
+	case NewerVersion:
+		return "newer version"
+	}
+	return "unreadable"
+}
+
+// Compare compares a call's fingerprint with the one in its record.
+func (f Fingerprint) Compare(stored Fingerprint) Match {
+	mine, theirs := f.version(), stored.version()
+	switch {
+	case mine != fingerprintVersion || theirs == 0:
+		return Unreadable
+	case theirs != mine:
+		// Digests of two versions say nothing about each other. There is no version before
+		// the first; a release that writes another one has to compute this one too.
+		return NewerVersion
+	case f == stored:
+		return Same
+	}
+	return Different
+}
+
+// version returns the version number, 0 if this is not a fingerprint. What
+// follows a newer version's colon is not for this release to judge.
+func (f Fingerprint) version() int {
+	digits, digest, found := strings.Cut(string(f), ":")
+	if !found || digest == "" || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" || strings.HasPrefix(digits, "0") {
+		return 0
+	}
+	version, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	if version == fingerprintVersion && !isDigest(digest) {
+		return 0
+	}
+	return version
+}
+
+func isDigest(s string) bool {
+	var text [43]byte // of 32 bytes, without padding
+	var sum [sha256.Size]byte
+	if len(s) != len(text) {
+		return false
+	}
+	copy(text[:], s)
+	// The decoder skips line ends, hence the check of n.
+	n, err := base64.RawURLEncoding.Strict().Decode(sum[:], text[:])
+	return err == nil && n == len(sum)
+}

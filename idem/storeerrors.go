@@ -1,0 +1,88 @@
+package idem
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a store can say of a whole call. Branch with errors.Is.
+var (
+	// ErrStoreUnavailable: the store could not be reached before the claim; the
+	// handler did not run.
+	ErrStoreUnavailable = errors.New("idem: the store is unavailable; nothing was executed, try again")
+	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
+	// taken for absent.
+	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an operator look at it")
+)
+
+// ConflictError is how a store says that a write's condition did not hold.
+type ConflictError struct {
+	// Existing is the record that stood in the way, nil if there was none.
+	Existing *Record
+}
+
+func (e *ConflictError) Error() string {
+	if e.Existing == nil {
+		return "idem: the write's condition failed: there is no record"
+	}
+	return fmt.Sprintf("idem: the write's condition failed: the record is %s, attempt %d", e.Existing.State, e.Existing.Attempt)
+}
+
+// StoreError is how a store says that a call did not succeed for reasons of its
+// own. It matches [ErrStoreUnavailable].
+type StoreError struct {
+	// Op is the store's method.
+	Op string
+	// Maybe is set if the write may have been applied, or may still be.
+	Maybe bool
+	// Down is set if the store gave no answer to this call but that it cannot work:
+	// it could not be reached, did not answer in time, throttled every try, or failed
+	// by itself, as with an HTTP status of 500 or more. It is not set once the store has answered anything else, such
+	// as a condition that failed, a permission that is missing, a table that does not
+	// exist or a request that is invalid, and not where nothing was sent, such as for
+	// want of credentials. An operation fails open only if it is set: see [FailOpen].
+	Down bool
+	// Result is set if a result could not be stored beside its record in the time for
+	// it. The record was not touched.
+	Result bool
+	// Err is the store's own error.
+	Err error
+}
+
+func (e *StoreError) Error() string {
+	if e.Maybe {
+		return fmt.Sprintf("idem: store: %s: may have been applied: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("idem: store: %s: %v", e.Op, e.Err)
+}
+
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// Is makes the error match [ErrStoreUnavailable].
+func (e *StoreError) Is(target error) bool { return target == ErrStoreUnavailable }
+
+// TooLargeError is how a store says that a result exceeds what it can keep.
+// Nothing was written to the record.
+type TooLargeError struct {
+	// Size of the result and the store's Limit, in bytes.
+	Size, Limit int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("idem: a result of %d bytes exceeds the store's limit of %d", e.Size, e.Limit)
+}
+
+// RefusedError is how a store says that the writes of [Finish.With] were refused:
+// nothing was written, neither they nor the outcome.
+type RefusedError struct {
+	// Err is what the attempt's caller gets as the handler's error; what it means
+	// for the record says its class.
+	Err error
+	// Maybe is set if an earlier try of the same write got no answer and may still
+	// arrive.
+	Maybe bool
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("idem: the writes were refused: %v", e.Err) }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
