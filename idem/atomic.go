@@ -80,7 +80,7 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 		}
 		return out, err
 	}
-	c.later(ctx, c.a, &late{withdrawal: w.own(), State: Retryable, Attempt: c.a.rec.Attempt}, err)
+	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Retryable, Attempt: c.a.rec.Attempt}, err)
 	return Outcome{}, c.failed(ctx, Absent, true, why)
 }
 

@@ -279,7 +279,7 @@ func (p *plan) withdraw(ctx context.Context, c Claim) {
 		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Retryable})
 		return
 	}
-	p.later(ctx, nil, &late{withdrawal: w.own(), State: Retryable, Attempt: c.Record.Attempt}, err)
+	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Retryable, Attempt: c.Record.Attempt}, err)
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.

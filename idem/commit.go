@@ -339,7 +339,7 @@ func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcom
 	part, cancel := share(ctx, commitShare)
 	err := e.store.Finish(part, c.recorded, w)
 	var conflict *ConflictError
-	if errors.As(err, &conflict) && conflict.Existing.parked(w.Owner) && end.State == Retryable {
+	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Retryable {
 		// By a stricter twin: the question stays open, and the commit is barred.
 		w.Ending = Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
 		err = e.store.Finish(part, c.recorded, w)
@@ -387,5 +387,7 @@ func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
 	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
 }
 
-// parked reports whether the record is the owner's open question.
-func (r *Record) parked(owner string) bool { return r != nil && r.State == Unknown && r.holds(owner) }
+// parkedBy reports whether the record is the owner's open question.
+func parkedBy(rec *Record, owner string) bool {
+	return rec != nil && rec.State == Unknown && rec.holds(owner)
+}

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"hash"
 	"maps"
@@ -154,8 +153,7 @@ func (b *FingerprintBuilder) digest() Fingerprint {
 		b.flush()
 		copy(sum[:], b.hash.Sum(nil))
 	}
-	var text [len(fingerprintPrefix) + 43]byte
-	return Fingerprint(base64.RawURLEncoding.AppendEncode(append(text[:0], fingerprintPrefix...), sum[:]))
+	return FingerprintOf(sum)
 }
 
 // begin starts a field; room is what is known of the size of its value.

@@ -201,7 +201,7 @@ func (l *lease) beat() {
 	switch {
 	case err == nil:
 		l.until = sent.Add(whole)
-	case errors.As(err, &conflict) && conflict.Existing.parked(l.a.rec.Owner):
+	case errors.As(err, &conflict) && parkedBy(conflict.Existing, l.a.rec.Owner):
 		// The question is open, and this attempt's own outcome may settle it.
 		return
 	case errors.As(err, &conflict):

@@ -17,6 +17,12 @@ const fingerprintVersion = 1
 
 const fingerprintPrefix = "1:"
 
+// FingerprintOf returns the fingerprint of this release's version with the digest.
+func FingerprintOf(sum [sha256.Size]byte) Fingerprint {
+	var text [len(fingerprintPrefix) + 43]byte
+	return Fingerprint(base64.RawURLEncoding.AppendEncode(append(text[:0], fingerprintPrefix...), sum[:]))
+}
+
 // Match is what comparing a call's fingerprint with a stored one says.
 type Match uint8
 

@@ -46,7 +46,7 @@ type late struct {
 func (l *late) weigh() {
 	l.size, l.settles = lateOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
 	if w := l.withdrawal; w != nil {
-		l.size += w.Claim.Record.size()
+		l.size += recordSize(&w.Claim.Record)
 		return
 	}
 	l.size += l.terminal.size()

@@ -91,9 +91,9 @@ func (e *NotUndoneError) Error() string {
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
 
 // notUndone lists the recorded steps whose compensations have not run.
-func (r *Record) notUndone() (names []string) {
-	for name, s := range r.Steps {
-		if _, undone := r.Steps[undoing+name]; s.Compensates && !undone {
+func notUndone(rec *Record) (names []string) {
+	for name, s := range rec.Steps {
+		if _, undone := rec.Steps[undoing+name]; s.Compensates && !undone {
 			names = append(names, name)
 		}
 	}
@@ -141,7 +141,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return &ConfigError{"resolution", fmt.Sprintf("Result is %s, and later calls read %s: encode it as the operation's handler does, "+
 				"for an HTTP request with the contract's Resolution method", codecName(r.Codec), codecName(rec.Codec))}
 		}
-		if due := rec.notUndone(); r.To == Failed && !r.Undone && len(due) > 0 {
+		if due := notUndone(rec); r.To == Failed && !r.Undone && len(due) > 0 {
 			return &NotUndoneError{Steps: due}
 		}
 		err = e.settle(ctx, rec.Retention, e.settlement(rec, r))

@@ -2,18 +2,6 @@ package idem
 
 import "strings"
 
-// StepRoom is what the steps of one operation may take in its record, in bytes. A
-// step that might not fit is refused before it runs ([*StepLimitError]), so that what
-// has run can always be recorded, undone and ended. A step counts 192 bytes, its
-// name, and what the record keeps of its result or error; with a compensation, for
-// which room is kept, as much again. Results of up to 1 KiB are kept in the record
-// while they take 64 KiB together, later ones only up to 128 bytes; larger ones lie
-// beside it. So there is room for some 1,400 small steps, or 800 with compensations.
-//
-// It is the contract between engine and stores: a store must take steps of that
-// size, and beside them an ending and the mark that the operation is being undone.
-const StepRoom = 320 << 10
-
 const (
 	// stepOverhead is more than a store takes for a step beside its name, result and
 	// error. The conformance suite holds stores to it.
@@ -42,7 +30,7 @@ func (r *room) add(sign int, name string, s RecordedStep) {
 	if s.Write == "" || name == compensating || strings.HasPrefix(name, undoing) {
 		return // not there, or counted elsewhere
 	}
-	r.fixed += sign * (stepNeeds(name, s.Compensates) + s.Failure.size() + min(len(s.Body.Data), smallStep))
+	r.fixed += sign * (stepNeeds(name, s.Compensates) + failureSize(s.Failure) + min(len(s.Body.Data), smallStep))
 	r.inline += sign * inlineSize(len(s.Body.Data))
 }
 
@@ -72,15 +60,16 @@ func (r *room) keep(result []byte) int {
 // inlineSize is what a result of the size takes of inlineRoom.
 func inlineSize(size int) int { return max(0, min(size, largeStep)-smallStep) }
 
-func (f *Failure) size() int {
+// failureSize is what an error takes of a record.
+func failureSize(f *Failure) int {
 	if f == nil {
 		return 0
 	}
 	return len(f.Message) + len(f.Type) + len(f.Code)
 }
 
-// short is what is kept of a step's error where there is room for no more.
-func (f *Failure) short() *Failure {
+// shortFailure is what is kept of a step's error where there is room for no more.
+func shortFailure(f *Failure) *Failure {
 	cut := func(s string, n int) string {
 		if len(s) <= n {
 			return s

@@ -142,10 +142,10 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 		}()
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
-		if st.room.taken()+f.size() > StepRoom {
-			w.Failure = f.short()
+		if st.room.taken()+failureSize(f) > StepRoom {
+			w.Failure = shortFailure(f)
 		}
-		size := w.Failure.size()
+		size := failureSize(w.Failure)
 		st.room.held += size
 		defer func() {
 			st.mu.Lock()

@@ -78,6 +78,18 @@ type Store interface {
 	StepResult(ctx context.Context, rec *Record, name string) ([]byte, error)
 }
 
+// StepRoom is what the steps of one operation may take in its record, in bytes: the
+// engine refuses a step that might not fit before it runs, so that what has run can
+// always be recorded, undone and ended. A step counts 192 bytes, its name, and what
+// the record keeps of its result or error; with a compensation, for which room is
+// kept, as much again. Results of up to 1 KiB are kept in the record while they take
+// 64 KiB together, later ones only up to 128 bytes; larger ones lie beside it. So
+// there is room for some 1,400 small steps, or 800 with compensations.
+//
+// A store must take steps of that size, and beside them an ending and the mark that
+// the operation is being undone.
+const StepRoom = 320 << 10
+
 // Claim is the right to run, as it is to be written.
 type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without

@@ -75,7 +75,7 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 			t.drop(err)
 			err = e.send(ctx, t)
 		case errors.As(err, &large) && t.f.Ending.Failure != nil:
-			t.f.Write, t.f.Ending.Failure = newID(), t.f.Ending.Failure.short()
+			t.f.Write, t.f.Ending.Failure = newID(), shortFailure(t.f.Ending.Failure)
 			err = e.send(ctx, t)
 		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Unavailable:
 			t.fact = newID()
@@ -176,7 +176,7 @@ func (t *terminal) own() *terminal {
 		f.Ending.Failure = &Failure{strings.Clone(old.Message), strings.Clone(old.Type), strings.Clone(old.Code)}
 	}
 	if f.Absent != nil {
-		rec := f.Absent.own()
+		rec := ownRecord(f.Absent)
 		f.Absent = &rec
 	}
 	return &c
@@ -189,27 +189,27 @@ func (t *terminal) size() int {
 		n += len(f.Message) + len(f.Type) + len(f.Code)
 	}
 	if rec := t.f.Absent; rec != nil {
-		n += rec.size()
+		n += recordSize(rec)
 	}
 	return n
 }
 
-// own does the same for a withdrawal.
-func (w Withdrawal) own() *Withdrawal {
-	w.Claim.Record = w.Claim.Record.own()
+// ownWithdrawal does the same for a withdrawal.
+func ownWithdrawal(w Withdrawal) *Withdrawal {
+	w.Claim.Record = ownRecord(&w.Claim.Record)
 	return &w
 }
 
-func (r *Record) own() Record {
-	c := *r.Clone()
+func ownRecord(rec *Record) Record {
+	c := *rec.Clone()
 	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value), Fingerprint(strings.Clone(string(c.Fingerprint)))
 	return c
 }
 
-// size of what an engine's own claim can hold.
-func (r *Record) size() int {
-	n := recordOverhead + len(r.Value)
-	for name, s := range r.Steps {
+// recordSize is the size of what an engine's own claim can hold.
+func recordSize(rec *Record) int {
+	n := recordOverhead + len(rec.Value)
+	for name, s := range rec.Steps {
 		n += recordOverhead + len(name) + len(s.Body.Data)
 		if s.Failure != nil {
 			n += len(s.Failure.Message) + len(s.Failure.Type) + len(s.Failure.Code)
