@@ -34,7 +34,7 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after the claim was taken back.
 func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec.bears(w.Write) {
+	if rec.Bears(w.Write) {
 		return rec, nil
 	}
 	ev := Event{Kind: EventWithdraw, Owner: w.Claim.Record.Owner, Seen: w.Claim.Seen, Uncertain: w.Uncertain}
@@ -93,7 +93,7 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if next.Steps == nil {
 		next.Steps = map[string]RecordedStep{}
 	}
-	next.Steps[s.Name] = s.step(now)
+	next.Steps[s.Name] = s.Recorded(now)
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
 }
@@ -106,10 +106,10 @@ func (s StepWrite) over(old RecordedStep) bool {
 	case s.NotExecuted:
 		return old.Begun && old.Write == s.Seen
 	}
-	return !old.done()
+	return !old.Done()
 }
 
-func (s StepWrite) step(now time.Time) RecordedStep {
+func (s StepWrite) Recorded(now time.Time) RecordedStep {
 	st := RecordedStep{
 		Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Unavailable: s.Unavailable,
 		Compensates: s.Compensates, Write: s.Write,
@@ -117,7 +117,7 @@ func (s StepWrite) step(now time.Time) RecordedStep {
 	if s.Begin {
 		st.BegunAt = now.Truncate(time.Millisecond).UTC()
 	}
-	if st.done() && s.Failure == nil {
+	if st.Done() && s.Failure == nil {
 		st.Body = Body{Data: s.Result, Size: len(s.Result), Stored: len(s.Result)}
 	}
 	return st
@@ -125,10 +125,10 @@ func (s StepWrite) step(now time.Time) RecordedStep {
 
 // Apply returns the record after the attempt ended.
 func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec.bears(f.Write) {
+	if rec.Bears(f.Write) {
 		return rec, nil
 	}
-	if Next(rec, f.event(), now).Do != DoApply {
+	if Next(rec, f.Event(), now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
 	if f.Upgrades != "" {
@@ -155,7 +155,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after it was parked or resolved from outside.
 func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec.bears(s.Write) {
+	if rec.Bears(s.Write) {
 		return rec, nil
 	}
 	// A margin that never ends a wait is the engine's to add: stores have no clock.
@@ -177,7 +177,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	return next, nil
 }
 
-func (f Finish) event() Event {
+func (f Finish) Event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
 	switch {
 	case f.Upgrades != "":

@@ -182,7 +182,7 @@ func over(rec Record, seen *Record, do Action) Claim {
 		rec.Attempt = seen.Attempt + 1
 	}
 	if do == DoTakeOver {
-		rec.Repeat = stricter(rec.Repeat, seen.Repeat)
+		rec.Repeat = Stricter(rec.Repeat, seen.Repeat)
 		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
@@ -202,7 +202,7 @@ func (p *plan) lapse(seen *Record) Settlement {
 		ID: seen.ID, Kind: EventLapse, Seen: seen.Write, Write: newID(),
 		Ending: Ending{
 			State: Unknown, Failure: seen.Failure, Uncertain: true,
-			Stricter: stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
+			Stricter: Stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
 		},
 	}
 }

@@ -194,9 +194,9 @@ func TestFailureTextIsBounded(t *testing.T) {
 }
 
 func TestStricterDeclarationHolds(t *testing.T) {
-	require.Equal(t, Repeatable, stricter(Repeatable, Repeatable))
-	require.Equal(t, NotRepeatable, stricter(Repeatable, NotRepeatable))
-	require.Equal(t, NotRepeatable, stricter(NotRepeatable, Repeatable))
-	require.Equal(t, NotRepeatable, stricter(NotRepeatable, NotRepeatable))
-	require.Equal(t, NotRepeatable, stricter(Repeatable, Repeat(7)))
+	require.Equal(t, Repeatable, Stricter(Repeatable, Repeatable))
+	require.Equal(t, NotRepeatable, Stricter(Repeatable, NotRepeatable))
+	require.Equal(t, NotRepeatable, Stricter(NotRepeatable, Repeatable))
+	require.Equal(t, NotRepeatable, Stricter(NotRepeatable, NotRepeatable))
+	require.Equal(t, NotRepeatable, Stricter(Repeatable, Repeat(7)))
 }

@@ -361,7 +361,7 @@ func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcom
 		return c.wasLanded(ctx)
 	case rec != nil && rec.Write == w.Write:
 		return c.barredIn(ctx, w.Ending, barred)
-	case rec != nil && rec.holds(w.Owner):
+	case rec != nil && rec.HeldBy(w.Owner):
 		return Outcome{}, c.failed(ctx, InProgress, true, why)
 	}
 	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
@@ -389,5 +389,5 @@ func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
 
 // parkedBy reports whether the record is the owner's open question.
 func parkedBy(rec *Record, owner string) bool {
-	return rec != nil && rec.State == Unknown && rec.holds(owner)
+	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
 }

@@ -58,7 +58,7 @@ func TestFingerprintJSON(t *testing.T) {
 	for _, text := range different {
 		f := mustFingerprint(t, text, nil)
 		require.NotContains(t, seen, f, text)
-		require.Equal(t, Same, f.Compare(f))
+		require.Equal(t, MatchSame, f.Compare(f))
 		seen[f] = text
 		f = FingerprintBytes([]byte(text))
 		require.NotContains(t, seen, f, "bytes are not JSON: %s", text)
@@ -164,42 +164,42 @@ func TestFingerprintCompare(t *testing.T) {
 		stored Fingerprint
 		want   Match
 	}{
-		{a, Same},
-		{b, Different},
-		{"2:" + a[2:], NewerVersion},
-		{"10:another form", NewerVersion},
-		{"999999:x", NewerVersion},
-		{"", Unreadable},
-		{":", Unreadable},
-		{"1:", Unreadable},
-		{"2:", Unreadable},
-		{"1", Unreadable},
-		{Fingerprint(digest), Unreadable},
-		{"0:" + a[2:], Unreadable},
-		{"01:" + a[2:], Unreadable},
-		{"02:" + a[2:], Unreadable},
-		{"-1:" + a[2:], Unreadable},
-		{"+2:" + a[2:], Unreadable},
-		{" 2:" + a[2:], Unreadable},
-		{"v2:" + a[2:], Unreadable},
-		{"99999999999999999999:x", Unreadable},
-		{a + "A", Unreadable},
-		{a + "=", Unreadable},
-		{a[:len(a)-1], Unreadable},
-		{"1:" + Fingerprint(strings.Repeat("+", 43)), Unreadable},
-		{"1:" + Fingerprint(strings.Repeat("/", 43)), Unreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", Unreadable}, // bits beyond the digest
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", Unreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 43)), Different},
+		{a, MatchSame},
+		{b, MatchDifferent},
+		{"2:" + a[2:], MatchNewer},
+		{"10:another form", MatchNewer},
+		{"999999:x", MatchNewer},
+		{"", MatchUnreadable},
+		{":", MatchUnreadable},
+		{"1:", MatchUnreadable},
+		{"2:", MatchUnreadable},
+		{"1", MatchUnreadable},
+		{Fingerprint(digest), MatchUnreadable},
+		{"0:" + a[2:], MatchUnreadable},
+		{"01:" + a[2:], MatchUnreadable},
+		{"02:" + a[2:], MatchUnreadable},
+		{"-1:" + a[2:], MatchUnreadable},
+		{"+2:" + a[2:], MatchUnreadable},
+		{" 2:" + a[2:], MatchUnreadable},
+		{"v2:" + a[2:], MatchUnreadable},
+		{"99999999999999999999:x", MatchUnreadable},
+		{a + "A", MatchUnreadable},
+		{a + "=", MatchUnreadable},
+		{a[:len(a)-1], MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("+", 43)), MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("/", 43)), MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", MatchUnreadable}, // bits beyond the digest
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 43)), MatchDifferent},
 	} {
 		require.Equal(t, test.want, a.Compare(test.stored), "%q", test.stored)
-		if test.want == Unreadable {
-			require.Equal(t, Unreadable, test.stored.Compare(a), "%q", test.stored)
-			require.Equal(t, Unreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
+		if test.want == MatchUnreadable {
+			require.Equal(t, MatchUnreadable, test.stored.Compare(a), "%q", test.stored)
+			require.Equal(t, MatchUnreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
 		}
 	}
-	require.Zero(t, Unreadable, "what nobody has compared fails closed")
-	require.Equal(t, "same different newer version unreadable", fmt.Sprint(Same, " ", Different, " ", NewerVersion, " ", Unreadable))
+	require.Zero(t, MatchUnreadable, "what nobody has compared fails closed")
+	require.Equal(t, "same different newer version unreadable", fmt.Sprint(MatchSame, " ", MatchDifferent, " ", MatchNewer, " ", MatchUnreadable))
 }
 
 func jsonOfSize(size int) []byte {

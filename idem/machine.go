@@ -123,14 +123,14 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	case EventWithdraw:
 		// As in EventRelease, a question that a stricter twin has opened stays open.
 		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
-		if rec == nil || rec.holds(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
+		if rec == nil || rec.HeldBy(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
 			return Decision{DoApply, Retryable}
 		}
 		return refuse(rec)
 	case EventFinishOpen:
 		// As in EventRelease, an attempt parked by a stricter twin stays parked.
 		reopens := rec != nil && rec.State == Unknown && ev.To == Retryable && ev.Uncertain
-		if rec == nil || rec.holds(ev.Owner) && !reopens {
+		if rec == nil || rec.HeldBy(ev.Owner) && !reopens {
 			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)
@@ -152,8 +152,8 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 		return Decision{DoReplace, InProgress}
 	}
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
-	case Same:
-	case Different:
+	case MatchSame:
+	case MatchDifferent:
 		// Nothing has been executed under the key: it belongs to no input yet.
 		if rec.State == Retryable && !rec.Uncertain && len(rec.Steps) == 0 {
 			return Decision{DoReplace, InProgress}
@@ -164,7 +164,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	}
 	// An interrupted step parks an operation that is not repeatable. A repeatable one
 	// is taken over, the step is not: its handler may know how to settle it.
-	repeatable := stricter(rec.Repeat, ev.Repeat) == Repeatable
+	repeatable := Stricter(rec.Repeat, ev.Repeat) == Repeatable
 	switch rec.State {
 	case Pending:
 		if ev.Kind == EventWork {
@@ -182,7 +182,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	case Completed, Failed:
 		return Decision{DoReplay, rec.State}
 	case Retryable:
-		if repeatable || !rec.Uncertain && !rec.interrupted() {
+		if repeatable || !rec.Uncertain && !rec.Interrupted() {
 			return Decision{DoTakeOver, InProgress}
 		}
 		return Decision{DoPark, Unknown}
@@ -232,15 +232,15 @@ func nextOwner(rec *Record, ev Event) Decision {
 	case EventStep:
 		// What a parked attempt has done is done: whoever settles the question needs
 		// to know. Nothing new may begin in it.
-		if rec.holds(ev.Owner) {
+		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, rec.State}
 		}
 	case EventComplete:
-		if rec.holds(ev.Owner) {
+		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, Completed}
 		}
 	case EventFail:
-		if rec.holds(ev.Owner) {
+		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, Failed}
 		}
 	case EventRelease:
@@ -250,7 +250,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 			return Decision{DoApply, Retryable}
 		}
 	case EventPark:
-		if rec.holds(ev.Owner) {
+		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, Unknown}
 		}
 	case EventUpgrade:
@@ -261,9 +261,9 @@ func nextOwner(rec *Record, ev Event) Decision {
 	return refuse(rec)
 }
 
-// holds reports whether the owner's attempt may still settle the record: it is
+// HeldBy reports whether the owner's attempt may still settle the record: it is
 // in progress, or parked with nobody having run or resolved it since.
-func (r *Record) holds(owner string) bool {
+func (r *Record) HeldBy(owner string) bool {
 	return owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)
 }
 

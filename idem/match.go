@@ -27,26 +27,26 @@ func FingerprintOf(sum [sha256.Size]byte) Fingerprint {
 type Match uint8
 
 const (
-	// Unreadable: one of the two is not a fingerprint. It is the zero value, so
+	// MatchUnreadable: one of the two is not a fingerprint. It is the zero value, so
 	// that what nobody has compared fails closed.
-	Unreadable Match = iota
-	// Same: the input is the one that the record belongs to.
-	Same
-	// Different: the input is another one.
-	Different
-	// NewerVersion: a newer release wrote the stored fingerprint. Nothing can be
+	MatchUnreadable Match = iota
+	// MatchSame: the input is the one that the record belongs to.
+	MatchSame
+	// MatchDifferent: the input is another one.
+	MatchDifferent
+	// MatchNewer: a newer release wrote the stored fingerprint. Nothing can be
 	// said about the input; it is not a mismatch.
-	NewerVersion
+	MatchNewer
 )
 
 // String returns the match in words, for logs.
 func (m Match) String() string {
 	switch m {
-	case Same:
+	case MatchSame:
 		return "same"
-	case Different:
+	case MatchDifferent:
 		return "different"
-	case NewerVersion:
+	case MatchNewer:
 		return "newer version"
 	}
 	return "unreadable"
@@ -57,15 +57,15 @@ func (f Fingerprint) Compare(stored Fingerprint) Match {
 	mine, theirs := f.version(), stored.version()
 	switch {
 	case mine != fingerprintVersion || theirs == 0:
-		return Unreadable
+		return MatchUnreadable
 	case theirs != mine:
 		// Digests of two versions say nothing about each other. There is no version before
 		// the first; a release that writes another one has to compute this one too.
-		return NewerVersion
+		return MatchNewer
 	case f == stored:
-		return Same
+		return MatchSame
 	}
-	return Different
+	return MatchDifferent
 }
 
 // version returns the version number, 0 if this is not a fingerprint. What

@@ -125,8 +125,8 @@ type RecordedStep struct {
 	Write string
 }
 
-// done reports whether the step has an outcome, which a later attempt gets.
-func (s RecordedStep) done() bool { return !s.Begun && !s.NotExecuted }
+// Done reports whether the step has an outcome, which a later attempt gets.
+func (s RecordedStep) Done() bool { return !s.Begun && !s.NotExecuted }
 
 // Expired reports whether the recorded outcome is past its retention at now.
 // Only outcomes and step-less retryable records expire; an open question never
@@ -144,10 +144,10 @@ func (r *Record) Expired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
 }
 
-// bears reports whether the write has landed: it made this version of the record, or
+// Bears reports whether the write has landed: it made this version of the record, or
 // the one that the latest claim was made over. A claim must not go by it: one that was
 // taken over is no leave to run.
-func (r *Record) bears(write string) bool {
+func (r *Record) Bears(write string) bool {
 	return r != nil && write != "" && (r.Write == write || r.Seen == write)
 }
 
@@ -168,8 +168,8 @@ func (r *Record) Open() bool {
 	return false
 }
 
-// interrupted reports whether an at-most-once step began and left no result.
-func (r *Record) interrupted() bool {
+// Interrupted reports whether an at-most-once step began and left no result.
+func (r *Record) Interrupted() bool {
 	for _, s := range r.Steps {
 		if s.Begun {
 			return true

@@ -29,8 +29,8 @@ func (r Repeat) String() string {
 	return "not_repeatable"
 }
 
-// stricter is what holds when a deployed declaration differs from the stored one.
-func stricter(a, b Repeat) Repeat {
+// Stricter is what holds when a deployed declaration differs from the stored one.
+func Stricter(a, b Repeat) Repeat {
 	if a == Repeatable && b == Repeatable {
 		return Repeatable
 	}

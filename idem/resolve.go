@@ -120,7 +120,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return ErrNotFound
 		}
 		now := e.now()
-		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.interrupted()) {
+		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.Interrupted()) {
 			err := e.settle(ctx, 0, Settlement{
 				ID: id, Kind: EventLapse, Seen: rec.Write, Write: newID(),
 				Ending: Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},

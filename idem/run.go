@@ -189,7 +189,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	case err == nil:
 		return en.State, p.stands(ctx, a, &t, n), nil
 	case errors.As(err, &conflict):
-		if old := conflict.Existing; old != nil && old.State == Unknown && old.holds(a.rec.Owner) {
+		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
 			n.State = old.State
 			p.notify(ctx, e.ended(old.State), n)

@@ -114,7 +114,7 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	}
 	s.a.signs.Store(true)
 	defer s.a.steps.leave(s.name)
-	if known.Write != "" && known.done() {
+	if known.Write != "" && known.Done() {
 		return s.replay(known)
 	}
 	if f := s.a.steps.undone(); f != nil && !known.Begun {

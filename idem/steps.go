@@ -214,7 +214,7 @@ func (st *steps) put(w *StepWrite, at time.Time) {
 	if st.known == nil {
 		st.known = map[string]RecordedStep{}
 	}
-	s := w.step(at)
+	s := w.Recorded(at)
 	if w.Beside {
 		s.Body.Data = s.Body.Data[:min(len(s.Body.Data), smallStep)] // for room alone
 	}

@@ -153,9 +153,9 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f Finish) error {
 	case gErr != nil:
 		// Not to be told now: the write is repeated later, and is fenced then too.
 		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
-	case rec.bears(f.Write):
+	case rec.Bears(f.Write):
 		return nil
-	case Next(rec, f.event(), now).Do == DoApply:
+	case Next(rec, f.Event(), now).Do == DoApply:
 		err := e.store.Finish(ctx, now, f)
 		if blind(err) {
 			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
