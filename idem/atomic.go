@@ -3,13 +3,14 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
 )
 
 // Atomic mode: an attempt without a claim, and what it meets when it commits.
 
 // begins returns the attempt that may run without a claim, over what was seen.
-func (p *plan) begins(c Claim, seen *Record) *attempt {
+func (p *plan) begins(c protocol.Claim, seen *Record) *attempt {
 	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill, born: &c}
 	a.stood = Absent
 	if seen != nil {
@@ -36,7 +37,7 @@ func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, err
 
 // refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
 // twin's commit is why, the record's own condition failed, which comes first.
-func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending) (Outcome, error) {
+func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end protocol.Ending) (Outcome, error) {
 	proceed := func() (Outcome, error) {
 		if end.State != Failed && end.State != Completed {
 			return c.nothing(ctx)
@@ -53,7 +54,7 @@ func (c *commit) refusedAtomic(ctx context.Context, r *RefusedError, end Ending)
 // whose reply never came, and settles what became of it.
 func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome, error)) (Outcome, error) {
 	e := c.engine
-	w := Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
+	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
 	w.Write = w.Owner + ".0"
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
 	taken := func() (Outcome, error) {
@@ -86,14 +87,14 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 
 // withdrawOnce returns nothing if the withdrawal was written, else the record as it
 // stands, as far as that can be found out, and why it was not.
-func (c *commit) withdrawOnce(ctx context.Context, w Withdrawal) (*Record, error) {
+func (c *commit) withdrawOnce(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	err := c.engine.store.Withdraw(part, c.recorded, w)
 	if err == nil {
 		return nil, nil
 	}
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil {
 		return conflict.Existing, err
 	}

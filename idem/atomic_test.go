@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var (
@@ -145,7 +146,7 @@ func TestAtomicMeetsARecord(t *testing.T) {
 		{"in flight", both2(abandoned), idem.ErrInFlight, idem.InProgress, 1},
 		{"accepted", both2(accepted), idem.ErrAccepted, idem.Pending, 1},
 		{"with steps", func(t *testing.T, r *rig, key idem.Key) {
-			abandonedWith(t, r, key, idem.StepWrite{Name: "ship", Result: []byte("1")})
+			abandonedWith(t, r, key, protocol.StepWrite{Name: "ship", Result: []byte("1")})
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
 			uncertainly(t, r, key)

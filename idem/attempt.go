@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -28,7 +29,7 @@ type attempt struct {
 	steps   steps
 	// born is the claim that an attempt in atomic mode did not write, and stood the
 	// state that the record was in when it began.
-	born  *Claim
+	born  *protocol.Claim
 	stood State
 	unit  unitSlot
 }

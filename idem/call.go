@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
 )
 
@@ -128,7 +129,7 @@ func (c *Call) check() error {
 	switch {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
-	case c.Fingerprint.Compare(c.Fingerprint) != MatchSame:
+	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
 		return &ConfigError{"call", fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with FingerprintJSON, "+
 			"FingerprintBytes or a FingerprintBuilder", c.Fingerprint)}
 	case c.Run == nil:

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
 )
 
@@ -50,16 +51,16 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 	atomic := p.call.Key.op.Mode == Atomic
 	var wait *waiter
 	for range maxRounds {
-		d := Decision{DoCreate, InProgress}
+		d := protocol.Decision{Do: protocol.DoCreate, To: InProgress}
 		if seen != nil {
-			d = Next(seen, p.claimEvent(), e.now())
+			d = protocol.Next(seen, p.claimEvent(), e.now())
 		}
-		if atomic && d.Do == DoTakeOver && len(seen.Steps) > 0 {
+		if atomic && d.Do == protocol.DoTakeOver && len(seen.Steps) > 0 {
 			// Left by the reserved mode: this one could not skip what is recorded.
-			d = Decision{DoPark, Unknown}
+			d = protocol.Decision{Do: protocol.DoPark, To: Unknown}
 		}
 		switch d.Do {
-		case DoCreate, DoReplace, DoTakeOver, DoPark:
+		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver, protocol.DoPark:
 			wrote, err := p.settleFirst(part)
 			if err == nil && wrote {
 				seen, err = p.look(part)
@@ -72,7 +73,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 			}
 		}
 		switch d.Do {
-		case DoCreate, DoReplace, DoTakeOver:
+		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
 			if err := p.call.NoClaim; err != nil {
 				if errors.Is(err, ErrOutOfTime) {
 					p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
@@ -94,30 +95,30 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 			if seen, err = p.existing(part, err); err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
 			}
-		case DoPark:
+		case protocol.DoPark:
 			s := p.lapse(seen)
 			err := e.store.Settle(part, e.now(), s)
 			if err == nil {
 				p.notify(ctx, e.obs.Parked, Notice{Attempt: seen.Attempt, State: Unknown})
-				return nil, Outcome{}, p.answer(ctx, seen, DoUnknown)
+				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoUnknown)
 			}
 			if seen, err = p.existing(part, err); err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
 			}
-		case DoReplay:
+		case protocol.DoReplay:
 			out, err := p.replay(ctx, seen)
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
 				p.notify(ctx, e.obs.Replayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
 				return nil, out, err
 			}
 			return nil, Outcome{}, p.unavailable(ctx, err)
-		case DoInFlight:
+		case protocol.DoInFlight:
 			if wait == nil {
 				wait = p.waiting(ctx)
 			}
 			var over bool
 			if seen, over = wait.poll(ctx, seen); !over {
-				return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
 			}
 			if !p.enough(ctx, seen) {
 				p.notify(ctx, e.obs.OutOfTime, Notice{Err: ErrOutOfTime})
@@ -133,7 +134,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 	if seen == nil {
 		return nil, Outcome{}, &InFlightError{}
 	}
-	return nil, Outcome{}, p.answer(ctx, seen, DoInFlight)
+	return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
 }
 
 // claiming bounds the claim itself. What is left of the budget after it is for
@@ -144,15 +145,15 @@ func (p *plan) claiming(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
 }
 
-func (p *plan) claimEvent() Event {
-	return Event{
-		Kind: EventClaim, Fingerprint: p.call.Fingerprint,
+func (p *plan) claimEvent() protocol.Event {
+	return protocol.Event{
+		Kind: protocol.EventClaim, Fingerprint: p.call.Fingerprint,
 		Repeat: p.call.Key.op.Repeat, Margin: p.engine.opts.Margin,
 	}
 }
 
 // newClaim makes the record that a claim writes, over what was seen of it.
-func (p *plan) newClaim(seen *Record, do Action) Claim {
+func (p *plan) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	// In this order: a pause between the two must not make the holder count longer than
 	// the record does.
 	p.sent = time.Now()
@@ -175,14 +176,14 @@ func (p *plan) newClaim(seen *Record, do Action) Claim {
 }
 
 // over makes the claim that writes rec over what was seen of the record.
-func over(rec Record, seen *Record, do Action) Claim {
-	c := Claim{}
+func over(rec Record, seen *Record, do protocol.Action) protocol.Claim {
+	c := protocol.Claim{}
 	if seen != nil {
 		c.Seen = seen.Write
 		rec.Attempt = seen.Attempt + 1
 	}
-	if do == DoTakeOver {
-		rec.Repeat = Stricter(rec.Repeat, seen.Repeat)
+	if do == protocol.DoTakeOver {
+		rec.Repeat = protocol.Stricter(rec.Repeat, seen.Repeat)
 		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
@@ -191,18 +192,18 @@ func over(rec Record, seen *Record, do Action) Claim {
 	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
 	}
-	c.Replace = do == DoReplace
+	c.Replace = do == protocol.DoReplace
 	c.Record = rec
 	return c
 }
 
 // lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
-func (p *plan) lapse(seen *Record) Settlement {
-	return Settlement{
-		ID: seen.ID, Kind: EventLapse, Seen: seen.Write, Write: newID(),
-		Ending: Ending{
+func (p *plan) lapse(seen *Record) protocol.Settlement {
+	return protocol.Settlement{
+		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),
+		Ending: protocol.Ending{
 			State: Unknown, Failure: seen.Failure, Uncertain: true,
-			Stricter: Stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
+			Stricter: protocol.Stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
 		},
 	}
 }
@@ -210,7 +211,7 @@ func (p *plan) lapse(seen *Record) Settlement {
 // existing takes the record out of a conflict, or reads it once more where it
 // could not be read. A nil record means that there is none any more.
 func (p *plan) existing(ctx context.Context, err error) (*Record, error) {
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil {
 		return conflict.Existing, nil
 	}
@@ -231,11 +232,11 @@ func (p *plan) look(ctx context.Context) (*Record, error) {
 
 // isAnswer reports whether the error says where the record stands.
 func isAnswer(err error) bool {
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
 }
 
-func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) {
+func (p *plan) claimed(ctx context.Context, c protocol.Claim) (*attempt, Outcome, error) {
 	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
 	a.steps.inherit(c.Record.Steps)
 	notify := p.engine.obs.Claimed
@@ -250,7 +251,7 @@ func (p *plan) claimed(ctx context.Context, c Claim) (*attempt, Outcome, error) 
 // so that it cannot land later, unless the operation fails open: where the store is
 // down, nothing is known of an earlier attempt, from the record or from this process,
 // and somebody still waits for the answer.
-func (p *plan) unclaimed(ctx context.Context, c Claim, err error, first bool) (*attempt, Outcome, error) {
+func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := p.engine
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
@@ -264,11 +265,11 @@ func (p *plan) unclaimed(ctx context.Context, c Claim, err error, first bool) (*
 	return nil, Outcome{}, p.unavailable(ctx, err)
 }
 
-func (p *plan) withdraw(ctx context.Context, c Claim) {
+func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
 	e := p.engine
 	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), p.withdrawBy)
 	defer cancel()
-	w := Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
+	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner + ".0"
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, barredFor)), time.Second)
@@ -296,22 +297,22 @@ func (p *plan) unavailable(ctx context.Context, err error) error {
 }
 
 // answer is what a call gets that neither runs nor replays.
-func (p *plan) answer(ctx context.Context, rec *Record, do Action) error {
+func (p *plan) answer(ctx context.Context, rec *Record, do protocol.Action) error {
 	e := p.engine
 	n := Notice{Attempt: rec.Attempt, State: rec.State}
 	switch do {
-	case DoInFlight:
+	case protocol.DoInFlight:
 		p.notify(ctx, e.obs.InFlight, n)
 		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
-	case DoUnknown:
+	case protocol.DoUnknown:
 		n.State = Unknown // also of a claim that was parked just now
 		p.notify(ctx, e.obs.Unknown, n)
 		return ErrOutcomeUnknown
-	case DoAccepted:
+	case protocol.DoAccepted:
 		p.notify(ctx, e.obs.Accepted, n)
 		return ErrAccepted
-	case DoReused:
+	case protocol.DoReused:
 		p.notify(ctx, e.obs.Reused, n)
 		return p.reused(ctx, rec)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // m names the store calls of a path.
@@ -118,7 +119,7 @@ func accepted(t *testing.T, r *rig, key idem.Key) {
 	finished(t, r, key)
 	rec := r.record(t, key)
 	r.mem.Delete(key.ID())
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), idem.Claim{Record: idem.Record{
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
 		ID: rec.ID, State: idem.Pending, Fingerprint: rec.Fingerprint, Owner: "o", Write: "w", Attempt: 1,
 	}}))
 }
@@ -263,7 +264,7 @@ func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
 func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), idem.Claim{Record: idem.Record{
+	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
 		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
 		LeaseUntil: r.clock.Now().Add(time.Hour),
 	}}))
@@ -283,7 +284,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 		n++
 		rec := r.record(t, key)
 		rec.Write = string(rune('a' + n))
-		return &idem.ConflictError{Existing: rec}
+		return &protocol.ConflictError{Existing: rec}
 	}, idemtest.Acquire)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
 	require.ErrorIs(t, err, idem.ErrInFlight)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -194,9 +195,9 @@ func TestFailureTextIsBounded(t *testing.T) {
 }
 
 func TestStricterDeclarationHolds(t *testing.T) {
-	require.Equal(t, Repeatable, Stricter(Repeatable, Repeatable))
-	require.Equal(t, NotRepeatable, Stricter(Repeatable, NotRepeatable))
-	require.Equal(t, NotRepeatable, Stricter(NotRepeatable, Repeatable))
-	require.Equal(t, NotRepeatable, Stricter(NotRepeatable, NotRepeatable))
-	require.Equal(t, NotRepeatable, Stricter(Repeatable, Repeat(7)))
+	require.Equal(t, Repeatable, protocol.Stricter(Repeatable, Repeatable))
+	require.Equal(t, NotRepeatable, protocol.Stricter(Repeatable, NotRepeatable))
+	require.Equal(t, NotRepeatable, protocol.Stricter(NotRepeatable, Repeatable))
+	require.Equal(t, NotRepeatable, protocol.Stricter(NotRepeatable, NotRepeatable))
+	require.Equal(t, NotRepeatable, protocol.Stricter(Repeatable, Repeat(7)))
 }

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type commit struct {
 	*plan
 	a   *attempt
 	ans Answer
-	f   Finish
+	f   protocol.Finish
 	// outer is the call's context, hctx the handler's.
 	outer, hctx context.Context
 	// replaced is set when ans is no longer what f commits.
@@ -29,7 +30,7 @@ type commit struct {
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
 // atomic mode.
-func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end Ending, unit Unit) (Outcome, error) {
+func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end protocol.Ending, unit Unit) (Outcome, error) {
 	c := &commit{plan: p, a: a, ans: ans, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed {
 		return c.nothing(ctx)
@@ -47,10 +48,10 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end End
 	return c.write(ctx, end, unit)
 }
 
-func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, error) {
+func (c *commit) write(ctx context.Context, end protocol.Ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.replaced, c.owed = false, nil
-	c.f = Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
 	if unit != nil {
 		c.f.With = unit
 	}
@@ -59,19 +60,19 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 		c.f.Absent = &absent
 	}
 	if len(end.Result) > lateLarge {
-		c.f.Progress = new(Progress)
+		c.f.Progress = new(protocol.Progress)
 	}
 	for range maxRounds {
 		c.date()
 		err := c.try(ctx)
-		var refused *RefusedError
+		var refused *protocol.RefusedError
 		switch {
 		case err == nil:
 			return c.landed(ctx)
 		case errors.As(err, &refused):
 			return c.refused(ctx, refused)
 		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
-			return c.refused(ctx, &RefusedError{Err: err})
+			return c.refused(ctx, &protocol.RefusedError{Err: err})
 		case !isAnswer(err):
 			return c.doubt(ctx, err)
 		case !a.atomic():
@@ -96,7 +97,7 @@ func (c *commit) write(ctx context.Context, end Ending, unit Unit) (Outcome, err
 
 // over aims the commit at the record that the claim has seen. Owner and write stay:
 // whichever round lands, it is this outcome.
-func (c *commit) over(next Claim) {
+func (c *commit) over(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
 	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
@@ -127,7 +128,7 @@ func (c *commit) try(ctx context.Context) error {
 // shorten takes the result out of a commit if that is what the store could not keep,
 // or not in time. The fact is never lost for the sake of the body.
 func (c *commit) shorten(err error) bool {
-	var large *TooLargeError
+	var large *protocol.TooLargeError
 	var failed *StoreError
 	switch {
 	case errors.As(err, &large):
@@ -147,11 +148,11 @@ func (c *commit) shorten(err error) bool {
 // inDoubt marks what a write was told that had been sent before and was told next to
 // nothing: an earlier try may still be under way.
 func inDoubt(err error) error {
-	var refused *RefusedError
+	var refused *protocol.RefusedError
 	var failed *StoreError
 	switch {
 	case errors.As(err, &refused):
-		return &RefusedError{Err: refused.Err, Maybe: true}
+		return &protocol.RefusedError{Err: refused.Err, Maybe: true}
 	case errors.As(err, &failed):
 		return &StoreError{Op: failed.Op, Maybe: true, Err: failed.Err}
 	}
@@ -218,7 +219,7 @@ func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) err
 // refused ends an attempt whose unit of work the store refused. The refusal is the
 // handler's error, unless the call makes an answer of it, and its class says what
 // becomes of the record, without the unit.
-func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) {
+func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome, error) {
 	end := c.judge(r)
 	if c.a.atomic() {
 		return c.refusedAtomic(ctx, r, end)
@@ -242,7 +243,7 @@ func (c *commit) refused(ctx context.Context, r *RefusedError) (Outcome, error) 
 
 // judge replaces the handler's answer by the refusal's and classifies it. If the
 // user's code panics over it, the attempt ends as if the handler did.
-func (c *commit) judge(r *RefusedError) Ending {
+func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	a, done := c.a, false
 	defer func() {
 		if done {
@@ -287,7 +288,7 @@ func (c *commit) judge(r *RefusedError) Ending {
 // undo compensates the steps of an operation that fails for good because its unit
 // of work was refused. The lease goes on meanwhile. While the commit may still land
 // nothing is undone: that is left to the next attempt, whose commit settles it.
-func (c *commit) undo(r *RefusedError, class Class) Class {
+func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Maybe {
 		return ClassUncertain
 	}
@@ -329,19 +330,19 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 // bar writes an end without the unit, under a new owner, so that a commit in doubt
 // cannot land later whatever becomes of the record, and settles what became of it:
 // it has landed, it is barred, another attempt has the claim, or nobody knows.
-func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
+func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
 	e := c.engine
 	if least := ceil(e.now().Add(barredFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
 		// Where the bar is gone, a commit that took no claim could land.
 		end.ExpiresAt = least
 	}
-	w := Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
+	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
 	part, cancel := share(ctx, commitShare)
 	err := e.store.Finish(part, c.recorded, w)
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Retryable {
 		// By a stricter twin: the question stays open, and the commit is barred.
-		w.Ending = Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
+		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
 		err = e.store.Finish(part, c.recorded, w)
 	}
 	cancel()
@@ -364,10 +365,10 @@ func (c *commit) bar(ctx context.Context, end Ending, barred func(State) (Outcom
 	case rec != nil && rec.HeldBy(w.Owner):
 		return Outcome{}, c.failed(ctx, InProgress, true, why)
 	}
-	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
+	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
 }
 
-func (c *commit) barredIn(ctx context.Context, end Ending, barred func(State) (Outcome, error)) (Outcome, error) {
+func (c *commit) barredIn(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error)) (Outcome, error) {
 	c.notify(ctx, c.engine.ended(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
 	c.f.Ending = end
 	return barred(end.State)
@@ -384,7 +385,7 @@ func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, c.failed(ctx, Completed, true, err)
 	}
-	return c.lost(ctx, c.a, &ConflictError{Existing: rec})
+	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
 }
 
 // parkedBy reports whether the record is the owner's open question.

@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // effect is a unit of work that counts how often it was committed.
@@ -38,7 +39,7 @@ type ledger struct {
 	total int
 }
 
-func (l *ledger) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (l *ledger) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	e, ok := f.With.(*effect)
 	if !ok {
 		return l.Store.Finish(ctx, now, f)
@@ -55,7 +56,7 @@ func (l *ledger) Finish(ctx context.Context, now time.Time, f idem.Finish) error
 	}
 	landed := old != nil && old.Write == f.Write
 	if !landed && e.refuse != nil {
-		return &idem.RefusedError{Err: e.refuse, Maybe: e.doubt}
+		return &protocol.RefusedError{Err: e.refuse, Maybe: e.doubt}
 	}
 	if err := l.Store.Finish(ctx, now, f); err != nil {
 		return err
@@ -243,7 +244,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 			}
 			require.ErrorIs(t, err, idem.ErrNotCommitted)
 			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-			var conflict *idem.ConflictError
+			var conflict *protocol.ConflictError
 			require.ErrorAs(t, held.Do(t.Context()), &conflict)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			require.Zero(t, r.ledger.sum())

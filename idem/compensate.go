@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 )
 
@@ -100,7 +101,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		return st.undoUnrecorded(ctx, todo)
 	}
 	if !st.marked() {
-		if err := st.record(ctx, a, &StepWrite{Name: compensating, Failure: st.undone()}); err != nil {
+		if err := st.record(ctx, a, &protocol.StepWrite{Name: compensating, Failure: st.undone()}); err != nil {
 			return err
 		}
 	}
@@ -109,7 +110,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 			return st.notUndone(c, err)
 		}
 		name := undoing + c.step.name
-		if err := st.record(ctx, a, &StepWrite{Name: name, Result: []byte("null")}); err != nil {
+		if err := st.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
 		a.notifyStep(ctx, a.engine().obs.Compensated, c.step.name, nil)

@@ -16,43 +16,30 @@
 // Exactly-once effects in a system that takes no part are not promised. [Token]
 // is what such a system is given so that it can take part.
 //
-// # The machine
+// # The states
 //
-// A record is always in one of these states; [Next] is the whole of the rules.
+// A record is in_progress while an attempt holds its claim, then completed or
+// failed. It is retryable after an attempt that is safe to run again, and unknown
+// after one that may have taken effect. Package protocol has the machine, its picture
+// and what each write does.
 //
-//	              claim                complete
-//	(absent) ───────────▶ in_progress ───────────▶ completed ─┐
-//	   ▲                   │  ▲   │ │                         │ retention
-//	   │           release │  │   │ │ fail                    │ is over
-//	   │                   ▼  │   │ └────────────▶ failed ────┤
-//	   │             retryable┘   │ park,                      │
-//	   │              │  ▲ claim  │ lapse                      ▼
-//	   │    uncertain │  │        ▼                        (expired)
-//	   │    and not   └──┼────▶ unknown ──────▶ completed,    │
-//	   │    repeatable   │        │   late      failed or     │
-//	   │                 └────────┘   outcome,  retryable     │
-//	   │                  resolve     resolve                 │
-//	   └──────────────────────────────────────────────────────┘
+// A claim is one conditional write, and every later write of the attempt is
+// conditional on the claim's random owner. A lease bounds how long a claim is
+// respected. When it lapses without an outcome, the next call takes a repeatable
+// operation over, and parks any other one as unknown. Nobody else looks: a lapsed
+// claim whose key is not sent again stays as it is. The parked attempt's own late
+// outcome and [Engine.Resolve] lead out of unknown.
 //
-// A claim is taken by one conditional write, and every later write is conditional
-// on the claim's random owner. A lease bounds how long a claim is respected. When
-// it lapses without an outcome, the next call takes a repeatable operation over, and
-// parks any other as unknown. Nobody else looks: a lapsed claim whose key is not sent
-// again stays as it is. Out of unknown lead the parked attempt's
-// own late outcome, and [Engine.Resolve].
+// A completion whose result cannot be stored in time is recorded without it. Until
+// the result has been added, replays say [ErrOutcomeUnavailable].
 //
-// A completion whose result cannot be stored in time is recorded without it. The
-// result is added under the same owner, to that very write and no other; until then,
-// or for good if it cannot be added, replays say [ErrOutcomeUnavailable].
-//
-// A [Step] changes no state: its result is recorded in in_progress, or late in
-// unknown. A repeatable operation with an interrupted at-most-once step is taken
-// over as any other, and its recorded steps are skipped; the interrupted one is not
-// run again. Unless the handler settles it, the new attempt is parked.
+// A [Step] is recorded under the claim, and later attempts skip it. A repeatable
+// operation with an interrupted at-most-once step is taken over like any other one;
+// the step is not run again, and the new attempt is parked unless its handler
+// settles the step.
 //
 // What a handler collects in a [Unit] of work is written together with its outcome,
-// or not at all. In [Atomic] mode there is no claim: absent, and what was seen of an
-// expired, retryable or lapsed record, lead to completed or failed in one write.
+// or not at all. In [Atomic] mode there is no claim: one write records the outcome.
 //
 // An expired record counts as absent, whether or not the store has deleted it.
 // Open questions (unknown, pending, retryable with steps) never expire.
@@ -75,10 +62,6 @@
 //
 // # Stores
 //
-// A [Store] is a small set of conditional writes. Package dynamostore keeps
-// records in DynamoDB, memstore in memory; storetest holds both to the contract.
-//
-// [Call], [Claim], [Extension], [StepWrite], [Finish], [Ending], [Settlement],
-// [Withdrawal], [Event], [Decision] and [Next] are for stores and wrappers; handlers
-// need none of them.
+// Package dynamostore keeps records in DynamoDB, memstore in memory. [Call] and
+// [Engine.Execute] are for wrappers; handlers need [Do] or [Run].
 package idem

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // An operation that failed open knows its steps by itself: if its unit is refused
@@ -67,7 +68,7 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 			var held *idemtest.Call
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				_ = idemtest.Hold(&held)(ctx, c)
-				return &idem.ConflictError{}
+				return &protocol.ConflictError{}
 			})
 			e := &effect{n: 1}
 			r.faults.Next(idemtest.Get, func(ctx context.Context, c *idemtest.Call) error {

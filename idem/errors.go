@@ -157,4 +157,3 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return "idem: " + e.What + ": " + e.Problem }
-

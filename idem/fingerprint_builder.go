@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/internal/canonical"
 )
 
@@ -153,7 +154,7 @@ func (b *FingerprintBuilder) digest() Fingerprint {
 		b.flush()
 		copy(sum[:], b.hash.Sum(nil))
 	}
-	return FingerprintOf(sum)
+	return protocol.FingerprintOf(sum)
 }
 
 // begin starts a field; room is what is known of the size of its value.

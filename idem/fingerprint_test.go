@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,7 +59,7 @@ func TestFingerprintJSON(t *testing.T) {
 	for _, text := range different {
 		f := mustFingerprint(t, text, nil)
 		require.NotContains(t, seen, f, text)
-		require.Equal(t, MatchSame, f.Compare(f))
+		require.Equal(t, protocol.MatchSame, f.Compare(f))
 		seen[f] = text
 		f = FingerprintBytes([]byte(text))
 		require.NotContains(t, seen, f, "bytes are not JSON: %s", text)
@@ -162,44 +163,44 @@ func TestFingerprintCompare(t *testing.T) {
 	digest := string(a[2:])
 	for _, test := range []struct {
 		stored Fingerprint
-		want   Match
+		want   protocol.Match
 	}{
-		{a, MatchSame},
-		{b, MatchDifferent},
-		{"2:" + a[2:], MatchNewer},
-		{"10:another form", MatchNewer},
-		{"999999:x", MatchNewer},
-		{"", MatchUnreadable},
-		{":", MatchUnreadable},
-		{"1:", MatchUnreadable},
-		{"2:", MatchUnreadable},
-		{"1", MatchUnreadable},
-		{Fingerprint(digest), MatchUnreadable},
-		{"0:" + a[2:], MatchUnreadable},
-		{"01:" + a[2:], MatchUnreadable},
-		{"02:" + a[2:], MatchUnreadable},
-		{"-1:" + a[2:], MatchUnreadable},
-		{"+2:" + a[2:], MatchUnreadable},
-		{" 2:" + a[2:], MatchUnreadable},
-		{"v2:" + a[2:], MatchUnreadable},
-		{"99999999999999999999:x", MatchUnreadable},
-		{a + "A", MatchUnreadable},
-		{a + "=", MatchUnreadable},
-		{a[:len(a)-1], MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("+", 43)), MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("/", 43)), MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", MatchUnreadable}, // bits beyond the digest
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 43)), MatchDifferent},
+		{a, protocol.MatchSame},
+		{b, protocol.MatchDifferent},
+		{"2:" + a[2:], protocol.MatchNewer},
+		{"10:another form", protocol.MatchNewer},
+		{"999999:x", protocol.MatchNewer},
+		{"", protocol.MatchUnreadable},
+		{":", protocol.MatchUnreadable},
+		{"1:", protocol.MatchUnreadable},
+		{"2:", protocol.MatchUnreadable},
+		{"1", protocol.MatchUnreadable},
+		{Fingerprint(digest), protocol.MatchUnreadable},
+		{"0:" + a[2:], protocol.MatchUnreadable},
+		{"01:" + a[2:], protocol.MatchUnreadable},
+		{"02:" + a[2:], protocol.MatchUnreadable},
+		{"-1:" + a[2:], protocol.MatchUnreadable},
+		{"+2:" + a[2:], protocol.MatchUnreadable},
+		{" 2:" + a[2:], protocol.MatchUnreadable},
+		{"v2:" + a[2:], protocol.MatchUnreadable},
+		{"99999999999999999999:x", protocol.MatchUnreadable},
+		{a + "A", protocol.MatchUnreadable},
+		{a + "=", protocol.MatchUnreadable},
+		{a[:len(a)-1], protocol.MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("+", 43)), protocol.MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("/", 43)), protocol.MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", protocol.MatchUnreadable}, // bits beyond the digest
+		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", protocol.MatchUnreadable},
+		{"1:" + Fingerprint(strings.Repeat("A", 43)), protocol.MatchDifferent},
 	} {
 		require.Equal(t, test.want, a.Compare(test.stored), "%q", test.stored)
-		if test.want == MatchUnreadable {
-			require.Equal(t, MatchUnreadable, test.stored.Compare(a), "%q", test.stored)
-			require.Equal(t, MatchUnreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
+		if test.want == protocol.MatchUnreadable {
+			require.Equal(t, protocol.MatchUnreadable, test.stored.Compare(a), "%q", test.stored)
+			require.Equal(t, protocol.MatchUnreadable, test.stored.Compare(test.stored), "equal and damaged: %q", test.stored)
 		}
 	}
-	require.Zero(t, MatchUnreadable, "what nobody has compared fails closed")
-	require.Equal(t, "same different newer version unreadable", fmt.Sprint(MatchSame, " ", MatchDifferent, " ", MatchNewer, " ", MatchUnreadable))
+	require.Zero(t, protocol.MatchUnreadable, "what nobody has compared fails closed")
+	require.Equal(t, "same different newer version unreadable", fmt.Sprint(protocol.MatchSame, " ", protocol.MatchDifferent, " ", protocol.MatchNewer, " ", protocol.MatchUnreadable))
 }
 
 func jsonOfSize(size int) []byte {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // The other system may not know the request yet. That it does not is proof only
@@ -30,7 +31,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	abandoned(t, r, key)
 	rec := r.record(t, key)
 	start := r.clock.Now()
-	require.NoError(t, r.mem.RecordStep(t.Context(), start, idem.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
+	require.NoError(t, r.mem.RecordStep(t.Context(), start, protocol.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
 	proof := start.Add(longest + idem.DefaultMargin)
 	for _, wait := range []time.Duration{time.Minute, time.Minute, longest - 2*time.Minute} {
 		r.clock.Advance(wait)
@@ -172,9 +173,9 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{answered: tc.answered}
 			abandonedWith(t, r, key,
-				idem.StepWrite{Name: "reserve", Result: []byte(`"r"`), Compensates: true},
-				idem.StepWrite{Name: "charge", Begin: true},
-				idem.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}})
+				protocol.StepWrite{Name: "reserve", Result: []byte(`"r"`), Compensates: true},
+				protocol.StepWrite{Name: "charge", Begin: true},
+				protocol.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}})
 			_, _ = doSteps(t, r, key, b.handler)
 			require.Equal(t, tc.log, b.log)
 			require.Equal(t, tc.state, r.state(t, key))

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"sync"
 	"time"
 )
@@ -154,7 +155,7 @@ func (l *lease) parkFromTheSide() {
 	defer cancel()
 	f := &Failure{Message: "the handler ran past its deadline", Type: "timeout"}
 	en := p.ending(l.a, ClassUncertain, Answer{}, f)
-	err := e.store.Finish(ctx, e.now(), Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
+	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
 	if err == nil {
 		p.notify(ctx, e.obs.Parked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 		return
@@ -184,7 +185,7 @@ func (l *lease) beat() {
 	l.mu.Unlock()
 
 	sent, now := time.Now(), e.now()
-	x := Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
+	x := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
 	if !l.a.rec.ExpiresAt.IsZero() && !l.a.steps.any() {
 		x.ExpiresAt = ceil(x.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}
@@ -196,7 +197,7 @@ func (l *lease) beat() {
 	if l.stopped {
 		return
 	}
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	next := whole / beats
 	switch {
 	case err == nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // chaos is a random history: several processes with clocks that differ, over one
@@ -104,7 +105,7 @@ func (m *machine) crashed() bool {
 func (m *machine) network(ctx context.Context, c *idemtest.Call) error {
 	w := m.w
 	if m.crashed() {
-		return &idem.ConflictError{}
+		return &protocol.ConflictError{}
 	}
 	do := func() error {
 		err := c.Do(context.WithoutCancel(ctx))
@@ -150,14 +151,14 @@ func (m *machine) network(ctx context.Context, c *idemtest.Call) error {
 				_ = do()
 			}
 			m.crash()
-			return &idem.ConflictError{}
+			return &protocol.ConflictError{}
 		}
 	case 12:
 		time.Sleep(time.Duration(w.roll(400)) * time.Millisecond)
 	}
 	err := do()
 	if m.crashed() {
-		return &idem.ConflictError{}
+		return &protocol.ConflictError{}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
 )
 
@@ -13,20 +14,20 @@ import (
 // it now, as it would have before its handler ran: else its outcome would be lost,
 // and the next call would run again. A process that dies in between leaves a lapsed
 // claim, which says what is true.
-func (e *Engine) record(ctx context.Context, now time.Time, f Finish) error {
+func (e *Engine) record(ctx context.Context, now time.Time, f protocol.Finish) error {
 	var err error
 	for range maxRounds {
 		err = e.store.Finish(ctx, now, f)
-		var conflict *ConflictError
+		var conflict *protocol.ConflictError
 		if f.Absent == nil || !errors.As(err, &conflict) || conflict.Existing == nil {
 			return err
 		}
 		if f.Ending.State == Retryable && !f.Ending.Uncertain {
 			return err // there is nothing to remember
 		}
-		ev := Event{Kind: EventClaim, Fingerprint: f.Absent.Fingerprint, Repeat: f.Absent.Repeat, Margin: e.opts.Margin}
-		do := Next(conflict.Existing, ev, e.now()).Do
-		if do != DoReplace && do != DoTakeOver {
+		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: f.Absent.Fingerprint, Repeat: f.Absent.Repeat, Margin: e.opts.Margin}
+		do := protocol.Next(conflict.Existing, ev, e.now()).Do
+		if do != protocol.DoReplace && do != protocol.DoTakeOver {
 			return err
 		}
 		rec := *f.Absent

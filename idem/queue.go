@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
 // holds what the write needs and nothing else, neither the call nor its context.
 type late struct {
 	terminal   *terminal
-	withdrawal *Withdrawal
+	withdrawal *protocol.Withdrawal
 
 	id, tenant, operation string
 	State                 State

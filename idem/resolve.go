@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 	"time"
 )
@@ -121,20 +122,20 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		}
 		now := e.now()
 		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.Interrupted()) {
-			err := e.settle(ctx, 0, Settlement{
-				ID: id, Kind: EventLapse, Seen: rec.Write, Write: newID(),
-				Ending: Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},
+			err := e.settle(ctx, 0, protocol.Settlement{
+				ID: id, Kind: protocol.EventLapse, Seen: rec.Write, Write: newID(),
+				Ending: protocol.Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},
 			})
 			if err != nil && !isAnswer(err) {
 				return err
 			}
 			continue
 		}
-		ev := Event{Kind: EventResolve, Seen: rec.Write, To: r.To, Margin: e.opts.Margin}
-		switch Next(rec, ev, now).Do {
-		case DoTooEarly:
+		ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: r.To, Margin: e.opts.Margin}
+		switch protocol.Next(rec, ev, now).Do {
+		case protocol.DoTooEarly:
 			return ErrTooEarly
-		case DoRefuse:
+		case protocol.DoRefuse:
 			return ErrNotUnknown
 		}
 		if r.Result != nil && r.Codec != rec.Codec {
@@ -145,7 +146,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return &NotUndoneError{Steps: due}
 		}
 		err = e.settle(ctx, rec.Retention, e.settlement(rec, r))
-		var conflict *ConflictError
+		var conflict *protocol.ConflictError
 		if !errors.As(err, &conflict) {
 			return err
 		}
@@ -157,7 +158,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 // settle writes the resolution, and the same again if its reply was lost: a
 // resolver that asks anew would meet its own answer as somebody else's. The retention
 // of an outcome counts from the try that lands.
-func (e *Engine) settle(ctx context.Context, retention time.Duration, s Settlement) (err error) {
+func (e *Engine) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
 	for range 3 {
 		now := e.now()
 		if !s.Ending.ExpiresAt.IsZero() {
@@ -172,8 +173,8 @@ func (e *Engine) settle(ctx context.Context, retention time.Duration, s Settleme
 	return err
 }
 
-func (e *Engine) settlement(rec *Record, r Resolution) Settlement {
-	s := Settlement{ID: rec.ID, Kind: EventResolve, Seen: rec.Write, Owner: newID(), Ending: Ending{
+func (e *Engine) settlement(rec *Record, r Resolution) protocol.Settlement {
+	s := protocol.Settlement{ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Ending: protocol.Ending{
 		State: r.To, Result: r.Result, Failure: r.Failure, Ref: r.Ref, ResponseVersion: r.ResponseVersion,
 		ExpiresAt: e.expiry(e.now(), rec.Retention, len(r.Result)),
 	}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // parked leaves the key unknown.
@@ -185,8 +186,8 @@ func TestResolveRaces(t *testing.T) {
 		},
 		"late outcome": func(t *testing.T, r *rig, key idem.Key) {
 			rec := r.record(t, key)
-			require.NoError(t, r.mem.Finish(t.Context(), r.clock.Now(), idem.Finish{
-				ID: rec.ID, Owner: rec.Owner, Write: "late", Ending: idem.Ending{State: idem.Completed, Result: []byte("7"), ExpiresAt: r.clock.Now().Add(time.Hour)},
+			require.NoError(t, r.mem.Finish(t.Context(), r.clock.Now(), protocol.Finish{
+				ID: rec.ID, Owner: rec.Owner, Write: "late", Ending: protocol.Ending{State: idem.Completed, Result: []byte("7"), ExpiresAt: r.clock.Now().Add(time.Hour)},
 			}))
 		},
 	} {
@@ -225,18 +226,18 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 // What recorded steps have done is not forgotten by a failure that a person states.
 func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
-		steps []idem.StepWrite
+		steps []protocol.StepWrite
 		due   []string
 	}{
-		"none undone": {[]idem.StepWrite{
+		"none undone": {[]protocol.StepWrite{
 			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true}, {Name: "c", Result: []byte("1")},
 		}, []string{"a", "b"}},
-		"one undone": {[]idem.StepWrite{
+		"one undone": {[]protocol.StepWrite{
 			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true},
 			{Name: "idem:undo:a", Result: []byte("null")},
 		}, []string{"b"}},
-		"all undone":      {[]idem.StepWrite{{Name: "a", Result: []byte("1"), Compensates: true}, {Name: "idem:undo:a", Result: []byte("null")}}, nil},
-		"nothing to undo": {[]idem.StepWrite{{Name: "c", Result: []byte("1")}}, nil},
+		"all undone":      {[]protocol.StepWrite{{Name: "a", Result: []byte("1"), Compensates: true}, {Name: "idem:undo:a", Result: []byte("null")}}, nil},
+		"nothing to undo": {[]protocol.StepWrite{{Name: "c", Result: []byte("1")}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // run executes the handler under its claim and records how it ended. It returns
@@ -120,20 +121,20 @@ func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 }
 
 // ending turns the class into what the record becomes, by the declaration.
-func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) Ending {
+func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
 	// A place for the expiry: it counts from when the end is written.
 	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
-		en := Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
+		en := protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
 		if ans.Unencodable != nil {
 			en.Result, en.Unavailable = ans.Kept, true
 		}
 		return en
 	case ClassFailed:
-		return Ending{State: Failed, Failure: f, ExpiresAt: expires}
+		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}
-	en := Ending{State: Unknown, Failure: f, Uncertain: true}
+	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Retryable, a.rec.Uncertain
 	} else if a.rec.Repeat == Repeatable && !a.steps.mustPark() {
@@ -163,10 +164,10 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 // finish records the end and returns the state that the record is in. The error,
 // if any, says that the claim is lost. Whatever else goes wrong is queued, and
 // never releases the claim; queued is also set if only the result is.
-func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queued bool, err error) {
+func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s State, queued bool, err error) {
 	e := p.engine
 	t := terminal{
-		f:    Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()},
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()},
 		kept: a.kept, retention: p.call.Key.op.retention(),
 	}
 	if a.open {
@@ -174,7 +175,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 		t.f.Absent = &absent
 	}
 	if len(en.Result) > lateLarge {
-		t.f.Progress = new(Progress)
+		t.f.Progress = new(protocol.Progress)
 	}
 	ctx, cancel := p.finishing(ctx, len(en.Result))
 	defer cancel()
@@ -184,7 +185,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en Ending) (s State, queu
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
 	}
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	switch {
 	case err == nil:
 		return en.State, p.stands(ctx, a, &t, n), nil
@@ -256,7 +257,7 @@ func (p *plan) bounded(ctx context.Context, size int) (context.Context, context.
 // outcome if there is one, never with the attempt's own.
 func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
 	e := p.engine
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
 		p.notify(ctx, e.obs.Unreadable, Notice{Attempt: a.rec.Attempt, Err: err})
 		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
@@ -270,8 +271,8 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 	if rec == nil {
 		return Outcome{}, &InFlightError{Lost: true}
 	}
-	switch Next(rec, p.claimEvent(), e.now()).Do {
-	case DoReplay:
+	switch protocol.Next(rec, p.claimEvent(), e.now()).Do {
+	case protocol.DoReplay:
 		ctx, cancel := p.finishing(ctx, rec.Body.Stored)
 		defer cancel()
 		out, err := p.replay(ctx, rec)
@@ -280,7 +281,7 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 			break
 		}
 		return out, err
-	case DoUnknown:
+	case protocol.DoUnknown:
 		return Outcome{}, ErrOutcomeUnknown
 	}
 	left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Schedules by hand: interleavings of two processes, each as it is dangerous.
@@ -25,7 +26,7 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 				r.clock.Advance(time.Hour)
 				extend := func(ctx context.Context, c *idemtest.Call) error {
 					rec := r.record(t, key)
-					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), idem.Extension{
+					require.NoError(t, r.mem.Extend(ctx, r.clock.Now(), protocol.Extension{
 						ID: rec.ID, Owner: rec.Owner, Write: "the extension", LeaseUntil: r.clock.Now().Add(time.Minute),
 					}))
 					return c.Do(ctx)

@@ -45,7 +45,7 @@ const (
 //
 // Once fn has succeeded the step is done. A result that cannot be encoded, or is too
 // large for the store, gives a [*StepUnavailableError], now and in every later
-// attempt. A step for which the record might have no room is not run: see [StepRoom],
+// attempt. A step for which the record might have no room is not run: see [protocol.StepRoom],
 // which also says how many there may be. Each step is one write of the whole record,
 // two if it is AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65
 // write units each.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 type receiptOf struct{ ID string }
@@ -312,7 +313,7 @@ func TestStepRetries(t *testing.T) {
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	abandonedWith(t, r, key, idem.StepWrite{Name: "charge", Result: []byte(`"text"`)})
+	abandonedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"text"`)})
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") })
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)

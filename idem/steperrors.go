@@ -72,7 +72,7 @@ func (e *StepUnavailableError) Error() string {
 func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepUnavailable }
 
 // StepLimitError is what a step gives that does not run because the record might
-// have no room for its outcome: see [StepRoom]. It matches [ErrStepLimit]. A handler
+// have no room for its outcome: see [protocol.StepRoom]. It matches [ErrStepLimit]. A handler
 // that cannot go on without the step returns it marked as [Permanent]: the steps
 // before it are then undone, for which there is room.
 type StepLimitError struct {

@@ -1,6 +1,9 @@
 package idem
 
-import "strings"
+import (
+	"github.com/idem-go/idempotency/idem/protocol"
+	"strings"
+)
 
 const (
 	// stepOverhead is more than a store takes for a step beside its name, result and
@@ -26,7 +29,7 @@ type room struct {
 func (r *room) taken() int { return r.fixed + min(r.inline, inlineRoom) + r.held }
 
 // add counts an entry, or with sign -1 takes it out.
-func (r *room) add(sign int, name string, s RecordedStep) {
+func (r *room) add(sign int, name string, s protocol.RecordedStep) {
 	if s.Write == "" || name == compensating || strings.HasPrefix(name, undoing) {
 		return // not there, or counted elsewhere
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // A step for which there might be no room does not run, and what came before it can
@@ -43,7 +44,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 			require.ErrorAs(t, err, &limit)
 			require.Equal(t, last, limit.Name)
 			require.LessOrEqual(t, limit.Taken, limit.Limit)
-			require.Equal(t, idem.StepRoom, limit.Limit)
+			require.Equal(t, protocol.StepRoom, limit.Limit)
 			require.Greater(t, ran, 300)
 			require.NotContains(t, r.record(t, key).Steps, last)
 			require.Equal(t, idem.Retryable, r.state(t, key))
@@ -97,7 +98,7 @@ type stepWatch struct {
 	writes, inline int
 }
 
-func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	<-s.all
 	s.mu.Lock()
 	s.writes++
@@ -128,6 +129,6 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 		return "", nil
 	})
 	require.NoError(t, err)
-	require.Greater(t, taken, idem.StepRoom*9/10)
-	require.LessOrEqual(t, taken, idem.StepRoom)
+	require.Greater(t, taken, protocol.StepRoom*9/10)
+	require.LessOrEqual(t, taken, protocol.StepRoom)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"reflect"
 	"strings"
 	"time"
@@ -154,7 +155,7 @@ func (s *step) begin() error {
 	if err := st.beginStep(s.name); err != nil {
 		return err
 	}
-	err := st.record(s.ctx, s.a, &StepWrite{Name: s.name, Begin: true})
+	err := st.record(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
 	st.began(s.name)
 	if err != nil {
 		return err
@@ -184,7 +185,7 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 	return t.raw, nil
 }
 
-func (s *step) replay(known RecordedStep) ([]byte, error) {
+func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	s.notify(s.a.engine().obs.StepReplayed, nil)
 	switch {
 	case known.Unavailable:
@@ -221,7 +222,7 @@ func (s *step) unavailable(f *Failure) error {
 
 // interrupted asks what became of a step that an earlier attempt began. again says
 // that it surely had no effect, which is recorded.
-func (s *step) interrupted(known RecordedStep) (raw []byte, again bool, err error) {
+func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(s.a.engine().obs.StepInterrupted, nil)
 	if s.opts.interrupted == nil {
 		return nil, false, &StepInterruptedError{Name: s.name}
@@ -246,7 +247,7 @@ func (s *step) interrupted(known RecordedStep) (raw []byte, again bool, err erro
 }
 
 // tooEarly says that the other system may come to know the step yet.
-func (s *step) tooEarly(known RecordedStep, asked time.Time, err error) error {
+func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) error {
 	if s.opts.minAge == 0 {
 		return nil
 	}
@@ -263,12 +264,12 @@ func (s *step) tooEarly(known RecordedStep, asked time.Time, err error) error {
 
 // settle records how the step's function ended, if it is the step's outcome.
 func (s *step) settle(t tried, err error) ([]byte, error) {
-	w := &StepWrite{Name: s.name}
+	w := &protocol.StepWrite{Name: s.name}
 	switch {
 	case err == nil:
 		w.Result, w.Compensates = t.raw, s.opts.compensate != nil
 		if t.lost != nil {
-			w.lose(t.lost)
+			loseResult(w, t.lost)
 		}
 	case classOf(err) == ClassFailed:
 		w.Failure = failureOf(err)
@@ -285,16 +286,16 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 		t.lost = err
 	}
 	s.notify(s.a.engine().obs.StepRecorded, err)
-	if w.done() && (w.Failure == nil || w.Unavailable) {
+	if !w.NotExecuted && (w.Failure == nil || w.Unavailable) {
 		s.a.steps.compensateBy(s, t)
 	}
 	return t.raw, err
 }
 
-// lose makes of the write one that says that the step is done, without its result.
-func (w *StepWrite) lose(why error) { w.Result, w.Unavailable, w.Failure = nil, true, unavailable(why) }
-
-func (w *StepWrite) done() bool { return !w.Begin && !w.NotExecuted }
+// loseResult makes of the write one that says that the step is done, without its result.
+func loseResult(w *protocol.StepWrite, why error) {
+	w.Result, w.Unavailable, w.Failure = nil, true, unavailable(why)
+}
 
 // try runs the function, again where that is allowed.
 func (s *step) try(fn func(context.Context) (tried, error)) (tried, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"maps"
 	"sync"
 	"time"
@@ -13,36 +14,36 @@ import (
 // side.
 type steps struct {
 	mu      sync.Mutex
-	known   map[string]RecordedStep // those of earlier attempts, and what this one wrote
-	entered map[string]bool         // names that this attempt has come by, true while it is inside
-	starts  map[string]bool         // begin marks on their way
-	again   map[string]bool         // open steps that a later attempt asks about again
-	held    map[string]int          // room kept for the steps on their way
-	room    room                    // what the steps take in the record
-	undo    []compensation          // in the order in which the results came
-	cause   *Failure                // why the operation is being undone
-	found   bool                    // an earlier attempt has begun to undo it
-	byHand  bool                    // the handler has called Compensate
-	halted  error                   // stops the operation
-	large   bool                    // a result may lie beside the record
-	parks   bool                    // somebody must look
-	over    bool                    // the handler has returned
-	undoing sync.Mutex              // one goroutine undoes at a time
-	undoers int                     // calls of Compensate on their way
+	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote
+	entered map[string]bool                  // names that this attempt has come by, true while it is inside
+	starts  map[string]bool                  // begin marks on their way
+	again   map[string]bool                  // open steps that a later attempt asks about again
+	held    map[string]int                   // room kept for the steps on their way
+	room    room                             // what the steps take in the record
+	undo    []compensation                   // in the order in which the results came
+	cause   *Failure                         // why the operation is being undone
+	found   bool                             // an earlier attempt has begun to undo it
+	byHand  bool                             // the handler has called Compensate
+	halted  error                            // stops the operation
+	large   bool                             // a result may lie beside the record
+	parks   bool                             // somebody must look
+	over    bool                             // the handler has returned
+	undoing sync.Mutex                       // one goroutine undoes at a time
+	undoers int                              // calls of Compensate on their way
 }
 
 // enter registers a step and returns what is known of it.
-func (st *steps) enter(s *step) (RecordedStep, error) {
+func (st *steps) enter(s *step) (protocol.RecordedStep, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.over || s.a.running == nil {
-		return RecordedStep{}, s.bad("the handler has returned: wait for steps before")
+		return protocol.RecordedStep{}, s.bad("the handler has returned: wait for steps before")
 	}
 	if st.halted != nil {
-		return RecordedStep{}, st.halted
+		return protocol.RecordedStep{}, st.halted
 	}
 	if _, twice := st.entered[s.name]; twice {
-		return RecordedStep{}, s.bad("the name is used twice in one attempt: number the steps of a loop, such as \"ship-1\"")
+		return protocol.RecordedStep{}, s.bad("the name is used twice in one attempt: number the steps of a loop, such as \"ship-1\"")
 	}
 	if st.entered == nil {
 		st.entered = map[string]bool{}
@@ -66,8 +67,8 @@ func (st *steps) reserve(s *step) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	need := stepNeeds(s.name, s.opts.compensate != nil) + smallStep
-	if taken := st.room.taken(); taken+need > StepRoom {
-		return &StepLimitError{Name: s.name, Taken: taken, Limit: StepRoom}
+	if taken := st.room.taken(); taken+need > protocol.StepRoom {
+		return &StepLimitError{Name: s.name, Taken: taken, Limit: protocol.StepRoom}
 	}
 	if st.held == nil {
 		st.held = map[string]int{}
@@ -126,7 +127,7 @@ func (st *steps) halt(l *lease, err error) error {
 // operation. It does not go by the caller's cancellation, which would leave the
 // write in doubt for nothing: a step whose sibling failed is one that often meets it.
 // A result that the store cannot take is left out, as w then says.
-func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
+func (st *steps) record(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
 	st.mu.Lock()
 	halted := st.halted
 	w.First, w.Seen = len(st.known) == 0, st.known[w.Name].Write
@@ -142,7 +143,7 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 		}()
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
-		if st.room.taken()+failureSize(f) > StepRoom {
+		if st.room.taken()+failureSize(f) > protocol.StepRoom {
 			w.Failure = shortFailure(f)
 		}
 		size := failureSize(w.Failure)
@@ -159,18 +160,18 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 	}
 	l := a.running
 	at, err := l.send(ctx, w)
-	var large *TooLargeError
+	var large *protocol.TooLargeError
 	if errors.As(err, &large) {
 		switch {
 		case w.Begin:
 			return &StepLimitError{Name: w.Name, Taken: large.Size, Limit: large.Limit}
 		case w.Result != nil:
 			// Done is done, whatever becomes of the result.
-			w.lose(err)
+			loseResult(w, err)
 			at, err = l.send(ctx, w)
 		}
 	}
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	switch {
 	case err == nil:
 	case errors.As(err, &conflict):
@@ -180,7 +181,7 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 		if w.Begin {
 			// The function has not run and will not, whether the mark landed or not. Taken
 			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
-			back := &StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
+			back := &protocol.StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
 			if at, bErr := l.send(ctx, back); bErr == nil {
 				st.put(back, at)
 			}
@@ -198,7 +199,7 @@ func (st *steps) record(ctx context.Context, a *attempt, w *StepWrite) error {
 }
 
 // send makes one call to the store, and says for when.
-func (l *lease) send(ctx context.Context, w *StepWrite) (time.Time, error) {
+func (l *lease) send(ctx context.Context, w *protocol.StepWrite) (time.Time, error) {
 	e := l.plan.engine
 	w.ID, w.Owner, w.Write = l.a.rec.ID, l.a.rec.Owner, l.a.writeID()
 	ctx, cancel := l.plan.finishing(ctx, len(w.Result))
@@ -208,11 +209,11 @@ func (l *lease) send(ctx context.Context, w *StepWrite) (time.Time, error) {
 }
 
 // put notes what has been recorded.
-func (st *steps) put(w *StepWrite, at time.Time) {
+func (st *steps) put(w *protocol.StepWrite, at time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.known == nil {
-		st.known = map[string]RecordedStep{}
+		st.known = map[string]protocol.RecordedStep{}
 	}
 	s := w.Recorded(at)
 	if w.Beside {
@@ -225,7 +226,7 @@ func (st *steps) put(w *StepWrite, at time.Time) {
 }
 
 // inherit takes over the steps of earlier attempts.
-func (st *steps) inherit(recorded map[string]RecordedStep) {
+func (st *steps) inherit(recorded map[string]protocol.RecordedStep) {
 	if len(recorded) == 0 {
 		return
 	}

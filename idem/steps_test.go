@@ -10,10 +10,11 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // abandonedWith leaves a claim, whose process is gone, with recorded steps.
-func abandonedWith(t *testing.T, r *rig, key idem.Key, steps ...idem.StepWrite) {
+func abandonedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
 	t.Helper()
 	abandoned(t, r, key)
 	for _, s := range steps {
@@ -25,8 +26,8 @@ func abandonedWith(t *testing.T, r *rig, key idem.Key, steps ...idem.StepWrite) 
 }
 
 var (
-	charged  = idem.StepWrite{Name: "charge", Result: []byte("done")}
-	shipping = idem.StepWrite{Name: "ship", Begin: true}
+	charged  = protocol.StepWrite{Name: "charge", Result: []byte("done")}
+	shipping = protocol.StepWrite{Name: "ship", Begin: true}
 )
 
 // A takeover keeps the record's identity and steps, and shows the same story live

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,8 @@ import (
 // be stored in time does not hold it up: the end is then written without it first,
 // which is the fact, and the result is added to that.
 type terminal struct {
-	f         Finish // the whole, with its result
-	kept      []byte // what the fact keeps of the result
+	f         protocol.Finish // the whole, with its result
+	kept      []byte          // what the fact keeps of the result
 	retention time.Duration
 	// fact is the write id of the end without its result; set while the result is owed.
 	fact string
@@ -49,7 +50,7 @@ func (t *terminal) drop(why error) {
 }
 
 // asFact is the end without its result.
-func (t *terminal) asFact() Finish {
+func (t *terminal) asFact() protocol.Finish {
 	f := t.f
 	if t.owes() {
 		f.Write, f.Ending.Result, f.Ending.Unavailable = t.fact, t.kept, true
@@ -68,7 +69,7 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 	var err error
 	if !t.owes() {
 		err = e.send(ctx, t)
-		var large *TooLargeError
+		var large *protocol.TooLargeError
 		var failed *StoreError
 		switch {
 		case errors.As(err, &large) && t.f.Ending.State == Completed:
@@ -84,7 +85,7 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 	} else {
 		err = e.send(ctx, t)
 	}
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == t.whole {
 		// An earlier try with the result has landed after all.
 		t.fact, t.dropped, err = "", nil, nil
@@ -104,7 +105,7 @@ func (e *Engine) send(ctx context.Context, t *terminal) error {
 
 // write records an end, and looks once more at a record that stood in the way and was
 // not shown.
-func (e *Engine) write(ctx context.Context, now time.Time, f Finish) error {
+func (e *Engine) write(ctx context.Context, now time.Time, f protocol.Finish) error {
 	err := e.record(ctx, now, f)
 	if blind(err) {
 		err = e.reread(ctx, now, f)
@@ -119,7 +120,7 @@ func (e *Engine) add(ctx context.Context, t *terminal) error {
 	f := t.f
 	f.Upgrades, f.Absent, f.LargeSteps = t.fact, nil, false
 	err := e.write(ctx, t.recorded, f)
-	var large *TooLargeError
+	var large *protocol.TooLargeError
 	switch {
 	case err == nil:
 		t.fact = ""
@@ -139,13 +140,13 @@ func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.T
 
 // blind reports whether the answer leaves open which record stood in the way.
 func blind(err error) bool {
-	var conflict *ConflictError
+	var conflict *protocol.ConflictError
 	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
 }
 
 // reread looks once more at what stood in the way and was not shown. A record
 // that the attempt still holds gets the write once more.
-func (e *Engine) reread(ctx context.Context, now time.Time, f Finish) error {
+func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) error {
 	rec, gErr := e.store.Get(ctx, f.ID)
 	switch {
 	case gErr != nil && isAnswer(gErr):
@@ -155,14 +156,14 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f Finish) error {
 		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
 	case rec.Bears(f.Write):
 		return nil
-	case Next(rec, f.Event(), now).Do == DoApply:
+	case protocol.Next(rec, f.Event(), now).Do == protocol.DoApply:
 		err := e.store.Finish(ctx, now, f)
 		if blind(err) {
 			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
 		}
 		return err
 	}
-	return &ConflictError{Existing: rec}
+	return &protocol.ConflictError{Existing: rec}
 }
 
 // own returns a copy that shares nothing with the call that it comes from: a part of
@@ -173,7 +174,7 @@ func (t *terminal) own() *terminal {
 	f.ID, f.Owner, f.Write = strings.Clone(f.ID), strings.Clone(f.Owner), strings.Clone(f.Write)
 	f.Ending.Result, c.kept = slices.Clone(f.Ending.Result), slices.Clone(t.kept)
 	if old := f.Ending.Failure; old != nil {
-		f.Ending.Failure = &Failure{strings.Clone(old.Message), strings.Clone(old.Type), strings.Clone(old.Code)}
+		f.Ending.Failure = &Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
 	}
 	if f.Absent != nil {
 		rec := ownRecord(f.Absent)
@@ -195,7 +196,7 @@ func (t *terminal) size() int {
 }
 
 // ownWithdrawal does the same for a withdrawal.
-func ownWithdrawal(w Withdrawal) *Withdrawal {
+func ownWithdrawal(w protocol.Withdrawal) *protocol.Withdrawal {
 	w.Claim.Record = ownRecord(&w.Claim.Record)
 	return &w
 }

@@ -7,7 +7,7 @@ import (
 
 // Unit is a handler's unit of work: what it wants to be written together with its
 // outcome, or not at all. It is of a kind that the engine's store understands and
-// is passed to it in [Finish.With].
+// is passed to it in [protocol.Finish.With].
 type Unit interface {
 	// Seal ends the collecting and reports whether there is anything to commit. The
 	// engine calls it once the handler has returned.

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"math/rand/v2"
 	"time"
 )
@@ -43,8 +44,8 @@ func (p *plan) enough(ctx context.Context, seen *Record) bool {
 		return true
 	}
 	if seen != nil {
-		d := Next(seen, p.claimEvent(), p.engine.now()).Do
-		if d != DoReplace && d != DoTakeOver {
+		d := protocol.Next(seen, p.claimEvent(), p.engine.now()).Do
+		if d != protocol.DoReplace && d != protocol.DoTakeOver {
 			return true
 		}
 	}

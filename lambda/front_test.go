@@ -16,6 +16,7 @@ import (
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -151,9 +152,9 @@ type held struct {
 	seen *idem.Record
 }
 
-func (s *held) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (s *held) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	err := s.occupied.Acquire(ctx, now, c)
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) {
 		s.seen = conflict.Existing
 	}

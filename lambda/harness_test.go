@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,11 +38,11 @@ func memory() *memstore.Store { return memstore.New() }
 // unreachable is a store that is down.
 type unreachable struct{ idem.Store }
 
-func (unreachable) Acquire(context.Context, time.Time, idem.Claim) error {
+func (unreachable) Acquire(context.Context, time.Time, protocol.Claim) error {
 	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
 }
 
-func (unreachable) Withdraw(context.Context, time.Time, idem.Withdrawal) error { return nil }
+func (unreachable) Withdraw(context.Context, time.Time, protocol.Withdrawal) error { return nil }
 
 // occupied is a store in which a record stands in every claim's way.
 type occupied struct {
@@ -49,16 +50,18 @@ type occupied struct {
 	record idem.Record
 }
 
-func (s occupied) Acquire(_ context.Context, _ time.Time, c idem.Claim) error {
+func (s occupied) Acquire(_ context.Context, _ time.Time, c protocol.Claim) error {
 	rec := s.record
 	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
-	return &idem.ConflictError{Existing: &rec}
+	return &protocol.ConflictError{Existing: &rec}
 }
 
 // damaged is a store whose records cannot be read.
 type damaged struct{ idem.Store }
 
-func (damaged) Acquire(context.Context, time.Time, idem.Claim) error { return idem.ErrRecordUnreadable }
+func (damaged) Acquire(context.Context, time.Time, protocol.Claim) error {
+	return idem.ErrRecordUnreadable
+}
 
 func (damaged) Get(context.Context, string) (*idem.Record, error) {
 	return nil, idem.ErrRecordUnreadable
@@ -87,7 +90,7 @@ type watcher struct {
 	values []string
 }
 
-func (w *watcher) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (w *watcher) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	w.mu.Lock()
 	w.values = append(w.values, c.Record.Value)
 	w.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -232,7 +233,9 @@ func TestSQSLostClaim(t *testing.T) {
 // forgetful is a store that loses every record.
 type forgetful struct{ idem.Store }
 
-func (forgetful) Finish(context.Context, time.Time, idem.Finish) error { return &idem.ConflictError{} }
+func (forgetful) Finish(context.Context, time.Time, protocol.Finish) error {
+	return &protocol.ConflictError{}
+}
 
 func (forgetful) Get(context.Context, string) (*idem.Record, error) { return nil, nil }
 

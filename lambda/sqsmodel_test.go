@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -206,7 +207,7 @@ type world struct {
 	damaged, down map[string]bool
 }
 
-func (w *world) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (w *world) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	switch {
 	case w.down[c.Record.ID]:
 		return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
@@ -253,7 +254,7 @@ func (tr *trial) prepared(t *testing.T) *world {
 			fp, err := idem.FingerprintJSON([]byte(tr.body(i, 0)), nil)
 			require.NoError(t, err)
 			now := time.Now()
-			require.NoError(t, store.Acquire(t.Context(), now, idem.Claim{Record: idem.Record{
+			require.NoError(t, store.Acquire(t.Context(), now, protocol.Claim{Record: idem.Record{
 				ID: key.ID(), State: idem.InProgress, Repeat: op.Repeat, Fingerprint: fp, Owner: "other", Write: "other.0", Attempt: 1,
 				LeaseUntil: now.Add(time.Hour), Retention: time.Hour, CreatedAt: now, UpdatedAt: now,
 			}}))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -130,12 +131,12 @@ type distant struct {
 	each time.Duration
 }
 
-func (d distant) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (d distant) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	time.Sleep(d.each)
 	return d.Store.Acquire(ctx, now, c)
 }
 
-func (d distant) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (d distant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	time.Sleep(d.each)
 	return d.Store.Finish(ctx, now, f)
 }

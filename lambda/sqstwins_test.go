@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -162,7 +163,7 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 // unfinished is a store that is down after the claim.
 type unfinished struct{ idem.Store }
 
-func (unfinished) Finish(context.Context, time.Time, idem.Finish) error {
+func (unfinished) Finish(context.Context, time.Time, protocol.Finish) error {
 	return &idem.StoreError{Op: "Finish", Err: errors.New("connection refused")}
 }
 

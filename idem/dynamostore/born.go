@@ -6,11 +6,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // born writes the whole record of an attempt that took no claim.
-func (s *Store) born(k *call, f idem.Finish, w *unit, body idem.Body, now time.Time) error {
+func (s *Store) born(k *call, f protocol.Finish, w *unit, body protocol.Body, now time.Time) error {
 	rec, err := f.Apply(nil, now)
 	if err != nil {
 		return k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
@@ -34,7 +34,7 @@ func (s *Store) born(k *call, f idem.Finish, w *unit, body idem.Body, now time.T
 		}})
 	}
 	if tooLarge(err, f.Ending, k) {
-		return &idem.TooLargeError{Size: len(f.Ending.Result), Limit: maxItem}
+		return &protocol.TooLargeError{Size: len(f.Ending.Result), Limit: maxItem}
 	}
 	return conclude(old, err, f.Write)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // The calls per path are what the package's documentation publishes, counted at
@@ -23,16 +23,16 @@ func TestCallsPerPath(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, f.wire.calls(), name)
 	}
-	refused := func(name string, want []string, do func() error) *idem.Record {
+	refused := func(name string, want []string, do func() error) *protocol.Record {
 		t.Helper()
 		f.wire.set(nil)
 		rec := isConflict(t, do())
 		require.Equal(t, want, f.wire.calls(), name)
 		return rec
 	}
-	acquire := func(c idem.Claim) func() error { return func() error { return f.Acquire(ctx, base, c) } }
-	finish := func(w idem.Finish) func() error { return func() error { return f.Finish(ctx, base, w) } }
-	again := func(seen string, replace bool, id, owner string) idem.Claim {
+	acquire := func(c protocol.Claim) func() error { return func() error { return f.Acquire(ctx, base, c) } }
+	finish := func(w protocol.Finish) func() error { return func() error { return f.Finish(ctx, base, w) } }
+	again := func(seen string, replace bool, id, owner string) protocol.Claim {
 		c := claim(id, owner)
 		c.Seen, c.Replace = seen, replace
 		return c
@@ -41,28 +41,28 @@ func TestCallsPerPath(t *testing.T) {
 	count("first execution: claim", []string{put}, acquire(claim("a", "o1")))
 	refused("in flight", []string{put}, acquire(claim("a", "o2")))
 	count("heartbeat", []string{upd}, func() error {
-		return f.Extend(ctx, base, idem.Extension{ID: "a", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
+		return f.Extend(ctx, base, protocol.Extension{ID: "a", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
 	})
 	count("first execution: completion", []string{upd}, finish(completion("a", "o1", []byte("{}"))))
 	rec := refused("replay", []string{put}, acquire(claim("a", "o3")))
 	count("replay: result", nil, func() error { _, err := f.Result(ctx, rec); return err })
 	count("expired: claim", []string{put}, acquire(again("o1.end", true, "a", "o4")))
 	count("takeover", []string{upd}, acquire(again("o4.0", false, "a", "o5")))
-	count("park", []string{upd}, finish(idem.Finish{ID: "a", Owner: "o5", Write: "p", Ending: idem.Ending{State: idem.Unknown}}))
+	count("park", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o5", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	count("resolve", []string{upd}, func() error {
-		return f.Settle(ctx, base, resolution("a", "p", "r", idem.Ending{State: idem.Retryable, ExpiresAt: base.Add(time.Hour)}))
+		return f.Settle(ctx, base, resolution("a", "p", "r", protocol.Ending{State: protocol.Retryable, ExpiresAt: base.Add(time.Hour)}))
 	})
 	count("retryable: claim", []string{upd}, acquire(again("r.0", false, "a", "o6")))
-	count("release", []string{upd}, finish(idem.Finish{ID: "a", Owner: "o6", Write: "q",
-		Ending: idem.Ending{State: idem.Retryable, ExpiresAt: base.Add(time.Hour)}}))
+	count("release", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o6", Write: "q",
+		Ending: protocol.Ending{State: protocol.Retryable, ExpiresAt: base.Add(time.Hour)}}))
 
 	count("lapsed: claim", []string{put}, acquire(claim("b", "o1")))
 	count("lapsed: park", []string{upd}, func() error {
-		return f.Settle(ctx, base, idem.Settlement{ID: "b", Kind: idem.EventLapse, Seen: "o1.0", Write: "p", Ending: idem.Ending{State: idem.Unknown}})
+		return f.Settle(ctx, base, protocol.Settlement{ID: "b", Kind: protocol.EventLapse, Seen: "o1.0", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}})
 	})
 	refused("unknown", []string{put}, acquire(claim("b", "o2")))
 	count("withdrawal of nothing", []string{upd}, func() error {
-		return f.Withdraw(ctx, base, idem.Withdrawal{Claim: claim("c", "o1"), Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)})
+		return f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim("c", "o1"), Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)})
 	})
 	count("completion without a claim", []string{upd}, func() error {
 		w := completion("d", "o1", nil)
@@ -78,18 +78,18 @@ func TestCallsPerPath(t *testing.T) {
 	count("steps: claim", []string{put}, acquire(claim("f", "o1")))
 	step := func(name, write string, begin bool) func() error {
 		return func() error {
-			return f.RecordStep(ctx, base, idem.StepWrite{ID: "f", Owner: "o1", Write: write, Name: name, Begin: begin})
+			return f.RecordStep(ctx, base, protocol.StepWrite{ID: "f", Owner: "o1", Write: write, Name: name, Begin: begin})
 		}
 	}
 	count("first step", []string{upd, upd}, step("one", "s1", false))
 	count("next step", []string{upd}, step("two", "s2", true))
 	count("next step: result", []string{upd}, step("two", "s3", false))
 	count("steps: heartbeat", []string{upd}, func() error {
-		return f.Extend(ctx, base, idem.Extension{ID: "f", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute)})
+		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute)})
 	})
 	count("steps: heartbeat that does not know of them", []string{upd, upd}, func() error {
-		return f.Extend(ctx, base, idem.Extension{ID: "f", Owner: "o1", Write: "y", LeaseUntil: base.Add(2 * time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
+		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "y", LeaseUntil: base.Add(2 * time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
 	})
-	count("steps: release", []string{upd}, finish(idem.Finish{ID: "f", Owner: "o1", Write: "q", Ending: idem.Ending{State: idem.Retryable}}))
+	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Retryable}}))
 	count("get", []string{get}, func() error { _, err := f.Get(ctx, "f"); return err })
 }

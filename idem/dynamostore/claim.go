@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Acquire implements [idem.Store]: a PutItem where there is no record or an
 // expired one is replaced, an UpdateItem for a takeover.
-func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	k := s.retry.begin(ctx, "Acquire")
 	defer k.end()
 	rec := &c.Record
@@ -30,7 +30,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error 
 	}
 	u := newUpdate(takeoverSet, 5, 5)
 	u.names = s.names.of(takeoverNames | nResult | nSize | nError | nRef)
-	u.claim(rec, idem.InProgress, rec.Owner, rec.Write, now)
+	u.claim(rec, protocol.InProgress, rec.Owner, rec.Write, now)
 	u.str(":owner", rec.Owner)
 	u.str(":seen", c.Seen)
 	u.expires(rec.ExpiresAt)
@@ -50,7 +50,7 @@ func concludeClaim(old item, err error, write string) error {
 }
 
 // claim gives the values that every claim writes.
-func (u *update) claim(rec *idem.Record, state idem.State, owner, write string, now time.Time) {
+func (u *update) claim(rec *protocol.Record, state protocol.State, owner, write string, now time.Time) {
 	u.str(":state", string(state))
 	u.str(":repeat", rec.Repeat.String())
 	u.str(":write", write)
@@ -88,7 +88,7 @@ func (u *update) stuck(id string, yes bool) {
 }
 
 // Withdraw implements [idem.Store]: one UpdateItem that creates or changes.
-func (s *Store) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+func (s *Store) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	k := s.retry.begin(ctx, "Withdraw")
 	defer k.end()
 	rec := &w.Claim.Record
@@ -106,14 +106,14 @@ func (s *Store) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) 
 
 // withdrawal makes the form for a record that will have steps, or will have
 // none: it is an open question, or it expires.
-func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*update, string) {
+func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*update, string) {
 	rec := &w.Claim.Record
 	u := newUpdate(withdrawSet, 12, 8)
 	u.names = s.names.of(withdrawNames | nResult | nSize | nError | nRef)
-	u.claim(rec, idem.Retryable, w.Owner, w.Write, now)
+	u.claim(rec, protocol.Retryable, w.Owner, w.Write, now)
 	u.str(":new_owner", w.Owner)
 	u.str(":owner", rec.Owner)
-	u.str(":in_progress", string(idem.InProgress))
+	u.str(":in_progress", string(protocol.InProgress))
 	u.str(":fp", string(rec.Fingerprint))
 	u.num(":v", schema.RecordVersion)
 	u.num(":created_at", millis(rec.CreatedAt))
@@ -133,7 +133,7 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 	if !w.Uncertain {
 		// Else a question that a twin has opened stays open.
 		held = ifHeld
-		u.str(":unknown", string(idem.Unknown))
+		u.str(":unknown", string(protocol.Unknown))
 	}
 	cond := ifAbsent + " OR " + held
 	if w.Claim.Seen != "" {
@@ -174,14 +174,14 @@ func (s *Store) withdrawal(w idem.Withdrawal, now time.Time, steps bool) (*updat
 
 // Extend implements [idem.Store]: one UpdateItem, and a second one only if a
 // step took the expiry away since.
-func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	k := s.retry.begin(ctx, "Extend")
 	defer k.end()
 	for expires := !e.ExpiresAt.IsZero(); ; expires = false {
 		u := newUpdate(extendSet, 3, 4)
 		u.names = s.names.of(extendNames)
 		u.str(":owner", e.Owner)
-		u.str(":in_progress", string(idem.InProgress))
+		u.str(":in_progress", string(protocol.InProgress))
 		u.str(":write", e.Write)
 		u.num(":v", schema.RecordVersion)
 		u.num(":lease_until", millis(e.LeaseUntil))
@@ -202,9 +202,9 @@ func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) err
 		if err != nil {
 			return err
 		}
-		if rec.Owner == e.Owner && rec.State == idem.InProgress && millis(rec.LeaseUntil) >= millis(e.LeaseUntil) {
+		if rec.Owner == e.Owner && rec.State == protocol.InProgress && millis(rec.LeaseUntil) >= millis(e.LeaseUntil) {
 			return nil
 		}
-		return &idem.ConflictError{Existing: rec}
+		return &protocol.ConflictError{Existing: rec}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -40,11 +40,11 @@ type codec struct {
 
 // pack makes the stored form of an encoded result. The same result always gives
 // the same form: a write that is repeated must be identical.
-func (c *codec) pack(result []byte) idem.Body { return c.packUpTo(result, inlineUpTo) }
+func (c *codec) pack(result []byte) protocol.Body { return c.packUpTo(result, inlineUpTo) }
 
 // packUpTo keeps stored forms of up to inline bytes in the record.
-func (c *codec) packUpTo(result []byte, inline int) idem.Body {
-	b := idem.Body{Data: result, Size: len(result), Stored: len(result)}
+func (c *codec) packUpTo(result []byte, inline int) protocol.Body {
+	b := protocol.Body{Data: result, Size: len(result), Stored: len(result)}
 	if b.Data == nil {
 		b.Data = []byte{}
 	}
@@ -62,7 +62,7 @@ func (c *codec) packUpTo(result []byte, inline int) idem.Body {
 }
 
 // unpack makes the result of its stored form. The result is the caller's own.
-func (c *codec) unpack(b idem.Body, stored []byte) ([]byte, error) {
+func (c *codec) unpack(b protocol.Body, stored []byte) ([]byte, error) {
 	switch b.Encoding {
 	case "":
 		if b.Parts == 0 {

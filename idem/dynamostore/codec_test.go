@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // jsonResult is at least size bytes of what services return: names repeated,
@@ -156,15 +156,15 @@ func TestUnpackRefusesWhatIsNotTheResult(t *testing.T) {
 	in := jsonResult(10 << 10)
 	good := c.pack(in)
 	require.Equal(t, encodingZstd, good.Encoding)
-	for name, damage := range map[string]func(*idem.Body){
-		"another codec":    func(b *idem.Body) { b.Encoding = "br" },
-		"not compressed":   func(b *idem.Body) { b.Data = in },
-		"cut short":        func(b *idem.Body) { b.Data = b.Data[:len(b.Data)-9] },
-		"empty":            func(b *idem.Body) { b.Data = nil },
-		"a smaller size":   func(b *idem.Body) { b.Size-- },
-		"a larger size":    func(b *idem.Body) { b.Size++ },
-		"two frames":       func(b *idem.Body) { b.Data = append(bytes.Clone(b.Data), b.Data...) },
-		"plain, too short": func(b *idem.Body) { b.Encoding = ""; b.Data = in[1:] },
+	for name, damage := range map[string]func(*protocol.Body){
+		"another codec":    func(b *protocol.Body) { b.Encoding = "br" },
+		"not compressed":   func(b *protocol.Body) { b.Data = in },
+		"cut short":        func(b *protocol.Body) { b.Data = b.Data[:len(b.Data)-9] },
+		"empty":            func(b *protocol.Body) { b.Data = nil },
+		"a smaller size":   func(b *protocol.Body) { b.Size-- },
+		"a larger size":    func(b *protocol.Body) { b.Size++ },
+		"two frames":       func(b *protocol.Body) { b.Data = append(bytes.Clone(b.Data), b.Data...) },
+		"plain, too short": func(b *protocol.Body) { b.Encoding = ""; b.Data = in[1:] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := good

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/storetest"
 )
@@ -66,4 +66,4 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-var _ idem.Store = (*fixture)(nil)
+var _ protocol.Store = (*fixture)(nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var errNoRole = errors.New("no role for this machine")
@@ -101,7 +102,7 @@ func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
 	require.NoError(t, err)
 	op := idem.Operation{Name: "pay", OnStoreFailure: idem.FailOpenAlthoughNotRepeatable}
 	_, err = idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorContains(t, err, "credentials")
 	require.NoError(t, e.Flush(t.Context()), "nothing waits")
 	require.Empty(t, w.calls())

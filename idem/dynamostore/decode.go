@@ -8,24 +8,24 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // decode reads a record, strictly: what it cannot read it does not guess. What
 // it gives shares memory with the item. Attributes that it does not know are
 // ignored, since a newer writer that changes what is known raises the version.
-func decode(it item) (*idem.Record, error) {
+func decode(it item) (*protocol.Record, error) {
 	d := &decoder{item: it}
 	d.id = d.str(schema.PK)
 	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.RecordVersion) {
 		return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
 	}
-	rec := &idem.Record{
+	rec := &protocol.Record{
 		ID:              d.id,
 		State:           d.state(),
 		Repeat:          d.repeat(),
-		Fingerprint:     idem.Fingerprint(d.str(schema.Fingerprint)),
+		Fingerprint:     protocol.Fingerprint(d.str(schema.Fingerprint)),
 		Write:           d.str(schema.Write),
 		Seen:            d.optStr(schema.Seen),
 		LeaseUntil:      d.time(schema.LeaseUntil),
@@ -42,7 +42,7 @@ func decode(it item) (*idem.Record, error) {
 		Probes:          int(d.optNum(schema.Probes, math.MaxInt32)),
 		ResponseVersion: int(d.optNum(schema.ResponseVersion, math.MaxInt32)),
 	}
-	if rec.State != idem.Pending {
+	if rec.State != protocol.Pending {
 		rec.Owner = d.str(schema.Owner)
 		rec.Attempt = int(d.numUpTo(schema.Attempt, math.MaxInt32))
 	} else {
@@ -53,7 +53,7 @@ func decode(it item) (*idem.Record, error) {
 		rec.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
 	}
 	rec.Body = d.body(rec.State)
-	if rec.State == idem.Failed && rec.Failure == nil {
+	if rec.State == protocol.Failed && rec.Failure == nil {
 		d.fail(schema.Error, "is missing although the record is failed")
 	}
 	if d.err != nil {
@@ -182,31 +182,31 @@ func (d *decoder) members(name string) item {
 	return nil
 }
 
-func (d *decoder) state() idem.State {
-	s := idem.State(d.str(schema.State))
+func (d *decoder) state() protocol.State {
+	s := protocol.State(d.str(schema.State))
 	switch s {
-	case idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown:
+	case protocol.Pending, protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown:
 	default:
 		d.fail(schema.State, "is "+strconv.Quote(string(s))+", which is no state")
 	}
 	return s
 }
 
-func (d *decoder) repeat() idem.Repeat {
+func (d *decoder) repeat() protocol.Repeat {
 	s := d.str(schema.Repeat)
-	if s == idem.Repeatable.String() {
-		return idem.Repeatable
+	if s == protocol.Repeatable.String() {
+		return protocol.Repeatable
 	}
-	if s != idem.NotRepeatable.String() {
+	if s != protocol.NotRepeatable.String() {
 		d.fail(schema.Repeat, "is "+strconv.Quote(s)+", which is no declaration")
 	}
-	return idem.NotRepeatable
+	return protocol.NotRepeatable
 }
 
 // body reads where the result is. A completed record has exactly one of result
 // and parts, any other none of what describes it.
-func (d *decoder) body(state idem.State) (b idem.Body) {
-	if state != idem.Completed {
+func (d *decoder) body(state protocol.State) (b protocol.Body) {
+	if state != protocol.Completed {
 		for _, name := range []string{schema.Result, schema.Parts, schema.Encoding, schema.Size} {
 			if d.has(name) {
 				d.fail(name, "is there although the record is "+string(state))
@@ -248,7 +248,7 @@ func (d *decoder) body(state idem.State) (b idem.Body) {
 	return b
 }
 
-func (d *decoder) failure() *idem.Failure {
+func (d *decoder) failure() *protocol.Failure {
 	if !d.has(schema.Error) {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (d *decoder) failure() *idem.Failure {
 	if !m.has(schema.ErrorMessage) {
 		m.fail(schema.Error, "has no message")
 	}
-	f := &idem.Failure{
+	f := &protocol.Failure{
 		Message: m.optStr(schema.ErrorMessage),
 		Type:    m.optStr(schema.ErrorType),
 		Code:    m.optStr(schema.ErrorCode),
@@ -265,7 +265,7 @@ func (d *decoder) failure() *idem.Failure {
 	return f
 }
 
-func (d *decoder) steps() map[string]idem.RecordedStep {
+func (d *decoder) steps() map[string]protocol.RecordedStep {
 	if !d.has(schema.Steps) {
 		return nil
 	}
@@ -273,11 +273,11 @@ func (d *decoder) steps() map[string]idem.RecordedStep {
 	if len(entries) == 0 {
 		d.fail(schema.Steps, "is empty")
 	}
-	steps := make(map[string]idem.RecordedStep, len(entries))
+	steps := make(map[string]protocol.RecordedStep, len(entries))
 	for name := range entries {
 		e := &decoder{item: entries, id: d.id, err: d.err}
 		e.item = e.members(name)
-		s := idem.RecordedStep{
+		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
 			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Unavailable: e.flag(schema.Unavailable),
 		}
@@ -297,7 +297,7 @@ func (d *decoder) steps() map[string]idem.RecordedStep {
 			e.fail(schema.Error, "is missing although step "+strconv.Quote(name)+" is unavailable")
 		}
 		if !s.Begun && !s.NotExecuted && s.Failure == nil {
-			s.Body = e.body(idem.Completed)
+			s.Body = e.body(protocol.Completed)
 		}
 		d.err = e.err
 		steps[name] = s

@@ -8,19 +8,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // full is a record with everything that a record may have.
-func full() *idem.Record {
+func full() *protocol.Record {
 	r := claimedRecord("t#op#key", "o1")
-	r.State, r.Uncertain, r.Unavailable = idem.Completed, true, true
+	r.State, r.Uncertain, r.Unavailable = protocol.Completed, true, true
 	r.Ref, r.Probes, r.ResponseVersion = "ch_1", 3, 2
-	r.Failure = &idem.Failure{Message: "broke", Type: "Error", Code: "E1"}
-	r.Body = idem.Body{Data: []byte("{}"), Size: 2, Stored: 2}
-	r.Steps = map[string]idem.RecordedStep{
-		"charge": {Write: "w1", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}},
+	r.Failure = &protocol.Failure{Message: "broke", Type: "Error", Code: "E1"}
+	r.Body = protocol.Body{Data: []byte("{}"), Size: 2, Stored: 2}
+	r.Steps = map[string]protocol.RecordedStep{
+		"charge": {Write: "w1", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}},
 		"ship":   {Write: "w2", Begun: true},
 	}
 	return r
@@ -28,13 +28,13 @@ func full() *idem.Record {
 
 func TestRecordsSurviveTheItem(t *testing.T) {
 	parts := full()
-	parts.Body = idem.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZstd, Digest: make([]byte, 32)}
+	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZstd, Digest: make([]byte, 32)}
 	packed := full()
-	packed.Body = idem.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZstd}
-	pending := &idem.Record{ID: "k", State: idem.Pending, Fingerprint: "1:abc", Write: "w", CreatedAt: base, UpdatedAt: base}
+	packed.Body = protocol.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZstd}
+	pending := &protocol.Record{ID: "k", State: protocol.Pending, Fingerprint: "1:abc", Write: "w", CreatedAt: base, UpdatedAt: base}
 	failed := claimedRecord("k", "o")
-	failed.State, failed.Failure, failed.ExpiresAt = idem.Failed, &idem.Failure{Message: "no"}, time.Time{}
-	for name, rec := range map[string]*idem.Record{
+	failed.State, failed.Failure, failed.ExpiresAt = protocol.Failed, &protocol.Failure{Message: "no"}, time.Time{}
+	for name, rec := range map[string]*protocol.Record{
 		"in progress": claimedRecord("k", "o"), "full": full(), "in parts": parts, "compressed": packed,
 		"pending": pending, "failed": failed,
 	} {
@@ -133,7 +133,7 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 			it := maps.Clone(encode(full()))
 			tc.damage(it)
 			rec, err := decode(it)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 			require.ErrorContains(t, err, tc.says)
 			require.ErrorContains(t, err, `record "t#op#key"`)
 			require.Nil(t, rec)
@@ -159,14 +159,14 @@ func TestUnreadableOnEveryPath(t *testing.T) {
 		for what, err := range map[string]error{
 			"claim":    f.Acquire(ctx, base, claim(name, "o2")),
 			"complete": f.Finish(ctx, base, completion(name, "o1", nil)),
-			"extend":   f.Extend(ctx, base, idem.Extension{ID: name, Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Hour)}),
-			"withdraw": f.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(name, "o1"), Owner: "n", Write: "n"}),
-			"step":     f.RecordStep(ctx, base, idem.StepWrite{ID: name, Owner: "o1", Write: "s", Name: "s"}),
+			"extend":   f.Extend(ctx, base, protocol.Extension{ID: name, Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Hour)}),
+			"withdraw": f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(name, "o1"), Owner: "n", Write: "n"}),
+			"step":     f.RecordStep(ctx, base, protocol.StepWrite{ID: name, Owner: "o1", Write: "s", Name: "s"}),
 		} {
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable, "%s of a %s record", what, name)
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable, "%s of a %s record", what, name)
 		}
 		_, err := f.Get(ctx, name)
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 		require.Equal(t, before, f.raw(t, name), "nothing was written")
 	}
 }

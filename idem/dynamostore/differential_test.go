@@ -11,14 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // reference is a store of the Apply methods alone.
-type reference map[string]*idem.Record
+type reference map[string]*protocol.Record
 
-func (r reference) apply(id string, apply func(*idem.Record, time.Time) (*idem.Record, error), now time.Time) error {
+func (r reference) apply(id string, apply func(*protocol.Record, time.Time) (*protocol.Record, error), now time.Time) error {
 	next, err := apply(r[id].Clone(), now)
 	if err != nil {
 		return err
@@ -57,13 +57,13 @@ func sameError(t *testing.T, s *Store, want, got error, at string) {
 		require.NoError(t, got, at)
 		return
 	}
-	var w, g *idem.ConflictError
+	var w, g *protocol.ConflictError
 	require.ErrorAs(t, want, &w, at)
 	require.ErrorAs(t, got, &g, at)
 	sameRecord(t, s, w.Existing, g.Existing, at)
 }
 
-func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
+func sameRecord(t *testing.T, s *Store, want, got *protocol.Record, at string) {
 	t.Helper()
 	if want == nil {
 		require.Nil(t, got, at)
@@ -75,12 +75,12 @@ func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
 		// What must never expire carries no expiry, whatever it was given.
 		w.ExpiresAt = time.Time{}
 	}
-	if w.State == idem.Completed {
+	if w.State == protocol.Completed {
 		b, err := s.Result(context.Background(), got)
 		require.NoError(t, err, at)
 		require.True(t, bytes.Equal(w.Body.Data, b), at)
 		require.Equal(t, w.Body.Size, g.Body.Size, at)
-		w.Body, g.Body = idem.Body{}, idem.Body{}
+		w.Body, g.Body = protocol.Body{}, protocol.Body{}
 	}
 	for n, step := range w.Steps {
 		if !step.Begun && !step.NotExecuted && step.Failure == nil {
@@ -89,12 +89,12 @@ func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
 			require.True(t, bytes.Equal(step.Body.Data, b), at)
 		}
 	}
-	for _, r := range []*idem.Record{w, g} {
+	for _, r := range []*protocol.Record{w, g} {
 		if len(r.Steps) == 0 {
 			r.Steps = nil
 		}
 		for n, s := range r.Steps {
-			s.Body = idem.Body{Size: s.Body.Size}
+			s.Body = protocol.Body{Size: s.Body.Size}
 			r.Steps[n] = s
 		}
 	}
@@ -102,7 +102,7 @@ func sameRecord(t *testing.T, s *Store, want, got *idem.Record, at string) {
 }
 
 // indexed shows that exactly open records are in the index, and never expire.
-func indexed(t *testing.T, it item, rec *idem.Record, at string) {
+func indexed(t *testing.T, it item, rec *protocol.Record, at string) {
 	t.Helper()
 	open := rec != nil && rec.Open()
 	_, stuck := it[schema.Stuck]
@@ -129,7 +129,7 @@ type generator struct {
 type anyWrite struct {
 	name, id string
 	what     any
-	apply    func(*idem.Record, time.Time) (*idem.Record, error)
+	apply    func(*protocol.Record, time.Time) (*protocol.Record, error)
 	send     func(*Store, time.Time) error
 }
 
@@ -171,7 +171,7 @@ func (g *generator) write(id string, now time.Time) anyWrite {
 func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	rec := g.ref[id]
 	var owner, write string
-	var state idem.State
+	var state protocol.State
 	if rec != nil {
 		owner, write, state = rec.Owner, rec.Write, rec.State
 	}
@@ -179,11 +179,11 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	if g.chance(50) {
 		// What is likely next, so that records get far.
 		switch state {
-		case idem.Absent, idem.Completed, idem.Failed:
+		case protocol.Absent, protocol.Completed, protocol.Failed:
 			kind = 0
-		case idem.InProgress:
+		case protocol.InProgress:
 			kind = 2 + g.IntN(3)
-		case idem.Unknown, idem.Retryable:
+		case protocol.Unknown, protocol.Retryable:
 			kind = 5 * g.IntN(2)
 		}
 	}
@@ -193,7 +193,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		return anyWrite{name: "claim", what: c, apply: c.Apply,
 			send: func(s *Store, now time.Time) error { return s.Acquire(context.Background(), now, c) }}
 	case 1:
-		w := idem.Withdrawal{Claim: g.claim(id, write, state, now), Owner: g.fresh("o"), Write: g.fresh("w"),
+		w := protocol.Withdrawal{Claim: g.claim(id, write, state, now), Owner: g.fresh("o"), Write: g.fresh("w"),
 			ExpiresAt: g.expiry(now, 70), Uncertain: g.chance(30)}
 		if g.chance(50) && owner != "" {
 			w.Claim.Record.Owner = owner
@@ -201,19 +201,19 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		return anyWrite{name: "withdrawal", what: w, apply: w.Apply,
 			send: func(s *Store, now time.Time) error { return s.Withdraw(context.Background(), now, w) }}
 	case 2:
-		e := idem.Extension{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
+		e := protocol.Extension{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			LeaseUntil: now.Add(time.Duration(g.IntN(60)) * time.Second), ExpiresAt: g.expiry(now, 60)}
 		return anyWrite{name: "extension", what: e, apply: e.Apply,
 			send: func(s *Store, now time.Time) error { return s.Extend(context.Background(), now, e) }}
 	case 3:
-		w := idem.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
+		w := protocol.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			Name: fmt.Sprintf("step %d.#", g.IntN(3)), Begin: g.chance(40)}
 		switch {
 		case w.Begin:
 		case g.chance(20):
 			w.NotExecuted = true
 		case g.chance(20):
-			w.Failure, w.Unavailable = &idem.Failure{Message: "declined"}, g.chance(30)
+			w.Failure, w.Unavailable = &protocol.Failure{Message: "declined"}, g.chance(30)
 		default:
 			w.Result, w.Compensates, w.Beside = text2(g.IntN(3000)), g.chance(30), g.chance(30)
 		}
@@ -221,12 +221,12 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		return anyWrite{name: "step", what: w, apply: w.Apply,
 			send: func(s *Store, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
 	case 4, 6:
-		f := idem.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30)}
+		f := protocol.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30)}
 		if g.chance(20) {
 			c := g.claim(id, "", "", now)
 			f.Absent = &c.Record
 			f.Absent.Owner = f.Owner
-		} else if g.chance(30) && (f.Ending.State == idem.Completed || f.Ending.State == idem.Failed) {
+		} else if g.chance(30) && (f.Ending.State == protocol.Completed || f.Ending.State == protocol.Failed) {
 			c := g.claim(id, write, state, now)
 			f.Born, f.Owner = &c, c.Record.Owner
 		}
@@ -241,10 +241,10 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		return anyWrite{name: "finish", what: f, apply: f.Apply,
 			send: func(s *Store, now time.Time) error { return s.Finish(context.Background(), now, f) }}
 	}
-	st := idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
-		Ending: idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: g.chance(30)}}
-	if state == idem.Unknown || g.chance(20) {
-		st.Kind, st.Owner, st.Ending = idem.EventResolve, g.fresh("o"), g.ending(now)
+	st := protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
+		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
+	if state == protocol.Unknown || g.chance(20) {
+		st.Kind, st.Owner, st.Ending = protocol.EventResolve, g.fresh("o"), g.ending(now)
 		if rec != nil && g.chance(40) {
 			for name := range rec.Steps {
 				if g.chance(70) {
@@ -258,18 +258,18 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		send: func(s *Store, now time.Time) error { return s.Settle(context.Background(), now, st) }}
 }
 
-func (g *generator) claim(id, write string, state idem.State, now time.Time) idem.Claim {
+func (g *generator) claim(id, write string, state protocol.State, now time.Time) protocol.Claim {
 	c := claim(id, g.fresh("o"))
 	c.Record.Write = g.fresh("w")
 	c.Record.CreatedAt, c.Record.UpdatedAt = now, now
 	c.Record.LeaseUntil = now.Add(30 * time.Second)
 	c.Record.ExpiresAt = g.expiry(now, 50)
 	c.Record.Attempt = 1 + g.IntN(5)
-	c.Record.Repeat = idem.Repeat(g.IntN(2))
+	c.Record.Repeat = protocol.Repeat(g.IntN(2))
 	c.Record.Uncertain = g.chance(30)
-	if state != idem.Absent && g.chance(85) {
+	if state != protocol.Absent && g.chance(85) {
 		c.Seen = g.right(write)
-		c.Replace = state == idem.Completed || state == idem.Failed || g.chance(15)
+		c.Replace = state == protocol.Completed || state == protocol.Failed || g.chance(15)
 		c.Record.Fingerprint = "1:other"
 	}
 	return c
@@ -285,20 +285,20 @@ func (g *generator) expiry(now time.Time, percent int) time.Time {
 	return time.Time{}
 }
 
-func (g *generator) ending(now time.Time) idem.Ending {
-	states := []idem.State{idem.Completed, idem.Failed, idem.Retryable, idem.Retryable, idem.Unknown}
-	e := idem.Ending{State: states[g.IntN(len(states))], ExpiresAt: g.expiry(now, 60),
+func (g *generator) ending(now time.Time) protocol.Ending {
+	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Retryable, protocol.Unknown}
+	e := protocol.Ending{State: states[g.IntN(len(states))], ExpiresAt: g.expiry(now, 60),
 		Uncertain: g.chance(40), Stricter: g.chance(20)}
 	if g.chance(30) {
 		e.Ref = g.fresh("ref")
 	}
-	if e.State == idem.Completed {
+	if e.State == protocol.Completed {
 		e.Result = [][]byte{nil, text2(100), noise(3000), text2(30000), noise(5000)}[g.IntN(5)]
 		e.Unavailable = g.chance(10)
 		e.ResponseVersion = g.IntN(3)
 	}
-	if e.State == idem.Failed || g.chance(20) {
-		e.Failure = &idem.Failure{Message: "it broke", Type: []string{"", "Error"}[g.IntN(2)], Code: []string{"", "E1"}[g.IntN(2)]}
+	if e.State == protocol.Failed || g.chance(20) {
+		e.Failure = &protocol.Failure{Message: "it broke", Type: []string{"", "Error"}[g.IntN(2)], Code: []string{"", "E1"}[g.IntN(2)]}
 	}
 	return e
 }

@@ -50,7 +50,7 @@
 // they get its expiry; those of a step whose write is refused get a day. Parts that
 // cannot be reached then stay, and cost their storage.
 //
-// An item takes 400 KB, of which the steps may take [idem.StepRoom]: a step beyond is
+// An item takes 400 KB, of which the steps may take [protocol.StepRoom]: a step beyond is
 // not run, so that there is always room to undo the steps and to end. Each write of a
 // record, a heartbeat too, is billed by all of it. A hundred steps of 1 KB cost some
 // 4,000 write units in all, a thousand small ones some 100,000: an operation with so

@@ -3,12 +3,12 @@ package dynamostore
 import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // encode makes the item of a whole record.
-func encode(rec *idem.Record) item {
+func encode(rec *protocol.Record) item {
 	v := newValues(12, 10)
 	v.str(schema.PK, rec.ID)
 	v.str(schema.SK, schema.RecordSK)
@@ -41,7 +41,7 @@ func encode(rec *idem.Record) item {
 	if rec.Unavailable {
 		v.yes(schema.Unavailable)
 	}
-	if rec.State == idem.Completed {
+	if rec.State == protocol.Completed {
 		encodeBody(v, rec.Body)
 	}
 	if rec.Failure != nil {
@@ -67,7 +67,7 @@ func encode(rec *idem.Record) item {
 }
 
 // encodeBody adds where the result is, and how to read it.
-func encodeBody(v *values, b idem.Body) {
+func encodeBody(v *values, b protocol.Body) {
 	if b.Parts > 0 {
 		v.item[schema.Parts] = encodeParts(b)
 	} else {
@@ -81,7 +81,7 @@ func encodeBody(v *values, b idem.Body) {
 	}
 }
 
-func encodeParts(b idem.Body) types.AttributeValue {
+func encodeParts(b protocol.Body) types.AttributeValue {
 	v := newValues(0, 2)
 	v.num(schema.PartCount, int64(b.Parts))
 	v.num(schema.PartLength, int64(b.Stored))
@@ -89,7 +89,7 @@ func encodeParts(b idem.Body) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: v.item}
 }
 
-func encodeFailure(f *idem.Failure) types.AttributeValue {
+func encodeFailure(f *protocol.Failure) types.AttributeValue {
 	v := newValues(3, 0)
 	v.str(schema.ErrorMessage, f.Message)
 	if f.Type != "" {
@@ -101,7 +101,7 @@ func encodeFailure(f *idem.Failure) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: v.item}
 }
 
-func encodeSteps(steps map[string]idem.RecordedStep) types.AttributeValue {
+func encodeSteps(steps map[string]protocol.RecordedStep) types.AttributeValue {
 	m := make(item, len(steps))
 	for name, s := range steps {
 		m[name] = encodeStep(s)
@@ -109,7 +109,7 @@ func encodeSteps(steps map[string]idem.RecordedStep) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: m}
 }
 
-func encodeStep(s idem.RecordedStep) types.AttributeValue {
+func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 	v := newValues(1, 1)
 	v.str(schema.Write, s.Write)
 	switch {

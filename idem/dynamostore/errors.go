@@ -13,7 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // verdict is what a failed try means.
@@ -137,5 +137,5 @@ func isItemTooLarge(err error) bool {
 
 // unreadable says which record cannot be read, and why.
 func unreadable(id, format string, args ...any) error {
-	return fmt.Errorf("%w: record %q: %s", idem.ErrRecordUnreadable, id, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: record %q: %s", protocol.ErrRecordUnreadable, id, fmt.Sprintf(format, args...))
 }

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Finish implements [idem.Store]: one UpdateItem, after the parts of a large
 // result; with a [*Tx] one TransactWriteItems instead, and a PutItem for an attempt
 // in atomic mode that has none.
-func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	tx, ok := f.With.(*Tx)
 	if f.With != nil && !ok {
 		return fmt.Errorf("dynamostore: Finish.With: a %T cannot commit here, a *dynamostore.Tx can: %w", f.With, errors.ErrUnsupported)
@@ -57,16 +57,16 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
 		u.wantsOld = f.LargeSteps
 		u.str(":owner", f.Owner)
-		u.str(":in_progress", string(idem.InProgress))
+		u.str(":in_progress", string(protocol.InProgress))
 		u.num(":v", schema.RecordVersion)
 		cond := ifHeld
-		if f.Ending.State == idem.Retryable && f.Ending.Uncertain {
+		if f.Ending.State == protocol.Retryable && f.Ending.Uncertain {
 			// Parked, it must not make itself repeatable again.
 			cond = ifRunning
 		} else {
-			u.str(":unknown", string(idem.Unknown))
+			u.str(":unknown", string(protocol.Unknown))
 		}
-		if f.Ending.State == idem.Unknown {
+		if f.Ending.State == protocol.Unknown {
 			cond += ifNotMine
 		}
 		names |= nOwner
@@ -95,7 +95,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 
 // absent adds what the end of an attempt that ran without a claim needs where
 // there is no record.
-func (u *update) absent(rec *idem.Record, e idem.Ending) (names nameSet) {
+func (u *update) absent(rec *protocol.Record, e protocol.Ending) (names nameSet) {
 	u.add(absentSet)
 	u.str(":fp", string(rec.Fingerprint))
 	u.num(":attempt", int64(rec.Attempt))
@@ -124,18 +124,18 @@ const maxItem = 400 << 10
 
 // Settle implements [idem.Store]: one UpdateItem, after the parts of a large
 // result, and after one read if steps are to be cleared.
-func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
+func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
 	k := s.retry.begin(ctx, "Settle")
 	defer k.end()
-	if w.Kind != idem.EventLapse && w.Kind != idem.EventResolve {
-		return k.fail(fmt.Errorf("a settlement of kind %d: use idem.EventLapse or idem.EventResolve", w.Kind))
+	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
+		return k.fail(fmt.Errorf("a settlement of kind %d: use protocol.EventLapse or protocol.EventResolve", w.Kind))
 	}
 	body, err := s.prepare(k, w.ID, w.Owner, w.Ending, nil, 1)
 	if err != nil {
 		return err
 	}
 	steps, cleared := likely(w.Ending), (*clearing)(nil)
-	if len(w.ClearSteps) > 0 && w.Ending.State != idem.Completed && w.Ending.State != idem.Failed {
+	if len(w.ClearSteps) > 0 && w.Ending.State != protocol.Completed && w.Ending.State != protocol.Failed {
 		if cleared, err = s.clearing(k, w); err != nil {
 			return err
 		}
@@ -144,19 +144,19 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 	send := func(u *update, cond string) (item, error) { return s.update(k, w.ID, u, cond) }
 	var spent item
 	err = s.end(k, send, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
-		if cleared != nil && w.Ending.State == idem.Retryable {
+		if cleared != nil && w.Ending.State == protocol.Retryable {
 			steps = cleared.after
 		}
 		u, names := s.ending(w.ID, w.Write, w.Ending, body, now, steps)
-		u.wantsOld = w.Kind == idem.EventResolve
+		u.wantsOld = w.Kind == protocol.EventResolve
 		u.str(":seen", w.Seen)
 		cond := ifSeen + ifUnknown
-		if w.Kind == idem.EventLapse {
+		if w.Kind == protocol.EventLapse {
 			cond = ifSeen + ifLeft
-			u.str(":in_progress", string(idem.InProgress))
-			u.str(":retryable", string(idem.Retryable))
+			u.str(":in_progress", string(protocol.InProgress))
+			u.str(":retryable", string(protocol.Retryable))
 		} else {
-			u.str(":unknown", string(idem.Unknown))
+			u.str(":unknown", string(protocol.Unknown))
 		}
 		if w.Owner != "" {
 			u.add(", #owner = :owner")
@@ -179,9 +179,9 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 
 // likely is the form of an end to try first: the engine gives an expiry exactly
 // to the retryable records that have no steps.
-func likely(e idem.Ending) ifRetryable {
+func likely(e protocol.Ending) ifRetryable {
 	switch {
-	case e.State != idem.Retryable:
+	case e.State != protocol.Retryable:
 		return unsure
 	case e.ExpiresAt.IsZero():
 		return withSteps
@@ -191,12 +191,12 @@ func likely(e idem.Ending) ifRetryable {
 
 // end sends an end in the form that fits the record's steps: the likely one
 // first, the other one if that was refused because of the steps.
-func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e idem.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
+func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e protocol.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
 	for n := 1; ; n++ {
 		u, cond := form(steps)
 		old, err := send(u, cond)
 		if tooLarge(err, e, k) {
-			return &idem.TooLargeError{Size: len(e.Result), Limit: maxItem}
+			return &protocol.TooLargeError{Size: len(e.Result), Limit: maxItem}
 		}
 		if err == errRefused && !bears(old, write) && steps != unsure && n < maxForms && hasSteps(old) != (steps == withSteps) {
 			steps = withSteps + withoutSteps - steps
@@ -232,13 +232,13 @@ func (r ifRetryable) condition() string {
 
 // ending starts the update that makes of a record what the ending says. It
 // returns the reserved names that it uses.
-func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time.Time, steps ifRetryable) (*update, nameSet) {
+func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, steps ifRetryable) (*update, nameSet) {
 	names := endNames
 	u := newUpdate(endSet, 12, 10)
 	u.str(":state", string(e.State))
 	u.str(":write", write)
 	u.num(":now", millis(now))
-	open := e.State == idem.Unknown || steps == withSteps
+	open := e.State == protocol.Unknown || steps == withSteps
 	if open {
 		// The table never forgets an open question.
 		u.expires(time.Time{})
@@ -248,7 +248,7 @@ func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time
 	u.stuck(id, open)
 	u.uncertain(e.Uncertain)
 	u.body(e.State, body)
-	if e.State == idem.Completed || e.State == idem.Failed {
+	if e.State == protocol.Completed || e.State == protocol.Failed {
 		// Nobody resumes any more: see [idem.Record].
 		u.drop("steps")
 	}
@@ -272,7 +272,7 @@ func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time
 	}
 	if e.Stricter {
 		u.add(", #repeat = :repeat")
-		u.str(":repeat", idem.NotRepeatable.String())
+		u.str(":repeat", protocol.NotRepeatable.String())
 		names |= nRepeat
 	}
 	if e.Ref != "" {
@@ -284,9 +284,9 @@ func (s *Store) ending(id, write string, e idem.Ending, body idem.Body, now time
 }
 
 // body sets where the result is, or that there is none.
-func (u *update) body(state idem.State, b idem.Body) {
+func (u *update) body(state protocol.State, b protocol.Body) {
 	switch {
-	case state != idem.Completed:
+	case state != protocol.Completed:
 		u.drop("#result, parts, enc, #size")
 		return
 	case b.Parts > 0:
@@ -313,18 +313,18 @@ func (u *update) body(state idem.State, b idem.Body) {
 }
 
 // upgrade adds the result to an outcome that was recorded without it.
-func (s *Store) upgrade(k *call, f idem.Finish, body idem.Body) error {
-	if f.Ending.State != idem.Completed || f.With != nil || f.Absent != nil || f.Born != nil {
+func (s *Store) upgrade(k *call, f protocol.Finish, body protocol.Body) error {
+	if f.Ending.State != protocol.Completed || f.With != nil || f.Absent != nil || f.Born != nil {
 		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave With, Absent and Born nil"))
 	}
 	u := newUpdate(upgradeSet, 6, 2)
 	u.str(":owner", f.Owner)
-	u.str(":completed", string(idem.Completed))
+	u.str(":completed", string(protocol.Completed))
 	u.str(":seen", f.Upgrades)
 	u.str(":write", f.Write)
 	u.num(":v", schema.RecordVersion)
 	u.drop("unavailable")
-	u.body(idem.Completed, body)
+	u.body(protocol.Completed, body)
 	u.names = s.names.of(nState | nWrite | nResult | nSize | nOwner)
 	old, err := s.update(k, f.ID, u, ifFact)
 	return conclude(old, err, f.Write)
@@ -332,21 +332,21 @@ func (s *Store) upgrade(k *call, f idem.Finish, body idem.Body) error {
 
 // prepare checks an ending and stores its result's parts, before anything is
 // written to the record, in a share of the call's time.
-func (s *Store) prepare(k *call, id, owner string, e idem.Ending, done *idem.Progress, part float64) (idem.Body, error) {
+func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *protocol.Progress, part float64) (protocol.Body, error) {
 	switch e.State {
-	case idem.Completed:
-	case idem.Failed:
+	case protocol.Completed:
+	case protocol.Failed:
 		if e.Failure == nil {
-			return idem.Body{}, k.fail(errors.New("an ending as failed needs its Failure"))
+			return protocol.Body{}, k.fail(errors.New("an ending as failed needs its Failure"))
 		}
-		return idem.Body{}, nil
-	case idem.Retryable, idem.Unknown:
-		return idem.Body{}, nil
+		return protocol.Body{}, nil
+	case protocol.Retryable, protocol.Unknown:
+		return protocol.Body{}, nil
 	default:
-		return idem.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Retryable or Unknown", e.State))
+		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Retryable or Unknown", e.State))
 	}
 	if len(e.Result) > s.maxResult {
-		return idem.Body{}, &idem.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
+		return protocol.Body{}, &protocol.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
 	}
 	b := s.codec.pack(e.Result)
 	if b.Parts == 0 {
@@ -354,7 +354,7 @@ func (s *Store) prepare(k *call, id, owner string, e idem.Ending, done *idem.Pro
 	}
 	if owner == "" {
 		// The parked attempt may be writing its own parts under the owner that stays.
-		return idem.Body{}, k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
+		return protocol.Body{}, k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
 	}
 	k, cancel := k.share(part)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var updateGolden = flag.Bool("update", false, "write the golden files anew")
@@ -32,15 +32,15 @@ func TestRequestsAreGolden(t *testing.T) {
 	over.Seen = "seen.0"
 	over.Record.Uncertain = true
 	over.Record.ExpiresAt = time.Time{}
-	over.Record.Steps = map[string]idem.RecordedStep{"charge": {Write: "w1", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	over.Record.Steps = map[string]protocol.RecordedStep{"charge": {Write: "w1", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	replace := fresh
 	replace.Seen, replace.Replace = "seen.0", true
 	day := base.Add(24 * time.Hour)
-	finish := func(e idem.Ending) idem.Finish {
-		return idem.Finish{ID: id, Owner: owner, Write: "end.1", Created: fresh.Record.CreatedAt, Ending: e}
+	finish := func(e protocol.Ending) protocol.Finish {
+		return protocol.Finish{ID: id, Owner: owner, Write: "end.1", Created: fresh.Record.CreatedAt, Ending: e}
 	}
-	failure := &idem.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
-	open := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
+	failure := &protocol.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
+	open := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
 	open.Absent = &fresh.Record
 	accounts := "accounts"
 	work := func() *Tx {
@@ -56,15 +56,15 @@ func TestRequestsAreGolden(t *testing.T) {
 		require.NoError(t, tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")}))
 		return tx
 	}
-	commit := func(f idem.Finish, born *idem.Claim, tx *Tx) idem.Finish {
+	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {
 		f.Born = born
 		if tx != nil {
 			f.With = tx
 		}
 		return f
 	}
-	done := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
-	declined := finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day})
+	done := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
+	declined := finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day})
 	ctx := context.Background()
 
 	for _, tc := range []struct {
@@ -75,57 +75,57 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"acquire-takeover", func(s *Store) error { return s.Acquire(ctx, now, over) }},
 		{"acquire-replace", func(s *Store) error { return s.Acquire(ctx, now, replace) }},
 		{"withdraw", func(s *Store) error {
-			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
+			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
 		{"withdraw-takeover", func(s *Store) error {
-			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
+			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
 		}},
 		{"withdraw-replace", func(s *Store) error {
-			return s.Withdraw(ctx, now, idem.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
+			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
 		{"extend", func(s *Store) error {
-			return s.Extend(ctx, now, idem.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
+			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
 		}},
 		{"extend-expiry", func(s *Store) error {
-			return s.Extend(ctx, now, idem.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
+			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
 		}},
 		{"step-begin", func(s *Store) error {
-			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
 		}},
 		{"step-begin-again", func(s *Store) error {
-			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
 		}},
 		{"step-not-executed", func(s *Store) error {
-			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
 		}},
 		{"step-result", func(s *Store) error {
-			return s.RecordStep(ctx, now, idem.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},
 		{"complete", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},
 		{"complete-compressed", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: text2(3000), ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: text2(3000), ExpiresAt: day}))
 		}},
 		{"complete-parts", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Result: pattern(5000), ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
 		}},
 		{"complete-unavailable", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Completed, Unavailable: true, ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Unavailable: true, ExpiresAt: day}))
 		}},
 		{"complete-add", func(s *Store) error {
-			f := finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
+			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
 			f.Upgrades = "fact.1"
 			return s.Finish(ctx, now, f)
 		}},
 		{"complete-add-parts", func(s *Store) error {
-			f := finish(idem.Ending{State: idem.Completed, Result: pattern(5000), ExpiresAt: day})
+			f := finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day})
 			f.Upgrades = "fact.1"
 			return s.Finish(ctx, now, f)
 		}},
 		{"complete-open", func(s *Store) error { return s.Finish(ctx, now, open) }},
 		{"fail", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Failed, Failure: failure, ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day}))
 		}},
 		{"commit", func(s *Store) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
 		{"commit-atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
@@ -133,33 +133,33 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
 		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
 		{"bar", func(s *Store) error {
-			w := finish(idem.Ending{State: idem.Retryable, Uncertain: true, ExpiresAt: day})
+			w := finish(protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
 			return s.Finish(ctx, now, w)
 		}},
 		{"bar-open", func(s *Store) error {
 			w := open
-			w.NewOwner, w.Ending = "nobody", idem.Ending{State: idem.Unknown, Uncertain: true}
+			w.NewOwner, w.Ending = "nobody", protocol.Ending{State: protocol.Unknown, Uncertain: true}
 			return s.Finish(ctx, now, w)
 		}},
 		{"release", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Retryable, ExpiresAt: day}))
 		}},
 		{"release-uncertain-steps", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Retryable, Uncertain: true, Failure: failure}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Retryable, Uncertain: true, Failure: failure}))
 		}},
 		{"park", func(s *Store) error {
-			return s.Finish(ctx, now, finish(idem.Ending{State: idem.Unknown, Uncertain: true, Failure: failure}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))
 		}},
 		{"lapse", func(s *Store) error {
-			return s.Settle(ctx, now, idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: "seen.0", Write: "p.1",
-				Ending: idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: true}})
+			return s.Settle(ctx, now, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
+				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})
 		}},
 		{"resolve-completed", func(s *Store) error {
-			return s.Settle(ctx, now, resolution(id, "seen.0", "r", idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
+			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
 		}},
 		{"resolve-retryable", func(s *Store) error {
-			return s.Settle(ctx, now, resolution(id, "seen.0", "r", idem.Ending{State: idem.Retryable, ExpiresAt: day}))
+			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Retryable, ExpiresAt: day}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // write is one write of each kind, with what stands before it.
@@ -18,7 +18,7 @@ type write struct {
 	setup func(t *testing.T, f *fixture, id string)
 	send  func(ctx context.Context, s *Store, id string) error
 	// state and write of the record afterwards.
-	state idem.State
+	state protocol.State
 	write string
 }
 
@@ -28,13 +28,13 @@ func eachWrite() []write {
 	}
 	parked := func(t *testing.T, f *fixture, id string) {
 		claimed(t, f, id)
-		require.NoError(t, f.Finish(context.Background(), base, idem.Finish{ID: id, Owner: "o1", Write: "parked",
-			Ending: idem.Ending{State: idem.Unknown}}))
+		require.NoError(t, f.Finish(context.Background(), base, protocol.Finish{ID: id, Owner: "o1", Write: "parked",
+			Ending: protocol.Ending{State: protocol.Unknown}}))
 	}
 	nothing := func(*testing.T, *fixture, string) {}
-	finish := func(e idem.Ending) func(context.Context, *Store, string) error {
+	finish := func(e protocol.Ending) func(context.Context, *Store, string) error {
 		return func(ctx context.Context, s *Store, id string) error {
-			return s.Finish(ctx, base, idem.Finish{ID: id, Owner: "o1", Write: "w", Ending: e})
+			return s.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "w", Ending: e})
 		}
 	}
 	day := base.Add(24 * time.Hour)
@@ -43,50 +43,50 @@ func eachWrite() []write {
 			c := claim(id, "o2")
 			c.Record.Write = "w"
 			return s.Acquire(ctx, base, c)
-		}, idem.InProgress, "w"},
+		}, protocol.InProgress, "w"},
 		{"takeover", claimed, func(ctx context.Context, s *Store, id string) error {
 			c := claim(id, "o2")
 			c.Seen, c.Record.Write = "o1.0", "w"
 			return s.Acquire(ctx, base, c)
-		}, idem.InProgress, "w"},
+		}, protocol.InProgress, "w"},
 		{"replacement", claimed, func(ctx context.Context, s *Store, id string) error {
 			c := claim(id, "o2")
 			c.Seen, c.Record.Write, c.Replace = "o1.0", "w", true
 			return s.Acquire(ctx, base, c)
-		}, idem.InProgress, "w"},
+		}, protocol.InProgress, "w"},
 		{"withdrawal", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
-		}, idem.Retryable, "w"},
+			return s.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
+		}, protocol.Retryable, "w"},
 		{"withdrawal of nothing", nothing, func(ctx context.Context, s *Store, id string) error {
-			return s.Withdraw(ctx, base, idem.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
-		}, idem.Retryable, "w"},
+			return s.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
+		}, protocol.Retryable, "w"},
 		{"extension", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.Extend(ctx, base, idem.Extension{ID: id, Owner: "o1", Write: "w", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
-		}, idem.InProgress, "w"},
+			return s.Extend(ctx, base, protocol.Extension{ID: id, Owner: "o1", Write: "w", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
+		}, protocol.InProgress, "w"},
 		{"step", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.RecordStep(ctx, base, idem.StepWrite{ID: id, Owner: "o1", Write: "w", Name: "charge", Begin: true})
-		}, idem.InProgress, "w"},
-		{"completion", claimed, finish(idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day}), idem.Completed, "w"},
+			return s.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "w", Name: "charge", Begin: true})
+		}, protocol.InProgress, "w"},
+		{"completion", claimed, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day}), protocol.Completed, "w"},
 		{"completion without a claim", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
 			w.Write, w.Absent = "w", claimedRecord(id, "o1")
 			return s.Finish(ctx, base, w)
-		}, idem.Completed, "w"},
+		}, protocol.Completed, "w"},
 		{"outcome in atomic mode", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
 			w.Write, w.Born = "w", ptr(claim(id, "o1"))
 			return s.Finish(ctx, base, w)
-		}, idem.Completed, "w"},
+		}, protocol.Completed, "w"},
 		{"outcome in atomic mode, over a seen record", claimed, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o2", []byte("{}"))
 			w.Write, w.Born = "w", ptr(claim(id, "o2"))
 			w.Born.Seen = "o1.0"
 			return s.Finish(ctx, base, w)
-		}, idem.Completed, "w"},
+		}, protocol.Completed, "w"},
 		{"bar", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.Finish(ctx, base, idem.Finish{ID: id, Owner: "o1", NewOwner: "nobody", Write: "w",
-				Ending: idem.Ending{State: idem.Unknown, Uncertain: true}})
-		}, idem.Unknown, "w"},
+			return s.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", NewOwner: "nobody", Write: "w",
+				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true}})
+		}, protocol.Unknown, "w"},
 		{"commit", claimed, func(ctx context.Context, s *Store, id string) error {
 			tx := new(Tx)
 			if err := tx.Put(types.Put{TableName: s.table, Item: key(id + "-business")}, nil); err != nil {
@@ -95,19 +95,19 @@ func eachWrite() []write {
 			w := completion(id, "o1", []byte("{}"))
 			w.Write, w.With = "w", tx
 			return s.Finish(ctx, base, w)
-		}, idem.Completed, "w"},
-		{"failure", claimed, finish(idem.Ending{State: idem.Failed, Failure: &idem.Failure{Message: "no"}, ExpiresAt: day}), idem.Failed, "w"},
-		{"release", claimed, finish(idem.Ending{State: idem.Retryable, ExpiresAt: day}), idem.Retryable, "w"},
-		{"park", claimed, finish(idem.Ending{State: idem.Unknown}), idem.Unknown, "w"},
+		}, protocol.Completed, "w"},
+		{"failure", claimed, finish(protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "no"}, ExpiresAt: day}), protocol.Failed, "w"},
+		{"release", claimed, finish(protocol.Ending{State: protocol.Retryable, ExpiresAt: day}), protocol.Retryable, "w"},
+		{"park", claimed, finish(protocol.Ending{State: protocol.Unknown}), protocol.Unknown, "w"},
 		{"lapse", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.Settle(ctx, base, idem.Settlement{ID: id, Kind: idem.EventLapse, Seen: "o1.0", Write: "w",
-				Ending: idem.Ending{State: idem.Unknown}})
-		}, idem.Unknown, "w"},
+			return s.Settle(ctx, base, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "o1.0", Write: "w",
+				Ending: protocol.Ending{State: protocol.Unknown}})
+		}, protocol.Unknown, "w"},
 		{"resolution", parked, func(ctx context.Context, s *Store, id string) error {
-			w := resolution(id, "parked", "r", idem.Ending{State: idem.Completed, Result: []byte("{}"), ExpiresAt: day})
+			w := resolution(id, "parked", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
 			w.Write = "w"
 			return s.Settle(ctx, base, w)
-		}, idem.Completed, "w"},
+		}, protocol.Completed, "w"},
 	}
 }
 
@@ -244,10 +244,10 @@ func TestDelayedClaimAfterWithdrawal(t *testing.T) {
 		isStoreError(t, f.Acquire(short, base, c), true)
 		cancel()
 		f.wire.set(nil)
-		w := idem.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
+		w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
 		require.NoError(t, f.Withdraw(ctx, base, w))
 		rec := isConflict(t, f.Acquire(ctx, base, c))
-		require.Equal(t, idem.Retryable, rec.State)
+		require.Equal(t, protocol.Retryable, rec.State)
 		require.Equal(t, "n", f.get(t, id).Owner)
 	}
 }

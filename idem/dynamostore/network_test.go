@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // answers is a store whose table answers everything with one error body; the
@@ -187,18 +188,18 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	f.With = "something"
 	require.ErrorIs(t, s.Finish(ctx, base, f), errors.ErrUnsupported)
 	f = completion("k", "o1", make([]byte, DefaultMaxResult+1))
-	var large *idem.TooLargeError
+	var large *protocol.TooLargeError
 	require.ErrorAs(t, s.Finish(ctx, base, f), &large)
-	require.Equal(t, idem.TooLargeError{Size: DefaultMaxResult + 1, Limit: DefaultMaxResult}, *large)
-	require.ErrorAs(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
-	isStoreError(t, s.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
-	f.Ending = idem.Ending{State: idem.Failed}
+	require.Equal(t, protocol.TooLargeError{Size: DefaultMaxResult + 1, Limit: DefaultMaxResult}, *large)
+	require.ErrorAs(t, s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
+	isStoreError(t, s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
+	f.Ending = protocol.Ending{State: protocol.Failed}
 	isStoreError(t, s.Finish(ctx, base, f), false)
-	f.Ending = idem.Ending{State: idem.InProgress}
+	f.Ending = protocol.Ending{State: protocol.InProgress}
 	isStoreError(t, s.Finish(ctx, base, f), false)
-	w := resolution("k", "seen", "", idem.Ending{State: idem.Completed, Result: noise(10000)})
+	w := resolution("k", "seen", "", protocol.Ending{State: protocol.Completed, Result: noise(10000)})
 	isStoreError(t, s.Settle(ctx, base, w), false)
-	w.Kind = idem.EventClaim
+	w.Kind = protocol.EventClaim
 	isStoreError(t, s.Settle(ctx, base, w), false)
 	require.Zero(t, *n)
 }
@@ -223,7 +224,7 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 	s := open(t, nil).Store
 	s.table, s.retry.table = aws.String("nosuch"), "nosuch"
 	_, err := s.Get(t.Context(), "acme#charge#digest")
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
 }
 

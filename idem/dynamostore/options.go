@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -51,7 +52,7 @@ type Options struct {
 	Budget time.Duration
 
 	// MaxResult is the largest encoded result in bytes, before compression; a
-	// larger one gives an [*idem.TooLargeError]. Zero means [DefaultMaxResult]; at
+	// larger one gives an [*protocol.TooLargeError]. Zero means [DefaultMaxResult]; at
 	// most [MaxMaxResult]. It does not limit reading.
 	MaxResult int
 
@@ -76,7 +77,7 @@ type Store struct {
 }
 
 // The interface is the package's reason to exist.
-var _ idem.Store = (*Store)(nil)
+var _ protocol.Store = (*Store)(nil)
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a long-lived process starts, to
 // find a missing table. Mistakes are an [*idem.ConfigError].

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // box is an outbox on a fresh table.
@@ -295,7 +296,7 @@ func TestUnreadableMessages(t *testing.T) {
 			_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
 			require.NoError(t, err)
 			e := b.entry(t, outbox.Ref{Record: "r", ID: outbox.MessageID("r", base, 0)})
-			require.ErrorIs(t, e.Unreadable, idem.ErrRecordUnreadable)
+			require.ErrorIs(t, e.Unreadable, protocol.ErrRecordUnreadable)
 			require.Equal(t, outbox.MessageID("r", base, 0), e.ID)
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -52,7 +52,7 @@ func partKeyPrefix(id, owner string, digest []byte) string {
 
 // putParts stores a result beside the record that is going to name it, but for the
 // parts that are done. It fails as a call that has not touched the record.
-func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Time, done *idem.Progress) error {
+func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires time.Time, done *protocol.Progress) error {
 	prefix := partKeyPrefix(id, owner, b.Digest)
 	g, ctx := errgroup.WithContext(k.ctx)
 	g.SetLimit(partsAtOnce)
@@ -82,14 +82,14 @@ func (s *Store) putParts(k *call, id, owner string, b idem.Body, expires time.Ti
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return &idem.StoreError{Op: k.op, Maybe: k.maybe, Result: true, Err: err}
+		return &protocol.StoreError{Op: k.op, Maybe: k.maybe, Result: true, Err: err}
 	}
 	return nil
 }
 
 // getParts reads a result's stored form from beside its record, and shows that
 // it is what the record says.
-func (s *Store) getParts(k *call, id, writer string, b idem.Body) ([]byte, error) {
+func (s *Store) getParts(k *call, id, writer string, b protocol.Body) ([]byte, error) {
 	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {
 		return nil, unreadable(id, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -107,7 +107,7 @@ func TestDamagedPartsFailClosed(t *testing.T) {
 			require.NoError(t, f.Finish(ctx, base, completion(id, "o1", large)))
 			tc.damage(id)
 			b, err := f.Result(ctx, f.get(t, id))
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 			require.ErrorContains(t, err, tc.says)
 			require.Nil(t, b)
 		})
@@ -158,9 +158,9 @@ func TestResolutionWithALargeResult(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
 	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
-	require.NoError(t, f.Finish(ctx, base, idem.Finish{ID: "k", Owner: "o1", Write: "p", Ending: idem.Ending{State: idem.Unknown}}))
+	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	large := noise(300 << 10)
-	w := resolution("k", "p", "r", idem.Ending{State: idem.Completed, Result: large, ExpiresAt: base.Add(time.Hour)})
+	w := resolution("k", "p", "r", protocol.Ending{State: protocol.Completed, Result: large, ExpiresAt: base.Add(time.Hour)})
 	require.NoError(t, f.Settle(ctx, base, w))
 	rec := f.get(t, "k")
 	require.Equal(t, "r", rec.Owner)
@@ -207,7 +207,7 @@ func TestFailedPartLeavesTheRecordAlone(t *testing.T) {
 			require.ErrorContains(t, failed, "of 3 of the result")
 			require.NotContains(t, f.wire.calls(), "UpdateItem")
 			f.wire.set(nil)
-			require.Equal(t, idem.InProgress, f.get(t, "k").State)
+			require.Equal(t, protocol.InProgress, f.get(t, "k").State)
 		})
 	}
 	large := noise(600 << 10)
@@ -243,7 +243,7 @@ func TestUnprocessedKeys(t *testing.T) {
 	})
 	_, err = f.Result(short, rec)
 	isStoreError(t, err, false)
-	require.False(t, errors.Is(err, idem.ErrRecordUnreadable), "a throttled table is no damage")
+	require.False(t, errors.Is(err, protocol.ErrRecordUnreadable), "a throttled table is no damage")
 }
 
 // leaveUnprocessed answers a BatchGetItem with two of its keys, every second
@@ -284,21 +284,21 @@ func (f *fixture) leaveUnprocessed(t *testing.T, req *http.Request, n int, asked
 func TestAbsurdPartsAreNotRead(t *testing.T) {
 	s, n := scripted(t, nil, nil)
 	digest := digestOf(nil)
-	for _, b := range []idem.Body{
+	for _, b := range []protocol.Body{
 		{Parts: maxParts + 1, Stored: (maxParts + 1) * partSize, Digest: digest},
 		{Parts: 1, Stored: 5 * partSize, Digest: digest},
 		{Parts: 5, Stored: 1, Digest: digest},
 		{Parts: 1, Stored: 5000},
 	} {
-		_, err := s.Result(t.Context(), &idem.Record{ID: "k", Owner: "o", State: idem.Completed, Body: b})
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		_, err := s.Result(t.Context(), &protocol.Record{ID: "k", Owner: "o", State: protocol.Completed, Body: b})
+		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	}
 	require.Zero(t, *n)
 }
 
 func TestResultOfOtherStates(t *testing.T) {
 	s, _ := scripted(t, nil, nil)
-	for _, rec := range []*idem.Record{nil, {}, {State: idem.Failed}, {State: idem.InProgress}} {
+	for _, rec := range []*protocol.Record{nil, {}, {State: protocol.Failed}, {State: protocol.InProgress}} {
 		b, err := s.Result(t.Context(), rec)
 		require.NoError(t, err)
 		require.Nil(t, b)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // isPart reports whether the input writes a part of a result, and which.
@@ -88,7 +89,7 @@ func TestStoredPartsAreNotSentAgain(t *testing.T) {
 	}), "table", nil)
 	require.NoError(t, err)
 	f := completion("k", "o", noise(4*partSize))
-	f.Progress = new(idem.Progress)
+	f.Progress = new(protocol.Progress)
 	for _, left := range []string{"3", ""} {
 		isStoreError(t, s.Finish(t.Context(), base, f), false)
 		bad = map[string]bool{left: left != ""}
@@ -117,7 +118,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	inLambda := func() context.Context { return idem.WithKillTime(t.Context(), time.Now().Add(time.Minute)) }
 	res, err := idem.Run(inLambda(), e, key, 1, body)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, res.Outcome.State)
+	require.Equal(t, protocol.Completed, res.Outcome.State)
 	require.True(t, res.Outcome.Queued)
 	fact := f.get(t, key.ID())
 	require.True(t, fact.Unavailable)
@@ -141,10 +142,10 @@ func TestResultThatIsAddedLater(t *testing.T) {
 // Finish.Upgrades adds a result and does nothing besides.
 func TestUpgradeOfAnythingElse(t *testing.T) {
 	s, n := scripted(t, nil, nil)
-	for _, change := range []func(*idem.Finish){
-		func(f *idem.Finish) { f.Ending = idem.Ending{State: idem.Retryable} },
-		func(f *idem.Finish) { f.Absent = &idem.Record{ID: "k"} },
-		func(f *idem.Finish) { f.Born = &idem.Claim{} },
+	for _, change := range []func(*protocol.Finish){
+		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Retryable} },
+		func(f *protocol.Finish) { f.Absent = &protocol.Record{ID: "k"} },
+		func(f *protocol.Finish) { f.Born = &protocol.Claim{} },
 	} {
 		f := completion("k", "o", []byte("1"))
 		f.Upgrades = "o.fact"

@@ -6,11 +6,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Get implements [idem.Store]: one consistent GetItem.
-func (s *Store) Get(ctx context.Context, id string) (*idem.Record, error) {
+func (s *Store) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	k := s.retry.begin(ctx, "Get")
 	defer k.end()
 	it, err := s.get(k, key(id))
@@ -36,8 +36,8 @@ func (s *Store) get(c *call, key item) (item, error) {
 
 // Result implements [idem.Store]: no call, or one consistent BatchGetItem if the
 // result lies in parts. It is nil for a record that is not completed.
-func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
-	if rec == nil || rec.State != idem.Completed {
+func (s *Store) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
+	if rec == nil || rec.State != protocol.Completed {
 		return nil, nil
 	}
 	return s.result(ctx, "Result", rec.ID, rec.Owner, rec.Body)
@@ -45,7 +45,7 @@ func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 
 // StepResult implements [idem.Store]: no call, or one consistent BatchGetItem if
 // the result lies in parts.
-func (s *Store) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
 	if rec == nil {
 		return nil, nil
 	}
@@ -57,7 +57,7 @@ func (s *Store) StepResult(ctx context.Context, rec *idem.Record, name string) (
 }
 
 // result reads what the writer stored.
-func (s *Store) result(ctx context.Context, op, id, writer string, body idem.Body) ([]byte, error) {
+func (s *Store) result(ctx context.Context, op, id, writer string, body protocol.Body) ([]byte, error) {
 	stored := body.Data
 	if body.Parts > 0 {
 		k := s.retry.begin(ctx, op)

@@ -18,7 +18,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // scripted is a store whose client answers with the errors in turn, the last one
@@ -118,7 +118,7 @@ func TestDownIsWhatEveryTryFound(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := scripted(t, nil, tc.errs...)
-				var failed *idem.StoreError
+				var failed *protocol.StoreError
 				require.ErrorAs(t, s.Acquire(t.Context(), base, claim("k", "o1")), &failed)
 				require.Equal(t, tc.down, failed.Down, "%v", failed)
 			})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -20,7 +20,7 @@ func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 			id := t.Name()
 			ctx := t.Context()
 			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-			w := idem.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: begin, First: true}
+			w := protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: begin, First: true}
 			if !begin {
 				w.Result = []byte("1")
 			}
@@ -54,9 +54,9 @@ func TestRetryableWithStepsIsIndexed(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
 	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
-	require.NoError(t, f.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "charge", Result: []byte("1"), First: true}))
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "charge", Result: []byte("1"), First: true}))
 	require.NotContains(t, f.raw(t, "k"), schema.ExpiresAt)
-	require.NoError(t, f.Finish(ctx, base, idem.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: idem.Ending{State: idem.Retryable, Uncertain: true}}))
+	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: protocol.Ending{State: protocol.Retryable, Uncertain: true}}))
 	it := f.raw(t, "k")
 	require.Contains(t, it, schema.Stuck)
 	require.Contains(t, it, schema.StuckAt)

@@ -14,27 +14,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// stepOverhead is what [idem.StepRoom] counts for a step beside its name, result and
+// stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and
 // error.
 const stepOverhead = 192
 
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 	digest := sha256.Sum256(nil)
 	write := strings.Repeat("W", 26) + ".2147483647"
-	large := idem.Body{Parts: maxParts, Size: MaxMaxResult, Stored: MaxMaxResult, Digest: digest[:], Encoding: encodingZstd}
-	for name, s := range map[string]idem.RecordedStep{
+	large := protocol.Body{Parts: maxParts, Size: MaxMaxResult, Stored: MaxMaxResult, Digest: digest[:], Encoding: encodingZstd}
+	for name, s := range map[string]protocol.RecordedStep{
 		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
 		"not executed": {NotExecuted: true},
-		"failed":       {Failure: &idem.Failure{Type: "t", Code: "c"}},
-		"unavailable":  {Failure: &idem.Failure{Type: "t", Code: "c"}, Unavailable: true, Compensates: true},
+		"failed":       {Failure: &protocol.Failure{Type: "t", Code: "c"}},
+		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Unavailable: true, Compensates: true},
 		"in parts":     {Body: large, Compensates: true},
-		"compressed":   {Body: idem.Body{Encoding: encodingZstd, Size: MaxMaxResult}, Compensates: true},
+		"compressed":   {Body: protocol.Body{Encoding: encodingZstd, Size: MaxMaxResult}, Compensates: true},
 	} {
 		s.Write = write
-		entry := item{"": encodeSteps(map[string]idem.RecordedStep{"": s})}
+		entry := item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
 		require.LessOrEqual(t, itemSize(entry), stepOverhead, name)
 	}
 }
@@ -112,12 +113,12 @@ func TestPartsOfStepsExpire(t *testing.T) {
 				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, idem.WithSemantics(idem.AtMostOnce))
 			})
 			require.Error(t, err)
-			require.Equal(t, idem.Unknown, b.get(t, k.ID()).State)
-			require.NoError(t, b.engine.Resolve(t.Context(), k.ID(), idem.Resolution{To: idem.Completed, Result: json.RawMessage("1")}))
+			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
+			require.NoError(t, b.engine.Resolve(t.Context(), k.ID(), idem.Resolution{To: protocol.Completed, Result: json.RawMessage("1")}))
 		},
 		"refused": func(t *testing.T, b *bank) {
-			w := idem.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
-			var conflict *idem.ConflictError
+			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
+			var conflict *protocol.ConflictError
 			require.ErrorAs(t, b.RecordStep(t.Context(), b.now, w), &conflict)
 		},
 	} {

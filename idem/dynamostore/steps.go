@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -27,16 +27,16 @@ const (
 
 // RecordStep implements [idem.Store]: one UpdateItem, after the parts of a large
 // result, and a second one where w.First has guessed wrongly.
-func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if len(w.Result) > s.maxResult {
-		return &idem.TooLargeError{Size: len(w.Result), Limit: s.maxResult}
+		return &protocol.TooLargeError{Size: len(w.Result), Limit: s.maxResult}
 	}
 	k := s.retry.begin(ctx, "RecordStep")
 	defer k.end()
 	if w.Name == "" {
 		return k.fail(errors.New("a step without a name"))
 	}
-	step := idem.RecordedStep{
+	step := protocol.RecordedStep{
 		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Unavailable: w.Unavailable,
 		Compensates: w.Compensates, Write: w.Write,
 	}
@@ -60,7 +60,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 		u, cond := s.stepForm(w, step, now, first)
 		old, err := s.update(k, w.ID, u, cond)
 		if isItemTooLarge(err) {
-			return &idem.TooLargeError{Size: len(w.Result), Limit: maxItem}
+			return &protocol.TooLargeError{Size: len(w.Result), Limit: maxItem}
 		}
 		if err != errRefused {
 			return err
@@ -73,7 +73,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 			continue
 		}
 		err = conclude(old, err, "")
-		if _, refused := errors.AsType[*idem.ConflictError](err); refused && step.Body.Parts > 0 {
+		if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
 			// Nothing will ever name them: what refuses a step refuses it for good.
 			s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
 		}
@@ -83,14 +83,14 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 
 // stepForm makes the form that adds to a record's steps, or the one for its
 // first: an expression can set a member only of a map that is there.
-func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Time, first bool) (*update, string) {
+func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now time.Time, first bool) (*update, string) {
 	set, strs := stepSet, 4
 	if first {
 		set = stepFirst
 	}
 	u := newUpdate(set, strs, 2)
 	u.str(":owner", w.Owner)
-	u.str(":in_progress", string(idem.InProgress))
+	u.str(":in_progress", string(protocol.InProgress))
 	u.str(":write", w.Write)
 	u.num(":v", schema.RecordVersion)
 	u.num(":now", millis(now))
@@ -98,7 +98,7 @@ func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Tim
 	cond := ifRunning
 	if !w.Begin {
 		cond = ifHeld
-		u.str(":unknown", string(idem.Unknown))
+		u.str(":unknown", string(protocol.Unknown))
 	}
 	if first {
 		u.names = s.names.of(stepNames)
@@ -128,11 +128,11 @@ func (s *Store) stepForm(w idem.StepWrite, entry idem.RecordedStep, now time.Tim
 // holdsRunning reports whether the owner's attempt runs. A begin mark that landed
 // lets its function run only then.
 func holdsRunning(it item, owner string) bool {
-	return text(it, schema.Owner) == owner && text(it, schema.State) == string(idem.InProgress)
+	return text(it, schema.Owner) == owner && text(it, schema.State) == string(protocol.InProgress)
 }
 
 // landedStep looks at the step's own entry: the record may have moved on since.
-func landedStep(old item, w idem.StepWrite) bool {
+func landedStep(old item, w protocol.StepWrite) bool {
 	steps, ok := old[schema.Steps].(*types.AttributeValueMemberM)
 	if !ok {
 		return false
@@ -143,8 +143,8 @@ func landedStep(old item, w idem.StepWrite) bool {
 
 // expireSteps lets the large results of the steps that went with an outcome expire
 // with it.
-func (s *Store) expireSteps(k *call, id string, e idem.Ending, changed item) {
-	if e.ExpiresAt.IsZero() || e.State != idem.Completed && e.State != idem.Failed {
+func (s *Store) expireSteps(k *call, id string, e protocol.Ending, changed item) {
+	if e.ExpiresAt.IsZero() || e.State != protocol.Completed && e.State != protocol.Failed {
 		return
 	}
 	d := &decoder{item: changed, id: id}
@@ -189,7 +189,7 @@ type clearing struct {
 // clearing reads the record, since an expression can remove a member only of a
 // map that is there. The settlement's condition then holds the record to what
 // was read.
-func (s *Store) clearing(k *call, w idem.Settlement) (*clearing, error) {
+func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	it, err := s.get(k, key(w.ID))
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -21,7 +21,7 @@ func TestLargeStepResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id, result := t.Name(), noise(size)
 			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-			write := idem.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: result, First: true}
+			write := protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: result, First: true}
 			require.NoError(t, f.RecordStep(ctx, base, write))
 			rec, err := f.Get(ctx, id)
 			require.NoError(t, err)
@@ -51,14 +51,14 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	ctx := t.Context()
 	id := "k"
 	require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-	require.NoError(t, f.RecordStep(ctx, base, idem.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
 	rec, err := f.Get(ctx, id)
 	require.NoError(t, err)
 	f.remove(t, partKeyPrefix(id, "o1.1", rec.Steps["charge"].Body.Digest)+"0")
 	_, err = f.StepResult(ctx, rec, "charge")
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	_, err = f.StepResult(ctx, rec, "ship")
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 }
 
 // The hint saves the call that finds out that there is no step yet.
@@ -67,7 +67,7 @@ func TestFirstStepIsOneCall(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
 	f.wire.calls()
-	require.NoError(t, f.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "a", Begin: true, First: true}))
-	require.NoError(t, f.RecordStep(ctx, base, idem.StepWrite{ID: "k", Owner: "o1", Write: "o1.2", Name: "a", Result: []byte("1")}))
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "a", Begin: true, First: true}))
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o1", Write: "o1.2", Name: "a", Result: []byte("1")}))
 	require.Equal(t, []string{"UpdateItem", "UpdateItem"}, f.wire.calls())
 }

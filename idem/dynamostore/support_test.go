@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
@@ -172,7 +172,7 @@ func (f *fixture) remove(tb testing.TB, pk string) {
 	require.NoError(tb, err)
 }
 
-func (f *fixture) get(tb testing.TB, id string) *idem.Record {
+func (f *fixture) get(tb testing.TB, id string) *protocol.Record {
 	tb.Helper()
 	rec, err := f.Get(context.Background(), id)
 	require.NoError(tb, err)
@@ -180,22 +180,22 @@ func (f *fixture) get(tb testing.TB, id string) *idem.Record {
 }
 
 // claim makes a claim of its own owner and write.
-func claim(id, owner string) idem.Claim {
-	return idem.Claim{Record: idem.Record{
-		ID: id, Value: "order-1", State: idem.InProgress, Repeat: idem.Repeatable, Fingerprint: "1:abc",
+func claim(id, owner string) protocol.Claim {
+	return protocol.Claim{Record: protocol.Record{
+		ID: id, Value: "order-1", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: "1:abc",
 		Owner: owner, Attempt: 1, Write: owner + ".0", LeaseUntil: base.Add(30 * time.Second),
 		ExpiresAt: base.Add(25 * time.Hour), Retention: 24 * time.Hour, CreatedAt: base, UpdatedAt: base,
 	}}
 }
 
-func completion(id, owner string, result []byte) idem.Finish {
-	return idem.Finish{ID: id, Owner: owner, Write: owner + ".end", Ending: idem.Ending{
-		State: idem.Completed, Result: result, ExpiresAt: base.Add(24 * time.Hour),
+func completion(id, owner string, result []byte) protocol.Finish {
+	return protocol.Finish{ID: id, Owner: owner, Write: owner + ".end", Ending: protocol.Ending{
+		State: protocol.Completed, Result: result, ExpiresAt: base.Add(24 * time.Hour),
 	}}
 }
 
-func resolution(id, seen, owner string, e idem.Ending) idem.Settlement {
-	return idem.Settlement{ID: id, Kind: idem.EventResolve, Seen: seen, Write: owner + ".0", Owner: owner, Ending: e}
+func resolution(id, seen, owner string, e protocol.Ending) protocol.Settlement {
+	return protocol.Settlement{ID: id, Kind: protocol.EventResolve, Seen: seen, Write: owner + ".0", Owner: owner, Ending: e}
 }
 
 // noise is a result that does not compress.
@@ -210,23 +210,23 @@ func text2(n int) []byte { return bytes.Repeat([]byte(`{"a":1}`), n/7+1)[:n] }
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 func num(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 
-func isConflict(t *testing.T, err error) *idem.Record {
+func isConflict(t *testing.T, err error) *protocol.Record {
 	t.Helper()
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	require.ErrorAs(t, err, &conflict)
 	return conflict.Existing
 }
 
-func isStoreError(t *testing.T, err error, maybe bool) *idem.StoreError {
+func isStoreError(t *testing.T, err error, maybe bool) *protocol.StoreError {
 	t.Helper()
-	var failed *idem.StoreError
+	var failed *protocol.StoreError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, maybe, failed.Maybe, "Maybe of %v", err)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	return failed
 }
 
-func claimedRecord(id, owner string) *idem.Record {
+func claimedRecord(id, owner string) *protocol.Record {
 	c := claim(id, owner)
 	return &c.Record
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Why an action cancelled its transaction, as DynamoDB says it.
@@ -50,20 +50,20 @@ func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size i
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if tx.err != nil {
-		return nil, &idem.RefusedError{Err: tx.err}
+		return nil, &protocol.RefusedError{Err: tx.err}
 	}
 	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
 	for n, m := range tx.messages {
 		it, err := outboxItem(id, created, n, m, now)
 		if err != nil {
-			return nil, &idem.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
+			return nil, &protocol.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
 		}
 		u.actions = append(u.actions, action{"Publish", s.table, it, types.TransactWriteItem{
 			Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 		}, nil})
 	}
 	if err := s.checkActions(id, u.actions, size); err != nil {
-		return nil, &idem.RefusedError{Err: err}
+		return nil, &protocol.RefusedError{Err: err}
 	}
 	return u, nil
 }
@@ -80,7 +80,7 @@ func (u *unit) update(k *call, write string, up *update, cond string) (item, err
 
 // send makes the transaction of the record's write and the unit's. Like
 // [Store.send] it returns nil, or errRefused and the record that stood in the way,
-// or a *idem.StoreError; besides a *idem.RefusedError if it was the unit's fault.
+// or a *protocol.StoreError; besides a *protocol.RefusedError if it was the unit's fault.
 func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item, error) {
 	items := []types.TransactWriteItem{record}
 	for _, a := range u.actions {
@@ -125,7 +125,7 @@ func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item
 	case n > len(u.actions):
 		return nil, err
 	}
-	return nil, &idem.RefusedError{Err: u.actions[n-1].refusal(n-1, why[n]), Maybe: k.maybe}
+	return nil, &protocol.RefusedError{Err: u.actions[n-1].refusal(n-1, why[n]), Maybe: k.maybe}
 }
 
 // whole explains an error that names no action.
@@ -136,7 +136,7 @@ func (u *unit) whole(k *call, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "ValidationException":
-		return &idem.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())}, Maybe: k.maybe}
+		return &protocol.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())}, Maybe: k.maybe}
 	case "ResourceNotFoundException", "AccessDeniedException":
 		tables := []string{*u.s.table}
 		for _, a := range u.actions {
@@ -198,7 +198,7 @@ func (e *recordError) Unwrap() error { return e.error }
 
 // tooLarge recognises a record that outgrows an item. While an earlier try is in
 // doubt the answer is not taken for the last word.
-func tooLarge(err error, e idem.Ending, k *call) bool {
+func tooLarge(err error, e protocol.Ending, k *call) bool {
 	var own *recordError
 	large := errors.As(err, &own) && strings.Contains(strings.ToLower(own.message), "item size")
 	return (large || isItemTooLarge(err)) && (len(e.Result) > 0 || e.Failure != nil) && !k.maybe

@@ -15,17 +15,18 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 var errPoor = errors.New("insufficient funds")
 
 var (
-	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
+	transfer = idem.Operation{Name: "transfer", Repeat: protocol.Repeatable}
 	modes    = map[string]idem.Operation{
 		"reserved": transfer,
-		"atomic":   {Name: "transfer", Repeat: idem.Repeatable, Mode: idem.Atomic},
-		"no look":  {Name: "transfer", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true},
+		"atomic":   {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic},
+		"no look":  {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic, SkipLook: true},
 	}
 )
 
@@ -167,7 +168,7 @@ func TestConditionFails(t *testing.T) {
 			b := openBank(t, 100, 0)
 			res, err := b.transfer(t.Context(), op, 101)
 			require.Same(t, errPoor, err, "without its mark")
-			require.Equal(t, idem.Failed, res.Outcome.State)
+			require.Equal(t, protocol.Failed, res.Outcome.State)
 			require.Equal(t, 1, res.Outcome.Attempt)
 			b.moved(t, 0)
 			b.set(t, 0, 1000)
@@ -216,7 +217,7 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 			if op.Mode == idem.Atomic {
 				require.Nil(t, rec)
 			} else {
-				require.Equal(t, idem.Retryable, rec.State)
+				require.Equal(t, protocol.Retryable, rec.State)
 				require.Equal(t, codeCondition, rec.Failure.Code)
 			}
 		})
@@ -233,7 +234,7 @@ func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 			ConditionExpression: aws.String("attribute_not_exists(pk)")}, nil)
 	}))
 	require.ErrorIs(t, err, ErrCondition)
-	require.Equal(t, idem.Unknown, b.get(t, op.Key("t", "k").ID()).State)
+	require.Equal(t, protocol.Unknown, b.get(t, op.Key("t", "k").ID()).State)
 }
 
 // An error of the handler drops what was collected, whatever its class.

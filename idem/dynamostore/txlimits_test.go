@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Limits are found before anything is sent, and the error names the item.
@@ -93,7 +94,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 					return
 				}
 				require.Zero(t, *n, "nothing was sent")
-				var refused *idem.RefusedError
+				var refused *protocol.RefusedError
 				require.ErrorAs(t, err, &refused)
 				require.False(t, refused.Maybe)
 				var action *ActionError

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Actions returns what was collected so far, without the messages, in the order of the
@@ -56,7 +56,7 @@ func (t *Tx) CommitInMemory(conditions func(action any) (holds bool, old any)) e
 		err = actions[i].decide(i, conditions)
 	}
 	if err != nil {
-		return &idem.RefusedError{Err: err}
+		return &protocol.RefusedError{Err: err}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // A unit of work over package memstore: what it refuses, and that nothing commits then.
@@ -66,7 +67,7 @@ func TestUnitsInMemory(t *testing.T) {
 			store.Conditions(c.conditions)
 			engine, err := idem.New(store, nil)
 			require.NoError(t, err)
-			key := idem.Operation{Name: "move", Repeat: idem.Repeatable}.Key("acme", "1")
+			key := idem.Operation{Name: "move", Repeat: protocol.Repeatable}.Key("acme", "1")
 			_, err = idem.Do(t.Context(), engine, key, "", Transact(func(_ context.Context, tx *Tx, _ string) (string, error) {
 				c.collect(tx)
 				_ = tx.Publish(outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})

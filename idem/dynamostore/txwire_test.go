@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // What the network does to the transaction and to the writes that follow it. At
@@ -175,7 +176,7 @@ func TestCancellationReasons(t *testing.T) {
 			require.ErrorContains(t, refused, "exceeded the maximum allowed size")
 		}, 1},
 		{"the record too large", []*http.Response{reasons(large, none, none)}, func(t *testing.T, err error) {
-			var large *idem.TooLargeError
+			var large *protocol.TooLargeError
 			require.ErrorAs(t, err, &large)
 		}, 1},
 		{"two actions on one item", []*http.Response{answer(400, `{"__type":"com.amazon.coral.validate#ValidationException","message":"Transaction request cannot include multiple operations on one item"}`)},
@@ -230,19 +231,19 @@ func TestCancellationReasons(t *testing.T) {
 			require.Equal(t, tc.tries, tries)
 			if tc.check == nil {
 				require.NoError(t, err)
-				require.Equal(t, idem.Completed, f.get(t, "k").State)
+				require.Equal(t, protocol.Completed, f.get(t, "k").State)
 				require.NotEmpty(t, f.raw(t, "account-0"))
 				return
 			}
 			tc.check(t, err)
-			require.Equal(t, idem.InProgress, f.get(t, "k").State)
+			require.Equal(t, protocol.InProgress, f.get(t, "k").State)
 		})
 	}
 }
 
 func requireRefused(t *testing.T, err error, action, code string, maybe bool) *ActionError {
 	t.Helper()
-	var refused *idem.RefusedError
+	var refused *protocol.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, maybe, refused.Maybe)
 	var a *ActionError

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -89,13 +89,13 @@ func conclude(old item, err error, write string) error {
 		return err
 	}
 	if old == nil {
-		return &idem.ConflictError{}
+		return &protocol.ConflictError{}
 	}
 	rec, err := decode(old)
 	if err != nil {
 		return err
 	}
-	return &idem.ConflictError{Existing: rec}
+	return &protocol.ConflictError{Existing: rec}
 }
 
 // bears reports whether the write with this id has landed: the item is what it made of

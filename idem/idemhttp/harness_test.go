@@ -16,6 +16,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,11 +90,11 @@ func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
 // unreachable is a store that is down.
 type unreachable struct{ idem.Store }
 
-func (unreachable) Acquire(context.Context, time.Time, idem.Claim) error {
+func (unreachable) Acquire(context.Context, time.Time, protocol.Claim) error {
 	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant crimson")}
 }
 
-func (unreachable) Withdraw(context.Context, time.Time, idem.Withdrawal) error { return nil }
+func (unreachable) Withdraw(context.Context, time.Time, protocol.Withdrawal) error { return nil }
 
 // occupied is a store in which a record stands in every claim's way.
 type occupied struct {
@@ -101,10 +102,10 @@ type occupied struct {
 	record idem.Record
 }
 
-func (s occupied) Acquire(_ context.Context, _ time.Time, c idem.Claim) error {
+func (s occupied) Acquire(_ context.Context, _ time.Time, c protocol.Claim) error {
 	rec := s.record
 	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
-	return &idem.ConflictError{Existing: &rec}
+	return &protocol.ConflictError{Existing: &rec}
 }
 
 // problemIn reads a refusal of either profile.

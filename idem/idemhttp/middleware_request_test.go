@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,7 @@ type watching struct {
 	values []string
 }
 
-func (w *watching) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (w *watching) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	w.values = append(w.values, c.Record.Value)
 	return w.Store.Acquire(ctx, now, c)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 type unit struct{}
@@ -23,7 +24,7 @@ type poor struct {
 	err error
 }
 
-func (s poor) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s poor) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	if f.With != nil {
 		return s.err
 	}
@@ -61,7 +62,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, asked := 0, 0
-			c := newContract(t, poor{memstore.New(), &idem.RefusedError{Err: errPoor}}, func(o *Options) {
+			c := newContract(t, poor{memstore.New(), &protocol.RefusedError{Err: errPoor}}, func(o *Options) {
 				if tc.refused == nil {
 					return
 				}

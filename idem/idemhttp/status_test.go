@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,7 +92,7 @@ type anything struct{}
 func (anything) Seal() bool { return true }
 func (anything) Size() int  { return 0 }
 
-func (s *committing) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s *committing) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	if f.With != nil {
 		s.with++
 		f.With = nil

@@ -14,9 +14,10 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-var key = idem.Operation{Name: "charge", Repeat: idem.Repeatable}.Key("acme", "payment-1")
+var key = idem.Operation{Name: "charge", Repeat: protocol.Repeatable}.Key("acme", "payment-1")
 
 func TestContextIsThatOfAHandler(t *testing.T) {
 	ctx := idemtest.Context(t, key)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Method is a method of [idem.Store], by its name.
@@ -44,7 +44,7 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
 // Lost returns the error of a call whose reply never came.
 func (c *Call) Lost() error {
-	return &idem.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: errors.New("idemtest: no reply")}
+	return &protocol.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: errors.New("idemtest: no reply")}
 }
 
 // Fault decides what becomes of a call: it may make it with [Call.Do], and
@@ -66,28 +66,28 @@ func LoseRequest(_ context.Context, c *Call) error { return c.Lost() }
 // Refuse fails in a way that proves that nothing was written, as a refused
 // connection or a throttled call does.
 func Refuse(_ context.Context, c *Call) error {
-	return &idem.StoreError{Op: string(c.Method), Down: true, Err: errors.New("idemtest: refused")}
+	return &protocol.StoreError{Op: string(c.Method), Down: true, Err: errors.New("idemtest: refused")}
 }
 
 // Deny answers that the call is not allowed, as for want of a permission or with the
 // name of a table that does not exist: nothing was written, and the store is not down.
 func Deny(_ context.Context, c *Call) error {
-	return &idem.StoreError{Op: string(c.Method), Err: errors.New("idemtest: denied")}
+	return &protocol.StoreError{Op: string(c.Method), Err: errors.New("idemtest: denied")}
 }
 
 // BlackHole swallows the request and answers nothing until the context ends.
 func BlackHole(ctx context.Context, c *Call) error {
 	<-ctx.Done()
-	return &idem.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: context.Cause(ctx)}
+	return &protocol.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: context.Cause(ctx)}
 }
 
 // BareConflict answers that the condition failed, without the record that stood
 // in the way, and writes nothing.
-func BareConflict(context.Context, *Call) error { return &idem.ConflictError{} }
+func BareConflict(context.Context, *Call) error { return &protocol.ConflictError{} }
 
 // Unreadable answers that the record cannot be read, and writes nothing.
 func Unreadable(_ context.Context, c *Call) error {
-	return fmt.Errorf("%w: idemtest: %s", idem.ErrRecordUnreadable, c.Method)
+	return fmt.Errorf("%w: idemtest: %s", protocol.ErrRecordUnreadable, c.Method)
 }
 
 // Hold keeps the call in *held and loses its reply: the test makes it later, as a
@@ -102,7 +102,7 @@ func Hold(held **Call) Fault {
 // Faults is a store that misbehaves when it is told to, and counts its calls. It
 // passes calls on to the store it was made with. It is safe for concurrent use.
 type Faults struct {
-	store idem.Store
+	store protocol.Store
 
 	mu     sync.Mutex
 	next   map[Method][]Fault
@@ -110,10 +110,10 @@ type Faults struct {
 	log    []Method
 }
 
-var _ idem.Store = (*Faults)(nil)
+var _ protocol.Store = (*Faults)(nil)
 
 // NewFaults returns a store without faults over the given one.
-func NewFaults(store idem.Store) *Faults {
+func NewFaults(store protocol.Store) *Faults {
 	return &Faults{store: store, next: map[Method][]Fault{}, always: map[Method]Fault{}}
 }
 
@@ -175,42 +175,42 @@ func (f *Faults) call(ctx context.Context, m Method, id string, do func(context.
 }
 
 // Acquire writes a claim; see [idem.Store].
-func (f *Faults) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (f *Faults) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	return f.call(ctx, Acquire, c.Record.ID, func(ctx context.Context) error { return f.store.Acquire(ctx, now, c) })
 }
 
 // Withdraw takes back a claim; see [idem.Store].
-func (f *Faults) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+func (f *Faults) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	return f.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error { return f.store.Withdraw(ctx, now, w) })
 }
 
 // Extend raises a lease; see [idem.Store].
-func (f *Faults) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+func (f *Faults) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	return f.call(ctx, Extend, e.ID, func(ctx context.Context) error { return f.store.Extend(ctx, now, e) })
 }
 
 // RecordStep writes a step; see [idem.Store].
-func (f *Faults) RecordStep(ctx context.Context, now time.Time, s idem.StepWrite) error {
+func (f *Faults) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return f.call(ctx, RecordStep, s.ID, func(ctx context.Context) error { return f.store.RecordStep(ctx, now, s) })
 }
 
 // Finish ends an attempt; see [idem.Store].
-func (f *Faults) Finish(ctx context.Context, now time.Time, x idem.Finish) error {
+func (f *Faults) Finish(ctx context.Context, now time.Time, x protocol.Finish) error {
 	return f.call(ctx, Finish, x.ID, func(ctx context.Context) error { return f.store.Finish(ctx, now, x) })
 }
 
 // Settle parks or resolves a record; see [idem.Store].
-func (f *Faults) Settle(ctx context.Context, now time.Time, s idem.Settlement) error {
+func (f *Faults) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
 	return f.call(ctx, Settle, s.ID, func(ctx context.Context) error { return f.store.Settle(ctx, now, s) })
 }
 
 // Get reads a record; see [idem.Store].
-func (f *Faults) Get(ctx context.Context, id string) (*idem.Record, error) {
-	return read(ctx, f, Get, id, func(ctx context.Context) (*idem.Record, error) { return f.store.Get(ctx, id) })
+func (f *Faults) Get(ctx context.Context, id string) (*protocol.Record, error) {
+	return read(ctx, f, Get, id, func(ctx context.Context) (*protocol.Record, error) { return f.store.Get(ctx, id) })
 }
 
 // Result reads a record's result; see [idem.Store].
-func (f *Faults) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+func (f *Faults) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
 	var id string
 	if rec != nil {
 		id = rec.ID
@@ -219,7 +219,7 @@ func (f *Faults) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 }
 
 // StepResult reads the result of a record's step; see [idem.Store].
-func (f *Faults) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+func (f *Faults) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
 	var id string
 	if rec != nil {
 		id = rec.ID

@@ -9,6 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Harness is an engine over an in-memory store, with a clock that the test
@@ -126,7 +127,7 @@ func (h *Harness) Published() []outbox.Message {
 }
 
 // Record returns the key's record as it is stored, nil if there is none.
-func (h *Harness) Record(key idem.Key) *idem.Record {
+func (h *Harness) Record(key idem.Key) *protocol.Record {
 	if err := key.Err(); err != nil {
 		h.fail("%v", err)
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-var op = idem.Operation{Name: "op", Repeat: idem.Repeatable}
+var op = idem.Operation{Name: "op", Repeat: protocol.Repeatable}
 
 func request(h func(context.Context, int) (int, error)) func(context.Context, *idem.Engine) (int, error) {
 	return func(ctx context.Context, e *idem.Engine) (int, error) {
@@ -65,14 +66,14 @@ func TestCrashedProcessReachesNothing(t *testing.T) {
 				require.Equal(t, idemtest.Delivery[int]{Err: idemtest.ErrCrashed}, got[1])
 
 				before := h.Record(op.Key("t", "k"))
-				want := idem.Absent
+				want := protocol.Absent
 				switch {
 				case n == 2 && landed:
-					want = idem.Completed
+					want = protocol.Completed
 				case n == 2 || landed:
-					want = idem.InProgress
+					want = protocol.InProgress
 				}
-				if want == idem.Absent {
+				if want == protocol.Absent {
 					require.Nil(t, before)
 				} else {
 					require.Equal(t, want, before.State)
@@ -98,7 +99,7 @@ func TestCrashCancelsTheHandler(t *testing.T) {
 		return n, nil
 	}))
 	require.Equal(t, []idemtest.Delivery[int]{{Err: idemtest.ErrCrashed, Ran: true}}, got)
-	require.Equal(t, idem.InProgress, h.Record(op.Key("t", "k")).State)
+	require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 }
 
 func TestCrashAfterCanBeTakenBack(t *testing.T) {
@@ -116,7 +117,7 @@ func TestRestartForgetsWhatWaited(t *testing.T) {
 		h.Restart()
 		h.Faults.Heal()
 		time.Sleep(time.Minute)
-		require.Equal(t, idem.InProgress, h.Record(op.Key("t", "k")).State)
+		require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 	})
 }
 
@@ -142,8 +143,8 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	claim := func(write string) idem.Claim {
-		return idem.Claim{Record: idem.Record{ID: "id", State: idem.InProgress, Owner: write, Write: write}}
+	claim := func(write string) protocol.Claim {
+		return protocol.Claim{Record: protocol.Record{ID: "id", State: protocol.InProgress, Owner: write, Write: write}}
 	}
 	var held *idemtest.Call
 	for _, tc := range []struct {
@@ -154,12 +155,12 @@ func TestFaults(t *testing.T) {
 		is    error
 	}{
 		{"pass", idemtest.Pass, true, false, nil},
-		{"lose reply", idemtest.LoseReply, true, true, idem.ErrStoreUnavailable},
-		{"lose request", idemtest.LoseRequest, false, true, idem.ErrStoreUnavailable},
-		{"refuse", idemtest.Refuse, false, false, idem.ErrStoreUnavailable},
+		{"lose reply", idemtest.LoseReply, true, true, protocol.ErrStoreUnavailable},
+		{"lose request", idemtest.LoseRequest, false, true, protocol.ErrStoreUnavailable},
+		{"refuse", idemtest.Refuse, false, false, protocol.ErrStoreUnavailable},
 		{"black hole", idemtest.BlackHole, false, true, context.DeadlineExceeded},
-		{"unreadable", idemtest.Unreadable, false, false, idem.ErrRecordUnreadable},
-		{"hold", idemtest.Hold(&held), false, true, idem.ErrStoreUnavailable},
+		{"unreadable", idemtest.Unreadable, false, false, protocol.ErrRecordUnreadable},
+		{"hold", idemtest.Hold(&held), false, true, protocol.ErrStoreUnavailable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestFaults(t *testing.T) {
 				defer cancel()
 				err := f.Acquire(ctx, time.Now(), claim("w"))
 				require.ErrorIs(t, err, tc.is)
-				var sErr *idem.StoreError
+				var sErr *protocol.StoreError
 				require.Equal(t, tc.maybe, errors.As(err, &sErr) && sErr.Maybe)
 				require.Equal(t, tc.lands, len(mem.Records()) == 1)
 				// The fault was for one call.
@@ -186,15 +187,15 @@ func TestFaults(t *testing.T) {
 func TestFaultsOfReads(t *testing.T) {
 	mem := memstore.New()
 	f := idemtest.NewFaults(mem)
-	c := idem.Claim{Record: idem.Record{ID: "id", State: idem.InProgress, Owner: "o", Write: "w"}}
+	c := protocol.Claim{Record: protocol.Record{ID: "id", State: protocol.InProgress, Owner: "o", Write: "w"}}
 	require.NoError(t, f.Acquire(t.Context(), time.Now(), c))
 	f.Always(idemtest.LoseReply)
 	rec, err := f.Get(t.Context(), "id")
 	require.Nil(t, rec)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	body, err := f.Result(t.Context(), &c.Record)
 	require.Nil(t, body)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	f.Heal()
 	rec, err = f.Get(t.Context(), "id")
 	require.NoError(t, err)
@@ -203,7 +204,7 @@ func TestFaultsOfReads(t *testing.T) {
 	require.Empty(t, f.Calls())
 
 	f.Next(idemtest.Acquire, idemtest.BareConflict)
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	require.ErrorAs(t, f.Acquire(t.Context(), time.Now(), c), &conflict)
 	require.Nil(t, conflict.Existing)
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // ErrCrashed is what a delivery gets whose process crashed before it answered.
@@ -17,11 +17,11 @@ var ErrCrashed = errors.New("idemtest: the process crashed")
 type crashError struct{}
 
 func (crashError) Error() string   { return ErrCrashed.Error() }
-func (crashError) Unwrap() []error { return []error{ErrCrashed, &idem.ConflictError{}} }
+func (crashError) Unwrap() []error { return []error{ErrCrashed, &protocol.ConflictError{}} }
 
 // process is the store as one incarnation of the engine reaches it.
 type process struct {
-	store  idem.Store
+	store  protocol.Store
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -31,9 +31,9 @@ type process struct {
 	landed bool // the call that crashes is applied
 }
 
-var _ idem.Store = (*process)(nil)
+var _ protocol.Store = (*process)(nil)
 
-func newProcess(store idem.Store) *process {
+func newProcess(store protocol.Store) *process {
 	p := &process{store: store}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p
@@ -91,31 +91,31 @@ func (p *process) call(do func() error) error {
 	return err
 }
 
-func (p *process) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (p *process) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	return p.call(func() error { return p.store.Acquire(ctx, now, c) })
 }
 
-func (p *process) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+func (p *process) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	return p.call(func() error { return p.store.Withdraw(ctx, now, w) })
 }
 
-func (p *process) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+func (p *process) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	return p.call(func() error { return p.store.Extend(ctx, now, e) })
 }
 
-func (p *process) RecordStep(ctx context.Context, now time.Time, s idem.StepWrite) error {
+func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return p.call(func() error { return p.store.RecordStep(ctx, now, s) })
 }
 
-func (p *process) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	return p.call(func() error { return p.store.Finish(ctx, now, f) })
 }
 
-func (p *process) Settle(ctx context.Context, now time.Time, s idem.Settlement) error {
+func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
 	return p.call(func() error { return p.store.Settle(ctx, now, s) })
 }
 
-func (p *process) Get(ctx context.Context, id string) (rec *idem.Record, err error) {
+func (p *process) Get(ctx context.Context, id string) (rec *protocol.Record, err error) {
 	err = p.call(func() (err error) {
 		rec, err = p.store.Get(ctx, id)
 		return err
@@ -126,7 +126,7 @@ func (p *process) Get(ctx context.Context, id string) (rec *idem.Record, err err
 	return rec, nil
 }
 
-func (p *process) Result(ctx context.Context, rec *idem.Record) (body []byte, err error) {
+func (p *process) Result(ctx context.Context, rec *protocol.Record) (body []byte, err error) {
 	err = p.call(func() (err error) {
 		body, err = p.store.Result(ctx, rec)
 		return err
@@ -137,7 +137,7 @@ func (p *process) Result(ctx context.Context, rec *idem.Record) (body []byte, er
 	return body, nil
 }
 
-func (p *process) StepResult(ctx context.Context, rec *idem.Record, name string) (body []byte, err error) {
+func (p *process) StepResult(ctx context.Context, rec *protocol.Record, name string) (body []byte, err error) {
 	err = p.call(func() (err error) {
 		body, err = p.store.StepResult(ctx, rec, name)
 		return err

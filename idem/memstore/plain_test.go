@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 func plain(t *testing.T) (*memstore.Store, *idem.Engine) {
@@ -25,8 +26,8 @@ func plain(t *testing.T) (*memstore.Store, *idem.Engine) {
 func TestPlainRunsEveryCall(t *testing.T) {
 	for name, op := range map[string]idem.Operation{
 		"not repeatable": {Name: "charge"},
-		"repeatable":     {Name: "charge", Repeat: idem.Repeatable},
-		"atomic":         {Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic},
+		"repeatable":     {Name: "charge", Repeat: protocol.Repeatable},
+		"atomic":         {Name: "charge", Repeat: protocol.Repeatable, Mode: idem.Atomic},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, engine := plain(t)
@@ -62,7 +63,7 @@ func TestPlainRunsEveryCall(t *testing.T) {
 // TestPlainTwinsRunSideBySide, each with its own steps.
 func TestPlainTwinsRunSideBySide(t *testing.T) {
 	_, engine := plain(t)
-	key := idem.Operation{Name: "book", Repeat: idem.Repeatable}.Key("acme", "1")
+	key := idem.Operation{Name: "book", Repeat: protocol.Repeatable}.Key("acme", "1")
 	var both, done sync.WaitGroup
 	both.Add(2)
 	for _, seat := range []string{"1A", "2B"} {
@@ -83,7 +84,7 @@ func TestPlainTwinsRunSideBySide(t *testing.T) {
 // TestPlainUndoesAndCommits: compensations run, and units commit with each attempt.
 func TestPlainUndoesAndCommits(t *testing.T) {
 	store, engine := plain(t)
-	key := idem.Operation{Name: "book", Repeat: idem.Repeatable}.Key("acme", "1")
+	key := idem.Operation{Name: "book", Repeat: protocol.Repeatable}.Key("acme", "1")
 	var log []string
 	for range 2 {
 		_, err := idem.Do(t.Context(), engine, key, "", func(ctx context.Context, _ string) (string, error) {

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Options of a store. The zero value is what [New] uses.
 type Options struct {
 	// MaxResult is the largest result in bytes, of an operation or a step, that the
 	// store takes; a larger one
-	// is refused with [idem.TooLargeError]. Zero or less means no limit.
+	// is refused with [protocol.TooLargeError]. Zero or less means no limit.
 	MaxResult int
 }
 
@@ -30,38 +31,38 @@ type Store struct {
 	plain     bool // see NewPlain
 
 	mu         sync.Mutex
-	records    map[string]*idem.Record // by id; in a plain store by owner
+	records    map[string]*protocol.Record // by id; in a plain store by owner
 	units      []idem.Unit
 	conditions func(action any) (holds bool, old any)
 }
 
-var _ idem.Store = (*Store)(nil)
+var _ protocol.Store = (*Store)(nil)
 
 // New returns an empty store with the default options.
 func New() *Store { return Options{}.New() }
 
 // New returns an empty store with these options.
 func (o Options) New() *Store {
-	return &Store{maxResult: o.MaxResult, records: map[string]*idem.Record{}}
+	return &Store{maxResult: o.MaxResult, records: map[string]*protocol.Record{}}
 }
 
 // Acquire writes a claim; see [idem.Store].
-func (s *Store) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	return s.write(ctx, "Acquire", s.place(c.Record.ID, c.Record.Owner), now, c.Apply, nil)
 }
 
 // Withdraw takes back a claim; see [idem.Store].
-func (s *Store) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+func (s *Store) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	return s.write(ctx, "Withdraw", s.place(w.Claim.Record.ID, w.Claim.Record.Owner), now, w.Apply, nil)
 }
 
 // Extend raises a lease; see [idem.Store].
-func (s *Store) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	return s.write(ctx, "Extend", s.place(e.ID, e.Owner), now, e.Apply, nil)
 }
 
 // RecordStep writes a step; see [idem.Store].
-func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if err := s.fits(w.Result); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite)
 }
 
 // Finish ends an attempt; see [idem.Store].
-func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	unit, ok := f.With.(Unit)
 	if f.With != nil && !ok {
 		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.With, errors.ErrUnsupported)
@@ -81,7 +82,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f idem.Finish) error 
 }
 
 // Settle parks or resolves a record; see [idem.Store].
-func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
+func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
 	if err := s.fits(w.Ending.Result); err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w idem.Settlement) er
 }
 
 // Get reads a record; see [idem.Store].
-func (s *Store) Get(ctx context.Context, id string) (*idem.Record, error) {
+func (s *Store) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	if err := alive(ctx, "Get"); err != nil {
 		return nil, err
 	}
@@ -99,35 +100,35 @@ func (s *Store) Get(ctx context.Context, id string) (*idem.Record, error) {
 }
 
 // Result returns a copy of the record's result; see [idem.Store].
-func (s *Store) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+func (s *Store) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
 	if err := alive(ctx, "Result"); err != nil {
 		return nil, err
 	}
 	if rec == nil {
-		return nil, fmt.Errorf("%w: there is no record to read a result of", idem.ErrRecordUnreadable)
+		return nil, fmt.Errorf("%w: there is no record to read a result of", protocol.ErrRecordUnreadable)
 	}
 	return plain(rec.Body)
 }
 
 // StepResult returns a copy of the result of a record's step; see [idem.Store].
-func (s *Store) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
 	if err := alive(ctx, "StepResult"); err != nil {
 		return nil, err
 	}
 	if rec == nil {
-		return nil, fmt.Errorf("%w: there is no record to read a step of", idem.ErrRecordUnreadable)
+		return nil, fmt.Errorf("%w: there is no record to read a step of", protocol.ErrRecordUnreadable)
 	}
 	step, ok := rec.Steps[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no step %q", idem.ErrRecordUnreadable, name)
+		return nil, fmt.Errorf("%w: there is no step %q", protocol.ErrRecordUnreadable, name)
 	}
 	return plain(step.Body)
 }
 
 // plain returns a copy of what this store keeps as it is.
-func plain(b idem.Body) ([]byte, error) {
+func plain(b protocol.Body) ([]byte, error) {
 	if b.Parts != 0 || b.Encoding != "" || len(b.Data) != b.Size || b.Stored != b.Size {
-		return nil, fmt.Errorf("%w: this store did not write its result", idem.ErrRecordUnreadable)
+		return nil, fmt.Errorf("%w: this store did not write its result", protocol.ErrRecordUnreadable)
 	}
 	return bytes.Clone(b.Data), nil
 }
@@ -140,14 +141,14 @@ func (s *Store) Delete(id string) {
 }
 
 // Records returns copies of all records, in the order of their IDs.
-func (s *Store) Records() []*idem.Record {
+func (s *Store) Records() []*protocol.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*idem.Record, 0, len(s.records))
+	all := make([]*protocol.Record, 0, len(s.records))
 	for _, rec := range s.records {
 		all = append(all, rec.Clone())
 	}
-	slices.SortFunc(all, func(a, b *idem.Record) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b *protocol.Record) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -163,7 +164,7 @@ func (s *Store) place(id, owner string) string {
 // returns may share memory with its arguments, so that what is kept and what is handed
 // out are copies.
 func (s *Store) write(ctx context.Context, op, id string, now time.Time,
-	apply func(*idem.Record, time.Time) (*idem.Record, error), unit Unit) error {
+	apply func(*protocol.Record, time.Time) (*protocol.Record, error), unit Unit) error {
 	if err := alive(ctx, op); err != nil {
 		return err
 	}
@@ -171,8 +172,8 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 	defer s.mu.Unlock()
 	old := s.records[id]
 	next, err := apply(old, now)
-	if conflict, ok := errors.AsType[*idem.ConflictError](err); ok {
-		return &idem.ConflictError{Existing: conflict.Existing.Clone()}
+	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok {
+		return &protocol.ConflictError{Existing: conflict.Existing.Clone()}
 	}
 	if err != nil {
 		return err
@@ -191,7 +192,7 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 
 func (s *Store) fits(result []byte) error {
 	if s.maxResult > 0 && len(result) > s.maxResult {
-		return &idem.TooLargeError{Size: len(result), Limit: s.maxResult}
+		return &protocol.TooLargeError{Size: len(result), Limit: s.maxResult}
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (s *Store) fits(result []byte) error {
 // alive refuses a call whose context has ended: nothing was, or will be, written.
 func alive(ctx context.Context, op string) error {
 	if err := ctx.Err(); err != nil {
-		return &idem.StoreError{Op: op, Err: err}
+		return &protocol.StoreError{Op: op, Err: err}
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/storetest"
 )
 
@@ -31,8 +31,8 @@ func TestConformance(t *testing.T) {
 
 func claim(t *testing.T, s *memstore.Store, id string) {
 	t.Helper()
-	require.NoError(t, s.Acquire(t.Context(), now, idem.Claim{Record: idem.Record{
-		ID: id, State: idem.InProgress, Owner: "owner-" + id, Write: "write-" + id, Attempt: 1,
+	require.NoError(t, s.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		ID: id, State: protocol.InProgress, Owner: "owner-" + id, Write: "write-" + id, Attempt: 1,
 	}}))
 }
 
@@ -63,38 +63,38 @@ func TestDelete(t *testing.T) {
 func TestMaxResult(t *testing.T) {
 	s := memstore.Options{MaxResult: 3}.New()
 	claim(t, s, "a")
-	end := idem.Ending{State: idem.Completed, Result: []byte("four")}
-	var large *idem.TooLargeError
-	err := s.Finish(t.Context(), now, idem.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: end})
+	end := protocol.Ending{State: protocol.Completed, Result: []byte("four")}
+	var large *protocol.TooLargeError
+	err := s.Finish(t.Context(), now, protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: end})
 	require.ErrorAs(t, err, &large)
-	require.Equal(t, &idem.TooLargeError{Size: 4, Limit: 3}, large)
-	err = s.Settle(t.Context(), now, idem.Settlement{ID: "a", Kind: idem.EventResolve, Seen: "write-a", Write: "w", Ending: end})
+	require.Equal(t, &protocol.TooLargeError{Size: 4, Limit: 3}, large)
+	err = s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a", Write: "w", Ending: end})
 	require.ErrorAs(t, err, &large)
-	require.Equal(t, idem.InProgress, s.Records()[0].State)
+	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 
 func TestForeignWritesAreUnsupported(t *testing.T) {
 	s := memstore.New()
 	claim(t, s, "a")
-	f := idem.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: idem.Ending{State: idem.Completed}, With: 1}
+	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, With: 1}
 	require.ErrorIs(t, s.Finish(t.Context(), now, f), errors.ErrUnsupported)
-	require.Equal(t, idem.InProgress, s.Records()[0].State)
+	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 
 // A record that another store handed out must not pass for one with a result.
 func TestResultOfAForeignRecord(t *testing.T) {
 	s := memstore.New()
-	for name, rec := range map[string]*idem.Record{
+	for name, rec := range map[string]*protocol.Record{
 		"nil":        nil,
-		"in parts":   {Body: idem.Body{Parts: 2, Size: 10, Stored: 10}},
-		"compressed": {Body: idem.Body{Data: []byte("x"), Encoding: "zstd", Size: 1, Stored: 1}},
-		"cut short":  {Body: idem.Body{Data: []byte("x"), Size: 2, Stored: 2}},
-		"too long":   {Body: idem.Body{Data: []byte("xyz"), Size: 2, Stored: 2}},
-		"stored":     {Body: idem.Body{Data: []byte("xy"), Size: 2, Stored: 1}},
+		"in parts":   {Body: protocol.Body{Parts: 2, Size: 10, Stored: 10}},
+		"compressed": {Body: protocol.Body{Data: []byte("x"), Encoding: "zstd", Size: 1, Stored: 1}},
+		"cut short":  {Body: protocol.Body{Data: []byte("x"), Size: 2, Stored: 2}},
+		"too long":   {Body: protocol.Body{Data: []byte("xyz"), Size: 2, Stored: 2}},
+		"stored":     {Body: protocol.Body{Data: []byte("xy"), Size: 2, Stored: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Result(t.Context(), rec)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 		})
 	}
 }
@@ -102,7 +102,7 @@ func TestResultOfAForeignRecord(t *testing.T) {
 func TestResultWithAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := memstore.New().Result(ctx, &idem.Record{})
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	_, err := memstore.New().Result(ctx, &protocol.Record{})
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -10,7 +10,7 @@ import (
 // store keeps it together with the outcome; [Store.Units] shows what has committed.
 type Unit interface {
 	idem.Unit
-	// CommitInMemory returns nil if the unit may commit, else an [*idem.RefusedError].
+	// CommitInMemory returns nil if the unit may commit, else an [*protocol.RefusedError].
 	// It changes nothing. conditions is what was given to [Store.Conditions], or nil.
 	CommitInMemory(conditions func(action any) (holds bool, old any)) error
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // unit has one action with a condition.
@@ -22,7 +23,7 @@ func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 		return nil
 	}
 	if holds, old := conditions(u.name); !holds {
-		return &idem.RefusedError{Err: old.(error)}
+		return &protocol.RefusedError{Err: old.(error)}
 	}
 	return nil
 }
@@ -30,18 +31,18 @@ func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	s := memstore.New()
 	claim(t, s, "a")
-	f := idem.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: idem.Ending{State: idem.Completed}, With: &unit{"first"}}
+	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, With: &unit{"first"}}
 
 	reason := errors.New("the condition does not hold")
 	s.Conditions(func(action any) (bool, any) {
 		require.Equal(t, "first", action)
 		return false, reason
 	})
-	var refused *idem.RefusedError
+	var refused *protocol.RefusedError
 	require.ErrorAs(t, s.Finish(t.Context(), now, f), &refused)
 	require.Equal(t, reason, refused.Err)
 	require.Empty(t, s.Units())
-	require.Equal(t, idem.InProgress, s.Records()[0].State, "neither is written")
+	require.Equal(t, protocol.InProgress, s.Records()[0].State, "neither is written")
 
 	s.Conditions(nil)
 	stranger := f
@@ -52,5 +53,5 @@ func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	require.NoError(t, s.Finish(t.Context(), now, f))
 	require.NoError(t, s.Finish(t.Context(), now, f), "the same write once more")
 	require.Equal(t, []idem.Unit{f.With.(idem.Unit)}, s.Units(), "commits once")
-	require.Equal(t, idem.Completed, s.Records()[0].State)
+	require.Equal(t, protocol.Completed, s.Records()[0].State)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -12,40 +13,40 @@ const (
 	retention = 24 * time.Hour
 )
 
-var operation = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+var operation = idem.Operation{Name: "charge", Repeat: protocol.Repeatable}
 
 // attempt is one claim and the writes that its holder can send. Its methods make
 // a write with an id of its own and send nothing.
 type attempt struct {
 	c     *cell
-	claim idem.Claim
+	claim protocol.Claim
 }
 
 // fresh is an attempt on a new key, not claimed yet.
-func (c *cell) fresh(change ...func(*idem.Record)) *attempt {
+func (c *cell) fresh(change ...func(*protocol.Record)) *attempt {
 	c.keys++
-	rec := idem.Record{
+	rec := protocol.Record{
 		ID:    operation.Key("tenant", fmt.Sprintf("%d-%s", c.keys, newID())).ID(),
 		Value: "value", Codec: "codec", Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
-		State: idem.InProgress, Repeat: idem.Repeatable, Owner: newID(), Write: newID(), Attempt: 1,
+		State: protocol.InProgress, Repeat: protocol.Repeatable, Owner: newID(), Write: newID(), Attempt: 1,
 		LeaseUntil: c.now.Add(lease), ExpiresAt: expiry(c.now.Add(lease)),
 		Retention: retention, CreatedAt: c.now, UpdatedAt: c.now,
 	}
 	for _, f := range change {
 		f(&rec)
 	}
-	return &attempt{c, idem.Claim{Record: rec}}
+	return &attempt{c, protocol.Claim{Record: rec}}
 }
 
 // start is an attempt on a new key that has its claim.
-func (c *cell) start(change ...func(*idem.Record)) *attempt {
+func (c *cell) start(change ...func(*protocol.Record)) *attempt {
 	c.Helper()
 	a := c.fresh(change...)
 	c.lands(a.acquire())
 	return a
 }
 
-func notRepeatable(r *idem.Record) { r.Repeat, r.ExpiresAt = idem.NotRepeatable, time.Time{} }
+func notRepeatable(r *protocol.Record) { r.Repeat, r.ExpiresAt = protocol.NotRepeatable, time.Time{} }
 
 // expiry is the end of the retention that begins at t, in whole seconds.
 func expiry(t time.Time) time.Time {
@@ -55,20 +56,20 @@ func expiry(t time.Time) time.Time {
 func (a *attempt) id() string { return a.claim.Record.ID }
 
 // seen is the record as the reference has it now.
-func (a *attempt) seen() *idem.Record { return a.c.ref[a.id()] }
+func (a *attempt) seen() *protocol.Record { return a.c.ref[a.id()] }
 
 // next is a twin that has seen the record as it is now and wants to take it over.
 func (a *attempt) next() *attempt {
 	old := a.seen()
 	rec := *old.Clone()
-	rec.State, rec.Owner, rec.Write, rec.Attempt = idem.InProgress, newID(), newID(), old.Attempt+1
-	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == idem.InProgress
-	rec.Body, rec.Unavailable, rec.Failure, rec.ResponseVersion = idem.Body{}, false, nil, 0
+	rec.State, rec.Owner, rec.Write, rec.Attempt = protocol.InProgress, newID(), newID(), old.Attempt+1
+	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == protocol.InProgress
+	rec.Body, rec.Unavailable, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
 	rec.Ref, rec.Probes, rec.ExpiresAt = "", 0, time.Time{}
-	if rec.Repeat == idem.Repeatable && len(rec.Steps) == 0 {
+	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = expiry(rec.LeaseUntil)
 	}
-	return &attempt{a.c, idem.Claim{Record: rec, Seen: old.Write}}
+	return &attempt{a.c, protocol.Claim{Record: rec, Seen: old.Write}}
 }
 
 // replacement is a twin that has seen the record expired.
@@ -84,7 +85,7 @@ func (a *attempt) replacement() *attempt {
 func (a *attempt) acquire() acquire { return acquire{a.claim} }
 
 func (a *attempt) withdraw() withdraw {
-	w := idem.Withdrawal{Claim: a.claim, Owner: newID(), Write: newID(), Uncertain: a.claim.Record.Uncertain}
+	w := protocol.Withdrawal{Claim: a.claim, Owner: newID(), Write: newID(), Uncertain: a.claim.Record.Uncertain}
 	if len(a.claim.Record.Steps) == 0 {
 		w.ExpiresAt = expiry(a.c.now)
 	}
@@ -94,15 +95,15 @@ func (a *attempt) withdraw() withdraw {
 // extend renews the lease to d from now, and the expiry with it if the record
 // has one.
 func (a *attempt) extend(d time.Duration) extend {
-	e := idem.Extension{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), LeaseUntil: a.c.now.Add(d)}
-	if a.claim.Record.Repeat == idem.Repeatable {
+	e := protocol.Extension{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), LeaseUntil: a.c.now.Add(d)}
+	if a.claim.Record.Repeat == protocol.Repeatable {
 		e.ExpiresAt = expiry(e.LeaseUntil)
 	}
 	return extend{e}
 }
 
 func (a *attempt) step(name string, result []byte) step {
-	return step{idem.StepWrite{
+	return step{protocol.StepWrite{
 		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Name: name, Result: result,
 	}}
 }
@@ -129,19 +130,19 @@ func (a *attempt) entry(name string) string {
 
 func (a *attempt) stepFails(name string) step {
 	w := a.step(name, nil)
-	w.Failure = &idem.Failure{Message: "card declined", Type: "DeclinedError"}
+	w.Failure = &protocol.Failure{Message: "card declined", Type: "DeclinedError"}
 	return w
 }
 
 func (a *attempt) stepUnavailable(name string) step {
 	w := a.step(name, nil)
 	w.Unavailable, w.Compensates = true, true
-	w.Failure = &idem.Failure{Message: "unsupported value: +Inf", Type: "UnsupportedValueError"}
+	w.Failure = &protocol.Failure{Message: "unsupported value: +Inf", Type: "UnsupportedValueError"}
 	return w
 }
 
-func (a *attempt) finish(e idem.Ending) finish {
-	return finish{idem.Finish{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e}}
+func (a *attempt) finish(e protocol.Ending) finish {
+	return finish{protocol.Finish{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e}}
 }
 
 // open is an end of the attempt as one that ran without a claim.
@@ -153,8 +154,8 @@ func (a *attempt) open(f finish) finish {
 }
 
 func (a *attempt) complete(result string) finish {
-	return a.finish(idem.Ending{
-		State: idem.Completed, Result: []byte(result), ExpiresAt: expiry(a.c.now), ResponseVersion: 3,
+	return a.finish(protocol.Ending{
+		State: protocol.Completed, Result: []byte(result), ExpiresAt: expiry(a.c.now), ResponseVersion: 3,
 	})
 }
 
@@ -168,21 +169,21 @@ func (a *attempt) without(kept string) finish {
 // add gives the outcome that was recorded by fact its result.
 func (a *attempt) add(fact finish, result string) finish {
 	w := a.complete(result)
-	w.Upgrades, w.Progress = fact.Write, new(idem.Progress)
+	w.Upgrades, w.Progress = fact.Write, new(protocol.Progress)
 	return w
 }
 
 func (a *attempt) fail() finish {
-	return a.finish(idem.Ending{
-		State: idem.Failed, ExpiresAt: expiry(a.c.now),
-		Failure: &idem.Failure{Message: "card declined", Type: "DeclinedError", Code: "card_declined"},
+	return a.finish(protocol.Ending{
+		State: protocol.Failed, ExpiresAt: expiry(a.c.now),
+		Failure: &protocol.Failure{Message: "card declined", Type: "DeclinedError", Code: "card_declined"},
 	})
 }
 
 func (a *attempt) release(uncertain bool) finish {
-	e := idem.Ending{
-		State: idem.Retryable, Uncertain: uncertain,
-		Failure: &idem.Failure{Message: "connection refused", Type: "OpError"},
+	e := protocol.Ending{
+		State: protocol.Retryable, Uncertain: uncertain,
+		Failure: &protocol.Failure{Message: "connection refused", Type: "OpError"},
 	}
 	if rec := a.seen(); rec == nil || len(rec.Steps) == 0 {
 		e.ExpiresAt = expiry(a.c.now)
@@ -191,31 +192,31 @@ func (a *attempt) release(uncertain bool) finish {
 }
 
 func (a *attempt) park() finish {
-	return a.finish(idem.Ending{
-		State: idem.Unknown, Uncertain: true, Failure: &idem.Failure{Message: "time-out", Type: "timeoutError"},
+	return a.finish(protocol.Ending{
+		State: protocol.Unknown, Uncertain: true, Failure: &protocol.Failure{Message: "time-out", Type: "timeoutError"},
 	})
 }
 
 // lapse is a twin's park of what it sees now.
 func (a *attempt) lapse() settle {
-	return settle{idem.Settlement{
-		ID: a.id(), Kind: idem.EventLapse, Seen: a.seen().Write, Write: newID(),
-		Ending: idem.Ending{State: idem.Unknown, Uncertain: true, Stricter: true},
+	return settle{protocol.Settlement{
+		ID: a.id(), Kind: protocol.EventLapse, Seen: a.seen().Write, Write: newID(),
+		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true},
 	}}
 }
 
 // resolve is an operator's answer to what is seen now.
-func (a *attempt) resolve(to idem.State) settle {
-	s := idem.Settlement{
-		ID: a.id(), Kind: idem.EventResolve, Seen: a.seen().Write, Write: newID(), Owner: newID(),
-		Ending: idem.Ending{State: to, Ref: "pay_1"},
+func (a *attempt) resolve(to protocol.State) settle {
+	s := protocol.Settlement{
+		ID: a.id(), Kind: protocol.EventResolve, Seen: a.seen().Write, Write: newID(), Owner: newID(),
+		Ending: protocol.Ending{State: to, Ref: "pay_1"},
 	}
 	switch to {
-	case idem.Completed:
+	case protocol.Completed:
 		s.Ending.Result, s.Ending.ExpiresAt = []byte(`{"resolved":true}`), expiry(a.c.now)
-	case idem.Failed:
-		s.Ending.Failure, s.Ending.ExpiresAt = &idem.Failure{Message: "never charged"}, expiry(a.c.now)
-	case idem.Retryable:
+	case protocol.Failed:
+		s.Ending.Failure, s.Ending.ExpiresAt = &protocol.Failure{Message: "never charged"}, expiry(a.c.now)
+	case protocol.Retryable:
 		for name, st := range a.seen().Steps {
 			if st.Begun {
 				s.ClearSteps = append(s.ClearSteps, name)

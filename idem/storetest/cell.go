@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // reporter is the part of *testing.T that a case needs.
@@ -25,10 +25,10 @@ type cell struct {
 	reporter
 	ctx   context.Context
 	h     Harness
-	store idem.Store
+	store protocol.Store
 	now   time.Time
 	keys  int
-	ref   map[string]*idem.Record
+	ref   map[string]*protocol.Record
 	// trail is what was sent so far, for the message of a failure.
 	trail []string
 }
@@ -37,7 +37,7 @@ type cell struct {
 // case takes for expired.
 func newCell(r reporter, ctx context.Context, h Harness) *cell {
 	return &cell{
-		reporter: r, ctx: ctx, h: h, store: h.Store, ref: map[string]*idem.Record{},
+		reporter: r, ctx: ctx, h: h, store: h.Store, ref: map[string]*protocol.Record{},
 		now: time.Date(2100, 2, 3, 4, 5, 6, 789e6, time.UTC),
 	}
 }
@@ -98,7 +98,7 @@ func (c *cell) refused(w write) {
 	}
 }
 
-func (c *cell) judge(w write, before *idem.Record, wantErr, err error) {
+func (c *cell) judge(w write, before *protocol.Record, wantErr, err error) {
 	c.Helper()
 	switch {
 	case wantErr == nil && err != nil:
@@ -111,9 +111,9 @@ func (c *cell) judge(w write, before *idem.Record, wantErr, err error) {
 }
 
 // conflict requires a ConflictError with the record as it stands, result included.
-func (c *cell) conflict(w write, standing *idem.Record, err error) {
+func (c *cell) conflict(w write, standing *protocol.Record, err error) {
 	c.Helper()
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
 		c.fatalf("%v on %s must give a ConflictError, got %T: %v", w, describe(standing), err, err)
 	}
@@ -139,7 +139,7 @@ func (c *cell) check(id string) {
 	}
 }
 
-func (c *cell) get(id string) *idem.Record {
+func (c *cell) get(id string) *protocol.Record {
 	c.Helper()
 	rec, err := c.store.Get(c.ctx, id)
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *cell) oneWins(ws ...write) write {
 	return won[0]
 }
 
-func describe(rec *idem.Record) string {
+func describe(rec *protocol.Record) string {
 	if rec == nil {
 		return "no record"
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // standing are the ways in which a record can stand in a claim's way.
@@ -50,7 +50,7 @@ func claimCases(steps bool) []check {
 			rec := c.get(a.id())
 			equal(c, "Owner", a.claim.Record.Owner, rec.Owner)
 			equal(c, "Attempt", 1, rec.Attempt)
-			equal(c, "State", idem.InProgress, rec.State)
+			equal(c, "State", protocol.InProgress, rec.State)
 		}},
 		{"creates a not repeatable record", func(c *cell) { c.start(notRepeatable) }},
 		{"of another key is not touched", func(c *cell) {
@@ -63,7 +63,7 @@ func claimCases(steps bool) []check {
 	for _, s := range standing(steps) {
 		cases = append(cases, check{"meets a record " + s.name, func(c *cell) {
 			a := s.make(c)
-			twin := c.fresh(func(r *idem.Record) { r.ID = a.id() })
+			twin := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 			c.refused(twin.acquire())
 			c.refused(twin.acquire())
 		}}, check{"takes over a record " + s.name, func(c *cell) {
@@ -93,7 +93,7 @@ func claimCases(steps bool) []check {
 			c.lands(a.step("reserve", []byte(`{"seat":7}`)))
 			c.lands(a.step("charge", nil))
 			c.lands(a.lapse())
-			c.lands(a.resolve(idem.Retryable))
+			c.lands(a.resolve(protocol.Retryable))
 			b := a.next()
 			c.lands(b.acquire())
 			rec := c.get(a.id())

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // born is the outcome of the attempt in atomic mode, which took no claim.
@@ -15,7 +15,7 @@ func (a *attempt) born(f finish) finish {
 
 // over is an attempt in atomic mode that has seen the record as it is now.
 func (a *attempt) over() *attempt {
-	b := a.c.fresh(func(r *idem.Record) { r.ID = a.id() })
+	b := a.c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 	b.claim.Record.Attempt = a.seen().Attempt + 1
 	b.claim.Seen = a.seen().Write
 	return b
@@ -23,7 +23,7 @@ func (a *attempt) over() *attempt {
 
 // unseen is an attempt in atomic mode on the same key that has seen nothing.
 func (a *attempt) unseen() *attempt {
-	return a.c.fresh(func(r *idem.Record) { r.ID = a.id() })
+	return a.c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 }
 
 // commitCases: outcomes that nobody claimed, and ends that bar what was sent before.
@@ -137,7 +137,7 @@ func commitCases(h Harness) []check {
 				for _, s := range sent {
 					c.refused(s)
 				}
-				if st := a.seen().State; st == idem.Retryable {
+				if st := a.seen().State; st == protocol.Retryable {
 					c.lands(a.lapse()) // by a stricter twin
 					for _, s := range sent {
 						c.refused(s)

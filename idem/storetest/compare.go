@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // same requires that the store's record says what the reference's does, its
 // result included. How a result is stored is the store's own.
-func (c *cell) same(where string, want, got *idem.Record) {
+func (c *cell) same(where string, want, got *protocol.Record) {
 	c.Helper()
 	if want == nil || got == nil {
 		if want != nil || got != nil {
@@ -23,7 +23,7 @@ func (c *cell) same(where string, want, got *idem.Record) {
 	if d := differences(want, got); len(d) > 0 {
 		c.fatalf("%s differs from the reference:\n\t%s", where, strings.Join(d, "\n\t"))
 	}
-	if want.State != idem.Completed {
+	if want.State != protocol.Completed {
 		return
 	}
 	body, err := c.store.Result(c.ctx, got)
@@ -36,7 +36,7 @@ func (c *cell) same(where string, want, got *idem.Record) {
 	}
 }
 
-func differences(want, got *idem.Record) []string {
+func differences(want, got *protocol.Record) []string {
 	var d []string
 	note := func(field string, want, got any) {
 		d = append(d, fmt.Sprintf("%s: want %v, got %v", field, want, got))
@@ -73,7 +73,7 @@ func differences(want, got *idem.Record) []string {
 	plain("Probes", want.Probes, got.Probes)
 	plain("ResponseVersion", want.ResponseVersion, got.ResponseVersion)
 	plain("Body.Size", want.Body.Size, got.Body.Size)
-	if want.State != idem.Completed {
+	if want.State != protocol.Completed {
 		plain("Body.Parts", 0, got.Body.Parts)
 		plain("length of Body.Data", 0, len(got.Body.Data))
 	}
@@ -92,14 +92,14 @@ func differences(want, got *idem.Record) []string {
 	return d
 }
 
-func failure(f *idem.Failure) string {
+func failure(f *protocol.Failure) string {
 	if f == nil {
 		return "none"
 	}
 	return fmt.Sprintf("%q", *f)
 }
 
-func stepNames(r *idem.Record) string {
+func stepNames(r *protocol.Record) string {
 	names := make([]string, 0, len(r.Steps))
 	for n := range r.Steps {
 		names = append(names, fmt.Sprintf("%q", n))

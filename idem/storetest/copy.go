@@ -3,7 +3,7 @@ package storetest
 import (
 	"errors"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // copyCases: a store keeps no reference to what it is given and hands out copies.
@@ -33,7 +33,7 @@ func copyCases(steps bool) []check {
 		{"a settled failure is not the caller's memory", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			w := a.resolve(idem.Failed)
+			w := a.resolve(protocol.Failed)
 			c.lands(w)
 			w.Ending.Failure.Message = "changed"
 			c.check(a.id())
@@ -69,8 +69,8 @@ func copyCases(steps bool) []check {
 		{"ConflictError.Existing is the caller's own", func(c *cell) {
 			for _, s := range standing(steps) {
 				a := s.make(c)
-				err := c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
-				var conflict *idem.ConflictError
+				err := c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
+				var conflict *protocol.ConflictError
 				if !errors.As(err, &conflict) || conflict.Existing == nil {
 					c.fatalf("%s: want a ConflictError with the record, got %v", s.name, err)
 				}
@@ -94,15 +94,15 @@ func copyCases(steps bool) []check {
 }
 
 // scribble changes all that a record refers to.
-func scribble(r *idem.Record) {
+func scribble(r *protocol.Record) {
 	clear(r.Body.Data)
 	clear(r.Body.Digest)
 	if r.Failure != nil {
-		*r.Failure = idem.Failure{Message: "changed"}
+		*r.Failure = protocol.Failure{Message: "changed"}
 	}
 	for name, s := range r.Steps {
 		clear(s.Body.Data)
 		delete(r.Steps, name)
 	}
-	r.State, r.Owner, r.Write = idem.Pending, "changed", "changed"
+	r.State, r.Owner, r.Write = protocol.Pending, "changed", "changed"
 }

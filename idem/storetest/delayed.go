@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // delayedCases deliver a write that was thought lost after what followed it.
@@ -12,7 +12,7 @@ func delayedCases(steps bool) []check {
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
 			rec := c.get(a.id())
-			equal(c, "State", idem.Retryable, rec.State)
+			equal(c, "State", protocol.Retryable, rec.State)
 			equal(c, "Uncertain", false, rec.Uncertain)
 		}},
 		{"claim after its withdrawal, landed before", func(c *cell) {
@@ -34,7 +34,7 @@ func delayedCases(steps bool) []check {
 			c.lands(a.lapse())
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
-			equal(c, "State", idem.Retryable, c.get(a.id()).State)
+			equal(c, "State", protocol.Retryable, c.get(a.id()).State)
 		}},
 		{"uncertain withdrawal leaves what a twin parked", func(c *cell) {
 			a := c.start()
@@ -42,7 +42,7 @@ func delayedCases(steps bool) []check {
 			c.lands(b.acquire())
 			c.lands(b.lapse())
 			c.refused(b.withdraw())
-			equal(c, "State", idem.Unknown, c.get(a.id()).State)
+			equal(c, "State", protocol.Unknown, c.get(a.id()).State)
 		}},
 		{"takeover after its withdrawal", func(c *cell) {
 			a := c.start()
@@ -71,7 +71,7 @@ func delayedCases(steps bool) []check {
 			c.lands(b.withdraw())
 			c.refused(b.acquire())
 			rec := c.get(a.id())
-			equal(c, "State", idem.Retryable, rec.State)
+			equal(c, "State", protocol.Retryable, rec.State)
 			equal(c, "Fingerprint", b.claim.Record.Fingerprint, rec.Fingerprint)
 		}},
 		{"withdrawal after a twin's takeover of the claim", func(c *cell) {
@@ -136,7 +136,7 @@ func delayedCases(steps bool) []check {
 			a := c.start()
 			f := a.complete("late")
 			c.lands(a.park())
-			c.lands(a.resolve(idem.Failed))
+			c.lands(a.resolve(protocol.Failed))
 			c.refused(f)
 			c.refused(a.open(f))
 		}},
@@ -156,14 +156,14 @@ func delayedCases(steps bool) []check {
 		{"resolution after the late outcome", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(idem.Retryable)
+			r := a.resolve(protocol.Retryable)
 			c.lands(a.complete("late"))
 			c.refused(r)
 		}},
 		{"every seen write after deletion", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r, l := a.resolve(idem.Completed), a.lapse()
+			r, l := a.resolve(protocol.Completed), a.lapse()
 			c.delete(a.id())
 			c.refused(r)
 			c.refused(l)

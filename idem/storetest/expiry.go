@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // expiryCases: what carries an expiry, and that an open question carries none.
@@ -71,7 +71,7 @@ func expiryCases(steps bool) []check {
 			}
 		}},
 		{"is set by a resolution", func(c *cell) {
-			for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Retryable} {
+			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
 				a := c.start()
 				c.lands(a.park())
 				r := a.resolve(to)
@@ -90,7 +90,7 @@ func expiryCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.release(false))
 			b := a.next()
-			b.claim.Record.Repeat, b.claim.Record.ExpiresAt = idem.NotRepeatable, time.Time{}
+			b.claim.Record.Repeat, b.claim.Record.ExpiresAt = protocol.NotRepeatable, time.Time{}
 			c.lands(b.acquire())
 			none(c, a)
 		}},
@@ -119,7 +119,7 @@ func expiryCases(steps bool) []check {
 			c.lands(a.complete("old"))
 			c.now = c.now.Add(1000 * retention)
 			c.check(a.id())
-			c.refused(c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire())
+			c.refused(c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire())
 		}},
 	}
 	if !steps {

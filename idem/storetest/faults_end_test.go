@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // endFaults are faults of ends, steps, parks and resolutions.
@@ -11,21 +11,21 @@ var endFaults = []fault{
 	{"end ignores the owner", []string{
 		"fencing/completion after a takeover", "fencing/park after a takeover",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			return f.Apply(as(rec, func(r *idem.Record) { r.Owner = f.Owner }), now)
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			return f.Apply(as(rec, func(r *protocol.Record) { r.Owner = f.Owner }), now)
 		}
 	}},
 	{"end ignores the state", []string{
 		"fencing/completion after a resolution to failed", "delayed/completion after a resolution",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			return f.Apply(as(rec, func(r *idem.Record) { r.Owner, r.State = f.Owner, idem.InProgress }), now)
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.State = f.Owner, protocol.InProgress }), now)
 		}
 	}},
 	{"an outcome without a claim replaces anything", []string{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Born != nil {
 				rec = nil
 			}
@@ -35,7 +35,7 @@ var endFaults = []fault{
 	{"an outcome without a claim replaces what has expired unseen", []string{
 		"commit/without a claim replaces nothing that has expired unseen",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Born != nil && f.Born.Seen == "" && rec != nil && rec.Write != f.Write && rec.Expired(now) {
 				rec = nil
 			}
@@ -46,9 +46,9 @@ var endFaults = []fault{
 		"added result/is refused where that outcome is not", "added result/of a replaced outcome is refused",
 		"added result/is refused by an outcome that has its result", "added result/is added once",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			if f.Upgrades != "" && rec != nil && rec.State == idem.Completed {
-				return f.Apply(as(rec, func(r *idem.Record) { r.Owner, r.Write, r.Unavailable = f.Owner, f.Upgrades, true }), now)
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if f.Upgrades != "" && rec != nil && rec.State == protocol.Completed {
+				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Unavailable = f.Owner, f.Upgrades, true }), now)
 			}
 			return f.Apply(rec, now)
 		}
@@ -57,15 +57,15 @@ var endFaults = []fault{
 		"added result/is added to the outcome that was recorded without it",
 		"added result/does not complete an attempt that runs or is parked",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			f.Upgrades = ""
 			return f.Apply(rec, now)
 		}
 	}},
 	{"an added result renews the expiry", []string{"added result/leaves the expiry and the times as they are"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) {
+			return changed(next, rec, err, func(r *protocol.Record) {
 				if f.Upgrades != "" {
 					r.ExpiresAt, r.UpdatedAt = f.Ending.ExpiresAt, now
 				}
@@ -73,15 +73,15 @@ var endFaults = []fault{
 		}
 	}},
 	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Upgrades != "" && rec == nil {
-				f.Upgrades, f.Absent = "", &idem.Record{ID: f.ID, Owner: f.Owner}
+				f.Upgrades, f.Absent = "", &protocol.Record{ID: f.ID, Owner: f.Owner}
 			}
 			return f.Apply(rec, now)
 		}
 	}},
 	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			f.NewOwner = ""
 			return f.Apply(rec, now)
 		}
@@ -89,18 +89,18 @@ var endFaults = []fault{
 	{"any own write counts as landed", []string{
 		"write id/own release is not a completion", "fencing/completion after the own failure",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			if rec != nil && rec.Owner == f.Owner && rec.State != idem.InProgress {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil && rec.Owner == f.Owner && rec.State != protocol.InProgress {
 				return rec, nil
 			}
 			return f.Apply(rec, now)
 		}
 	}},
 	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			next, err := f.Apply(as(rec, func(r *idem.Record) { r.Write = "" }), now)
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := f.Apply(as(rec, func(r *protocol.Record) { r.Write = "" }), now)
 			if err != nil {
-				err = &idem.ConflictError{Existing: rec}
+				err = &protocol.ConflictError{Existing: rec}
 			}
 			return next, err
 		}
@@ -108,18 +108,18 @@ var endFaults = []fault{
 	{"landed settlement is not recognised", []string{
 		"lost reply/twin's park", "lost reply/resolution to retryable",
 	}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == w.Write {
-				return nil, &idem.ConflictError{Existing: rec}
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"landed step is known by the record's write", []string{"write id/a step counts as landed after later writes"},
 		func(s *lab) {
-			s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				if rec != nil && rec.Write != w.Write && rec.Steps[w.Name].Write == w.Write {
-					return nil, &idem.ConflictError{Existing: rec}
+					return nil, &protocol.ConflictError{Existing: rec}
 				}
 				return w.Apply(rec, now)
 			}
@@ -127,15 +127,15 @@ var endFaults = []fault{
 	{"twin's park drops the owner", []string{
 		"settle/twin's park keeps the owner and the lease", "late outcome/completion after a twin's park",
 	}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Owner = w.Owner }), err
+			return changed(next, rec, err, func(r *protocol.Record) { r.Owner = w.Owner }), err
 		}
 	}},
 	{"twin's park keeps the expiry", []string{"expiry/is removed by a twin's park"}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
-			if err == nil && w.Kind == idem.EventLapse && next != rec {
+			if err == nil && w.Kind == protocol.EventLapse && next != rec {
 				next.ExpiresAt = rec.ExpiresAt
 			}
 			return next, err
@@ -143,7 +143,7 @@ var endFaults = []fault{
 	}},
 	{"twin's park keeps a repeatable declaration",
 		[]string{"late outcome/twin's park keeps a repeatable attempt's declaration strict"}, func(s *lab) {
-			s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				w.Ending.Stricter = false
 				return w.Apply(rec, now)
 			}
@@ -151,7 +151,7 @@ var endFaults = []fault{
 	{"resolution keeps the owner", []string{
 		"settle/resolution replaces the owner", "settle/resolution with a large result",
 	}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Owner = ""
 			return w.Apply(rec, now)
 		}
@@ -160,28 +160,28 @@ var endFaults = []fault{
 		"settle/resolution of what it has not seen", "delayed/twin's park after an extension",
 		"race/one of many parks by twins wins",
 	}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			landed := rec != nil && rec.Write == w.Write
 			if rec != nil && !landed {
 				w.Seen = rec.Write
 			}
-			if rec != nil && !landed && rec.State == idem.Unknown && w.Kind == idem.EventLapse {
+			if rec != nil && !landed && rec.State == protocol.Unknown && w.Kind == protocol.EventLapse {
 				return rec, nil
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"resolution ignores the state", []string{"settle/resolution of a record that is not unknown"}, func(s *lab) {
-		s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			if w.Kind != idem.EventResolve {
+		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if w.Kind != protocol.EventResolve {
 				return w.Apply(rec, now)
 			}
-			return w.Apply(as(rec, func(r *idem.Record) { r.State = idem.Unknown }), now)
+			return w.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.Unknown }), now)
 		}
 	}},
 	{"resolution leaves the begin marks", []string{"settle/resolution clears the begin marks and keeps the steps"},
 		func(s *lab) {
-			s.settle = func(w idem.Settlement, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				w.ClearSteps = nil
 				return w.Apply(rec, now)
 			}
@@ -189,34 +189,34 @@ var endFaults = []fault{
 	{"parked attempt reopens itself", []string{
 		"late outcome/uncertain release after a twin's park", "fencing/uncertain release after a twin's park",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			sure := f
 			sure.Ending.Uncertain = false
 			next, err := sure.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Uncertain = f.Ending.Uncertain }), err
+			return changed(next, rec, err, func(r *protocol.Record) { r.Uncertain = f.Ending.Uncertain }), err
 		}
 	}},
 	{"parked attempt reopens itself without a claim",
 		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *lab) {
-			s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				if f.Absent == nil || rec == nil || rec.Owner != f.Owner {
 					return f.Apply(rec, now)
 				}
-				return f.Apply(as(rec, func(r *idem.Record) { r.State = idem.InProgress }), now)
+				return f.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.InProgress }), now)
 			}
 		}},
 	{"late outcome is refused", []string{
 		"late outcome/completion after the own park", "late outcome/completion after a twin's park",
 	}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			if rec != nil && rec.State == idem.Unknown && rec.Write != f.Write {
-				return nil, &idem.ConflictError{Existing: rec}
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil && rec.State == protocol.Unknown && rec.Write != f.Write {
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
 			return f.Apply(rec, now)
 		}
 	}},
 	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Absent != nil {
 				rec = nil
 			}
@@ -226,28 +226,28 @@ var endFaults = []fault{
 	{"begin mark overwrites", []string{
 		"step/begin mark on a recorded step", "step/begin mark on a begin mark", "race/one of many begin marks wins",
 	}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].Write != w.Write {
-				rec = as(rec, func(r *idem.Record) { delete(r.Steps, w.Name) })
+				rec = as(rec, func(r *protocol.Record) { delete(r.Steps, w.Name) })
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"step keeps the expiry", []string{"expiry/is removed by a step", "expiry/is removed by a begin mark"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			if err == nil {
-				next = as(next, func(r *idem.Record) { r.ExpiresAt = rec.ExpiresAt })
+				next = as(next, func(r *protocol.Record) { r.ExpiresAt = rec.ExpiresAt })
 			}
 			return next, err
 		}
 	}},
 	{"outcome keeps the steps", []string{"step/go with a completion and a failure", "expiry/of a completed record that had steps"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Steps = rec.Steps }), err
+			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = rec.Steps }), err
 		}
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && c.Replace && rec != next {
 				next.Steps = rec.Steps
@@ -256,40 +256,40 @@ var endFaults = []fault{
 		}
 	}},
 	{"step not executed may not begin again", []string{"step/not executed after a begin mark, then again"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].NotExecuted && rec.Steps[w.Name].Write != w.Write {
-				return nil, &idem.ConflictError{Existing: rec}
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"step's failure may run again", []string{"step/failure is an outcome"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Steps[w.Name].Failure != nil && rec.Steps[w.Name].Write != w.Write {
-				rec = as(rec, func(r *idem.Record) { delete(r.Steps, w.Name) })
+				rec = as(rec, func(r *protocol.Record) { delete(r.Steps, w.Name) })
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"step forgets its compensation", []string{"step/compensation is noted"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Compensates = false
 			return w.Apply(rec, now)
 		}
 	}},
 	{"step's result is cut short", []string{"step/results of all sizes"}, func(s *lab) {
-		s.stepResult = func(s idem.RecordedStep) []byte { return s.Body.Data[:min(len(s.Body.Data), 4<<10)] }
+		s.stepResult = func(s protocol.RecordedStep) []byte { return s.Body.Data[:min(len(s.Body.Data), 4<<10)] }
 	}},
 	{"hint of a first step drops the others", []string{"step/hint of a first step that is wrong"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.First && rec.Steps[w.Name].Write != w.Write {
-				rec = as(rec, func(r *idem.Record) { r.Steps = nil })
+				rec = as(rec, func(r *protocol.Record) { r.Steps = nil })
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"landed begin mark of a lost claim counts", []string{"write id/a begin mark is leave to run only under its claim"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].Write == w.Write {
 				return rec, nil
 			}
@@ -297,21 +297,21 @@ var endFaults = []fault{
 		}
 	}},
 	{"late step of a parked attempt is lost", []string{"late outcome/step of a parked attempt", "late outcome/first step of a parked attempt"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			if rec != nil && rec.State == idem.Unknown {
-				return nil, &idem.ConflictError{Existing: rec}
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil && rec.State == protocol.Unknown {
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
 			return w.Apply(rec, now)
 		}
 	}},
 	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *lab) {
-		s.step = func(w idem.StepWrite, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			next, err := w.Apply(as(rec, func(r *idem.Record) { r.Owner = w.Owner }), now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Owner = rec.Owner }), err
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.Owner = w.Owner }), now)
+			return changed(next, rec, err, func(r *protocol.Record) { r.Owner = rec.Owner }), err
 		}
 	}},
 	{"acknowledges what it does not write", []string{"lost reply/completion", "result/1 KB of noise"}, func(s *lab) {
-		s.finish = func(f idem.Finish, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if _, err := f.Apply(rec, now); err != nil {
 				return nil, err
 			}

@@ -5,23 +5,25 @@ import (
 	"errors"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // handlingFaults are faults in reading, copying, storing and reporting.
 var handlingFaults = []fault{
 	{"conflict without the record", []string{"claim/meets a record in_progress"}, func(s *lab) {
-		s.conflict = func(*idem.Record) error { return &idem.ConflictError{} }
+		s.conflict = func(*protocol.Record) error { return &protocol.ConflictError{} }
 	}},
 	{"conflict as a plain error", []string{"claim/meets a record in_progress"}, func(s *lab) {
-		s.conflict = func(*idem.Record) error { return &idem.StoreError{Op: "write", Err: errors.New("condition failed")} }
+		s.conflict = func(*protocol.Record) error {
+			return &protocol.StoreError{Op: "write", Err: errors.New("condition failed")}
+		}
 	}},
 	{"hands out its own memory", []string{
 		"copy/ConflictError.Existing is the caller's own", "copy/what Get returns is the caller's own",
-	}, func(s *lab) { s.hand = func(r *idem.Record) *idem.Record { return r } }},
+	}, func(s *lab) { s.hand = func(r *protocol.Record) *protocol.Record { return r } }},
 	{"keeps the caller's memory", []string{
 		"copy/a result is not the caller's memory", "copy/a failure is not the caller's memory",
-	}, func(s *lab) { s.keep = func(r *idem.Record) *idem.Record { return r } }},
+	}, func(s *lab) { s.keep = func(r *protocol.Record) *protocol.Record { return r } }},
 	{"result cut at 400 KB", []string{"result/450 KB of noise", "result/5.5 MB of text"}, func(s *lab) {
 		s.join = func(_ bool, data []byte) ([]byte, error) { return data[:min(len(data), 400<<10)], nil }
 	}},
@@ -38,37 +40,37 @@ var handlingFaults = []fault{
 	{"damaged record is taken for absent", []string{"unreadable/newer version of a record completed"},
 		func(s *lab) { s.unreadable = func() error { return nil } }},
 	{"damaged record is taken for a conflict", []string{"unreadable/newer version of a record in_progress"},
-		func(s *lab) { s.unreadable = func() error { return &idem.ConflictError{} } }},
+		func(s *lab) { s.unreadable = func() error { return &protocol.ConflictError{} } }},
 	{"too large result is written first", []string{"result/a result over the limit is refused and nothing written"},
 		func(s *lab) { s.tooLate = true }},
 	{"too large result of a step is written", []string{"result/a result over the limit is refused and nothing written"},
 		func(s *lab) { s.largeSteps = true }},
 	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *lab) {
 		step := s.step
-		s.step = func(w idem.StepWrite, r *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return step(w, r, time.Time{})
 		}
 	}},
 	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *lab) {
 		step := s.step
-		s.step = func(w idem.StepWrite, r *idem.Record, now time.Time) (*idem.Record, error) {
+		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if len(r.Steps) > 60 {
-				return nil, &idem.TooLargeError{Size: 1, Limit: 1}
+				return nil, &protocol.TooLargeError{Size: 1, Limit: 1}
 			}
 			return step(w, r, now)
 		}
 	}},
 	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
 		func(s *lab) {
-			before := map[string]*idem.Record{}
-			s.get = func(id string, now *idem.Record) *idem.Record {
+			before := map[string]*protocol.Record{}
+			s.get = func(id string, now *protocol.Record) *protocol.Record {
 				old := before[id]
 				before[id] = now
 				return old
 			}
 		}},
 	{"expired records are hidden", []string{"expiry/never hides a record from a read or a claim"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Expired(now) && c.Seen == "" {
 				rec = nil
 			}
@@ -76,8 +78,8 @@ var handlingFaults = []fault{
 		}
 	}},
 	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *lab) {
-		s.keep = func(r *idem.Record) *idem.Record {
-			return as(r, func(r *idem.Record) { r.LeaseUntil = r.LeaseUntil.Truncate(time.Second) })
+		s.keep = func(r *protocol.Record) *protocol.Record {
+			return as(r, func(r *protocol.Record) { r.LeaseUntil = r.LeaseUntil.Truncate(time.Second) })
 		}
 	}},
 	{"an ended context is ignored", []string{"plain/a context that has ended"}, func(s *lab) {
@@ -86,7 +88,7 @@ var handlingFaults = []fault{
 	{"an ended context may have written", []string{"plain/a context that has ended"}, func(s *lab) {
 		s.alive = func(ctx context.Context, op string) error {
 			if err := ctx.Err(); err != nil {
-				return &idem.StoreError{Op: op, Maybe: true, Err: err}
+				return &protocol.StoreError{Op: op, Maybe: true, Err: err}
 			}
 			return nil
 		}

@@ -7,18 +7,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // stepless refuses steps, as a store may that is not there yet.
 type stepless struct{ *lab }
 
-func (stepless) RecordStep(context.Context, time.Time, idem.StepWrite) error {
+func (stepless) RecordStep(context.Context, time.Time, protocol.StepWrite) error {
 	return errors.ErrUnsupported
 }
 
 // as returns a copy of the record that the writer takes for its own.
-func as(rec *idem.Record, change func(*idem.Record)) *idem.Record {
+func as(rec *protocol.Record, change func(*protocol.Record)) *protocol.Record {
 	if rec == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ var claimFaults = []fault{
 	{"takeover ignores Seen", []string{
 		"claim/takeover fails after an extension", "race/one of many takeovers wins",
 	}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if c.Seen != "" && rec != nil {
 				c.Seen = rec.Write
 			}
@@ -50,7 +50,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"claim overwrites what exists", []string{"claim/meets a record in_progress"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if c.Seen == "" {
 				rec = nil
 			}
@@ -61,9 +61,9 @@ var claimFaults = []fault{
 		"race/one of many claims wins", "race/one of many takeovers wins", "race/one of many resolutions wins",
 	}, func(s *lab) { s.gap = meet() }},
 	{"landed claim is not recognised", []string{"lost reply/claim", "lost reply/takeover"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == c.Record.Write {
-				return nil, &idem.ConflictError{Existing: rec}
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
 			return c.Apply(rec, now)
 		}
@@ -71,21 +71,21 @@ var claimFaults = []fault{
 	{"extension lowers the lease", []string{
 		"delayed/older extension after a newer one", "race/extensions only raise the lease",
 	}, func(s *lab) {
-		s.extend = func(e idem.Extension, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			return e.Apply(as(rec, func(r *idem.Record) { r.LeaseUntil = time.Time{} }), now)
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			return e.Apply(as(rec, func(r *protocol.Record) { r.LeaseUntil = time.Time{} }), now)
 		}
 	}},
 	{"extension ignores the state", []string{
 		"delayed/extension after the own park", "delayed/extension after the end",
 	}, func(s *lab) {
-		s.extend = func(e idem.Extension, rec *idem.Record, now time.Time) (*idem.Record, error) {
-			return e.Apply(as(rec, func(r *idem.Record) { r.State = idem.InProgress }), now)
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			return e.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.InProgress }), now)
 		}
 	}},
 	{"extension leaves the write as it is", []string{
 		"claim/takeover fails after an extension", "delayed/twin's park after an extension",
 	}, func(s *lab) {
-		s.extend = func(e idem.Extension, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
 				e.Write = rec.Write
 			}
@@ -94,29 +94,29 @@ var claimFaults = []fault{
 	}},
 	{"extension gives the expiry back", []string{"expiry/does not come back with an extension after a step"},
 		func(s *lab) {
-			s.extend = func(e idem.Extension, rec *idem.Record, now time.Time) (*idem.Record, error) {
+			s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				next, err := e.Apply(rec, now)
-				return changed(next, rec, err, func(r *idem.Record) { r.ExpiresAt = e.ExpiresAt }), err
+				return changed(next, rec, err, func(r *protocol.Record) { r.ExpiresAt = e.ExpiresAt }), err
 			}
 		}},
 	{"extension creates a deleted record", []string{"fencing/extension after deletion"}, func(s *lab) {
-		s.extend = func(e idem.Extension, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {
-				return &idem.Record{ID: e.ID, Owner: e.Owner, Write: e.Write, LeaseUntil: e.LeaseUntil}, nil
+				return &protocol.Record{ID: e.ID, Owner: e.Owner, Write: e.Write, LeaseUntil: e.LeaseUntil}, nil
 			}
 			return e.Apply(rec, now)
 		}
 	}},
 	{"takeover drops the steps", []string{"claim/takeover keeps identity and steps and nothing else"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Steps = nil }), err
+			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = nil }), err
 		}
 	}},
 	{"takeover keeps the failure and the reference", []string{
 		"claim/takes over a record failed", "claim/takeover keeps identity and steps and nothing else",
 	}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && rec != nil && rec != next {
 				next.Failure, next.Ref = rec.Failure, rec.Ref
@@ -125,7 +125,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"replacement keeps the result", []string{"claim/replaces a record completed"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && c.Replace && rec != next {
 				next.Body = rec.Body
@@ -134,7 +134,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"replacement keeps the expiry", []string{"expiry/of an expired record is gone with all else"}, func(s *lab) {
-		s.claim = func(c idem.Claim, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && c.Replace && rec != next {
 				next.ExpiresAt = rec.ExpiresAt
@@ -143,9 +143,9 @@ var claimFaults = []fault{
 		}
 	}},
 	{"withdrawal needs a record", []string{"delayed/claim after its withdrawal"}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {
-				return nil, &idem.ConflictError{}
+				return nil, &protocol.ConflictError{}
 			}
 			return w.Apply(rec, now)
 		}
@@ -153,9 +153,9 @@ var claimFaults = []fault{
 	{"withdrawal keeps the write", []string{
 		"delayed/takeover after its withdrawal", "delayed/replacement after its withdrawal",
 	}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) {
+			return changed(next, rec, err, func(r *protocol.Record) {
 				if rec != nil {
 					r.Write = rec.Write
 				}
@@ -163,7 +163,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"withdrawal ignores what was seen", []string{"delayed/takeover after its withdrawal"}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Claim.Seen = ""
 			return w.Apply(rec, now)
 		}
@@ -171,7 +171,7 @@ var claimFaults = []fault{
 	{"withdrawal deletes the winner's claim", []string{
 		"delayed/withdrawal after a twin's takeover of the claim", "fencing/withdrawal after a takeover",
 	}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
 				w.Claim.Seen = rec.Write
 			}
@@ -179,22 +179,22 @@ var claimFaults = []fault{
 		}
 	}},
 	{"withdrawn replacement keeps the steps", []string{"delayed/withdrawn replacement drops the steps"}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Claim.Replace = false
 			return w.Apply(rec, now)
 		}
 	}},
 	{"withdrawn takeover drops the steps", []string{"delayed/withdrawn takeover keeps the steps"}, func(s *lab) {
-		s.withdraw = func(w idem.Withdrawal, rec *idem.Record, now time.Time) (*idem.Record, error) {
+		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
-			return changed(next, rec, err, func(r *idem.Record) { r.Steps = nil }), err
+			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = nil }), err
 		}
 	}},
 }
 
 // changed changes the record that a write resulted in; a write that had landed
 // before, or was refused, stays as it is.
-func changed(next, old *idem.Record, err error, change func(*idem.Record)) *idem.Record {
+func changed(next, old *protocol.Record, err error, change func(*protocol.Record)) *protocol.Record {
 	if err != nil || next == old {
 		return next
 	}

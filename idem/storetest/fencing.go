@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // ownWrites are what the holder of a claim can send.
@@ -34,7 +34,7 @@ func ownWrites(steps bool) []struct {
 
 // fencingCases: an attempt that has lost its claim, or has ended, changes nothing.
 func fencingCases(steps bool) []check {
-	resolved := func(to idem.State) func(c *cell) *attempt {
+	resolved := func(to protocol.State) func(c *cell) *attempt {
 		return func(c *cell) *attempt {
 			a := c.start()
 			c.lands(a.lapse())
@@ -55,7 +55,7 @@ func fencingCases(steps bool) []check {
 	}{
 		{"a takeover", then(func(a *attempt) write { return a.next().acquire() })},
 		{"a takeover of a parked record", func(c *cell) *attempt {
-			a := resolved(idem.Retryable)(c)
+			a := resolved(protocol.Retryable)(c)
 			c.lands(a.next().acquire())
 			return a
 		}},
@@ -74,16 +74,16 @@ func fencingCases(steps bool) []check {
 			return a
 		}},
 		{"a replacement", then(func(a *attempt) write { return a.replacement().acquire() })},
-		{"a resolution to completed", resolved(idem.Completed)},
-		{"a resolution to failed", resolved(idem.Failed)},
-		{"a resolution to retryable", resolved(idem.Retryable)},
+		{"a resolution to completed", resolved(protocol.Completed)},
+		{"a resolution to failed", resolved(protocol.Failed)},
+		{"a resolution to retryable", resolved(protocol.Retryable)},
 		{"a withdrawal", then(func(a *attempt) write { return a.withdraw() })},
 		{"the own completion", then(func(a *attempt) write { return a.complete("first") })},
 		{"the own failure", then(func(a *attempt) write { return a.fail() })},
 		{"the own release", then(func(a *attempt) write { return a.release(false) })},
 		{"somebody else's claim", func(c *cell) *attempt {
 			a := c.start()
-			return c.fresh(func(r *idem.Record) { r.ID = a.id() })
+			return c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 		}},
 	}
 	var cases []check

@@ -4,14 +4,14 @@ import (
 	"context"
 	"testing"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Harness is a store under test and what can be done to it from outside. Each
 // case gets a fresh one.
 type Harness struct {
 	// Store is empty, or at least shares no record with another case. Required.
-	Store idem.Store
+	Store protocol.Store
 
 	// Delete removes a record behind the store's back, as TTL would. Required.
 	Delete func(ctx context.Context, id string) error

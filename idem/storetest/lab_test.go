@@ -9,33 +9,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // lab is a store made to be broken: each of its parts can be exchanged for a
 // faulty one. As it comes it is healthy.
 type lab struct {
 	mu      sync.Mutex
-	records map[string]*idem.Record
+	records map[string]*protocol.Record
 	// parts are large results by record and owner.
 	parts map[string][]byte
 	// broken records and bad parts by id, as damages leave them.
 	broken, bad map[string]bool
 
-	claim    func(idem.Claim, *idem.Record, time.Time) (*idem.Record, error)
-	withdraw func(idem.Withdrawal, *idem.Record, time.Time) (*idem.Record, error)
-	extend   func(idem.Extension, *idem.Record, time.Time) (*idem.Record, error)
-	step     func(idem.StepWrite, *idem.Record, time.Time) (*idem.Record, error)
-	finish   func(idem.Finish, *idem.Record, time.Time) (*idem.Record, error)
-	settle   func(idem.Settlement, *idem.Record, time.Time) (*idem.Record, error)
+	claim    func(protocol.Claim, *protocol.Record, time.Time) (*protocol.Record, error)
+	withdraw func(protocol.Withdrawal, *protocol.Record, time.Time) (*protocol.Record, error)
+	extend   func(protocol.Extension, *protocol.Record, time.Time) (*protocol.Record, error)
+	step     func(protocol.StepWrite, *protocol.Record, time.Time) (*protocol.Record, error)
+	finish   func(protocol.Finish, *protocol.Record, time.Time) (*protocol.Record, error)
+	settle   func(protocol.Settlement, *protocol.Record, time.Time) (*protocol.Record, error)
 
-	keep       func(*idem.Record) *idem.Record                // what is kept of a record given
-	hand       func(*idem.Record) *idem.Record                // what is handed out of a record kept
-	conflict   func(*idem.Record) error                       // how a refusal is told
-	get        func(id string, now *idem.Record) *idem.Record // what a read sees
+	keep       func(*protocol.Record) *protocol.Record                // what is kept of a record given
+	hand       func(*protocol.Record) *protocol.Record                // what is handed out of a record kept
+	conflict   func(*protocol.Record) error                           // how a refusal is told
+	get        func(id string, now *protocol.Record) *protocol.Record // what a read sees
 	partKey    func(id, owner string) string
 	join       func(bad bool, data []byte) ([]byte, error)
-	stepResult func(idem.RecordedStep) []byte
+	stepResult func(protocol.RecordedStep) []byte
 	alive      func(context.Context, string) error
 	unreadable func() error
 	gap        func() // between check and act; not nil means no lock around them
@@ -48,18 +48,18 @@ type lab struct {
 // inParts is the size from which on a result lies in parts.
 const inParts = 4 << 10
 
-var errDamaged = fmt.Errorf("lab: %w", idem.ErrRecordUnreadable)
+var errDamaged = fmt.Errorf("lab: %w", protocol.ErrRecordUnreadable)
 
 // newLab breaks a healthy store with change.
 func newLab(change func(*lab)) *lab {
 	s := &lab{
-		records: map[string]*idem.Record{}, parts: map[string][]byte{},
+		records: map[string]*protocol.Record{}, parts: map[string][]byte{},
 		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
-		claim: idem.Claim.Apply, withdraw: idem.Withdrawal.Apply, extend: idem.Extension.Apply,
-		step: idem.StepWrite.Apply, finish: idem.Finish.Apply, settle: idem.Settlement.Apply,
-		keep: (*idem.Record).Clone, hand: (*idem.Record).Clone,
-		conflict: func(r *idem.Record) error { return &idem.ConflictError{Existing: r} },
-		get:      func(_ string, now *idem.Record) *idem.Record { return now },
+		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
+		step: protocol.StepWrite.Apply, finish: protocol.Finish.Apply, settle: protocol.Settlement.Apply,
+		keep: (*protocol.Record).Clone, hand: (*protocol.Record).Clone,
+		conflict: func(r *protocol.Record) error { return &protocol.ConflictError{Existing: r} },
+		get:      func(_ string, now *protocol.Record) *protocol.Record { return now },
 		partKey:  func(id, owner string) string { return id + "#" + owner },
 		join: func(bad bool, data []byte) ([]byte, error) {
 			if bad {
@@ -69,18 +69,18 @@ func newLab(change func(*lab)) *lab {
 		},
 		alive: func(ctx context.Context, op string) error {
 			if err := ctx.Err(); err != nil {
-				return &idem.StoreError{Op: op, Err: err}
+				return &protocol.StoreError{Op: op, Err: err}
 			}
 			return nil
 		},
 		unreadable: func() error { return errDamaged },
-		stepResult: func(s idem.RecordedStep) []byte { return bytes.Clone(s.Body.Data) },
+		stepResult: func(s protocol.RecordedStep) []byte { return bytes.Clone(s.Body.Data) },
 	}
 	change(s)
 	return s
 }
 
-func (s *lab) write(ctx context.Context, op, id string, apply func(*idem.Record) (*idem.Record, error)) error {
+func (s *lab) write(ctx context.Context, op, id string, apply func(*protocol.Record) (*protocol.Record, error)) error {
 	if err := s.alive(ctx, op); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *lab) write(ctx context.Context, op, id string, apply func(*idem.Record)
 		s.gap()
 		s.mu.Lock()
 	}
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) {
 		if s.broken[id] {
 			return s.unreadable()
@@ -106,31 +106,31 @@ func (s *lab) write(ctx context.Context, op, id string, apply func(*idem.Record)
 	return err
 }
 
-func (s *lab) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
-	return s.write(ctx, "Acquire", c.Record.ID, func(r *idem.Record) (*idem.Record, error) { return s.claim(c, r, now) })
+func (s *lab) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+	return s.write(ctx, "Acquire", c.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.claim(c, r, now) })
 }
 
-func (s *lab) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
-	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *idem.Record) (*idem.Record, error) { return s.withdraw(w, r, now) })
+func (s *lab) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.withdraw(w, r, now) })
 }
 
-func (s *lab) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
-	return s.write(ctx, "Extend", e.ID, func(r *idem.Record) (*idem.Record, error) { return s.extend(e, r, now) })
+func (s *lab) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
+	return s.write(ctx, "Extend", e.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.extend(e, r, now) })
 }
 
-func (s *lab) RecordStep(ctx context.Context, now time.Time, w idem.StepWrite) error {
+func (s *lab) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if len(w.Result) > s.limit && !s.largeSteps {
-		return &idem.TooLargeError{Size: len(w.Result), Limit: s.limit}
+		return &protocol.TooLargeError{Size: len(w.Result), Limit: s.limit}
 	}
-	return s.write(ctx, "RecordStep", w.ID, func(r *idem.Record) (*idem.Record, error) { return s.step(w, r, now) })
+	return s.write(ctx, "RecordStep", w.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.step(w, r, now) })
 }
 
-func (s *lab) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s *lab) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	with, ok := f.With.(*labWrite)
 	if f.With != nil && !ok {
 		return errors.ErrUnsupported
 	}
-	tooLarge := &idem.TooLargeError{Size: len(f.Ending.Result), Limit: s.limit}
+	tooLarge := &protocol.TooLargeError{Size: len(f.Ending.Result), Limit: s.limit}
 	if len(f.Ending.Result) > s.limit && !s.tooLate {
 		return tooLarge
 	}
@@ -149,7 +149,7 @@ func (s *lab) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
 		s.parts[s.partKey(f.ID, owner)] = bytes.Clone(f.Ending.Result)
 		s.mu.Unlock()
 	}
-	err := s.write(ctx, "Finish", f.ID, func(r *idem.Record) (*idem.Record, error) { return s.finish(f, r, now) })
+	err := s.write(ctx, "Finish", f.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.finish(f, r, now) })
 	if err == nil && with != nil {
 		with.applied = true
 	}
@@ -159,8 +159,8 @@ func (s *lab) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
 	return err
 }
 
-func (s *lab) Settle(ctx context.Context, now time.Time, w idem.Settlement) error {
-	return s.write(ctx, "Settle", w.ID, func(r *idem.Record) (*idem.Record, error) {
+func (s *lab) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	return s.write(ctx, "Settle", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
 		next, err := s.settle(w, r, now)
 		if err == nil {
 			s.parts[s.partKey(next.ID, next.Owner)] = bytes.Clone(next.Body.Data)
@@ -169,7 +169,7 @@ func (s *lab) Settle(ctx context.Context, now time.Time, w idem.Settlement) erro
 	})
 }
 
-func (s *lab) Get(ctx context.Context, id string) (*idem.Record, error) {
+func (s *lab) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	if err := s.alive(ctx, "Get"); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *lab) Get(ctx context.Context, id string) (*idem.Record, error) {
 	return s.hand(s.get(id, s.records[id])), nil
 }
 
-func (s *lab) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+func (s *lab) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
 	if err := s.alive(ctx, "Result"); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *lab) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 	return s.join(s.bad[rec.ID], bytes.Clone(s.parts[s.partKey(rec.ID, rec.Owner)]))
 }
 
-func (s *lab) StepResult(ctx context.Context, rec *idem.Record, name string) ([]byte, error) {
+func (s *lab) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
 	if err := s.alive(ctx, "StepResult"); err != nil {
 		return nil, err
 	}

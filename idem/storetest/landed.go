@@ -3,7 +3,7 @@ package storetest
 import (
 	"strings"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 type landing struct {
@@ -54,9 +54,9 @@ func landings(steps bool) []landing {
 		on("completion without a claim, which landed", func(a *attempt) write { return a.open(a.complete("open")) }),
 		on("twin's park", func(a *attempt) write { return a.lapse() }),
 		after("twin's park of a retryable record", release, func(a *attempt) write { return a.lapse() }),
-		after("resolution to completed", park, func(a *attempt) write { return a.resolve(idem.Completed) }),
-		after("resolution to failed", park, func(a *attempt) write { return a.resolve(idem.Failed) }),
-		after("resolution to retryable", park, func(a *attempt) write { return a.resolve(idem.Retryable) }),
+		after("resolution to completed", park, func(a *attempt) write { return a.resolve(protocol.Completed) }),
+		after("resolution to failed", park, func(a *attempt) write { return a.resolve(protocol.Failed) }),
+		after("resolution to retryable", park, func(a *attempt) write { return a.resolve(protocol.Retryable) }),
 	}
 	if steps {
 		begin := func(a *attempt) write { return a.begin("charge") }
@@ -115,7 +115,7 @@ func writeIDCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.park())
 			c.now = c.now.Add(2 * lease)
-			var w write = a.resolve(idem.Retryable)
+			var w write = a.resolve(protocol.Retryable)
 			c.lands(w)
 			c.lands(a.next().acquire())
 			c.lands(w)
@@ -191,7 +191,7 @@ func writeIDCases(steps bool) []check {
 		{"a resolution does not land again after a new claim", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(idem.Retryable)
+			r := a.resolve(protocol.Retryable)
 			c.lands(r)
 			c.lands(a.next().acquire())
 			c.lands(r) // known to have landed, it changes nothing

@@ -3,7 +3,7 @@ package storetest
 import (
 	"strings"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // lateCases: a parked attempt may still say how it ended, while nobody has run or
@@ -41,7 +41,7 @@ func lateCases(steps bool) []check {
 			a := c.start()
 			c.lands(p.park(a))
 			c.refused(a.release(true))
-			equal(c, "State", idem.Unknown, c.get(a.id()).State)
+			equal(c, "State", protocol.Unknown, c.get(a.id()).State)
 		}})
 	}
 	cases = append(cases, []check{
@@ -55,9 +55,9 @@ func lateCases(steps bool) []check {
 		{"twin's park keeps a repeatable attempt's declaration strict", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
-			equal(c, "Repeat", idem.NotRepeatable, c.get(a.id()).Repeat)
+			equal(c, "Repeat", protocol.NotRepeatable, c.get(a.id()).Repeat)
 			c.lands(a.complete("late"))
-			equal(c, "Repeat", idem.NotRepeatable, c.get(a.id()).Repeat)
+			equal(c, "Repeat", protocol.NotRepeatable, c.get(a.id()).Repeat)
 		}},
 		{"end without a claim creates the record", func(c *cell) {
 			for _, f := range []func(a *attempt) finish{
@@ -82,7 +82,7 @@ func lateCases(steps bool) []check {
 		}},
 		{"end without a claim leaves a twin's record", func(c *cell) {
 			a := c.fresh()
-			twin := c.start(func(r *idem.Record) { r.ID = a.id() })
+			twin := c.start(func(r *protocol.Record) { r.ID = a.id() })
 			c.refused(a.open(a.complete("mine")))
 			c.lands(twin.complete("theirs"))
 			c.refused(a.open(a.complete("mine")))
@@ -111,7 +111,7 @@ func lateCases(steps bool) []check {
 				}
 				late := a.step("charge", result)
 				c.lands(late)
-				equal(c, "State", idem.Unknown, c.get(a.id()).State)
+				equal(c, "State", protocol.Unknown, c.get(a.id()).State)
 				equal(c, "Begun", false, c.get(a.id()).Steps["charge"].Begun)
 				c.lands(late)
 				c.lands(a.complete("late"))
@@ -126,7 +126,7 @@ func lateCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.begin("charge"))
 			c.lands(a.park())
-			c.lands(a.resolve(idem.Retryable))
+			c.lands(a.resolve(protocol.Retryable))
 			c.refused(a.step("charge", []byte("ch_1")))
 		}})
 	}

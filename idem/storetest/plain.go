@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 func plainCases(h Harness) []check {
@@ -28,7 +29,7 @@ func plainCases(h Harness) []check {
 			for _, ns := range []int{0, 1e6, 999e6} {
 				at := time.Date(2101, 12, 31, 23, 59, 59, ns, time.UTC)
 				c.now = at
-				a := c.start(func(r *idem.Record) { r.LeaseUntil, r.CreatedAt = at, at })
+				a := c.start(func(r *protocol.Record) { r.LeaseUntil, r.CreatedAt = at, at })
 				rec := c.get(a.id())
 				for _, got := range []time.Time{rec.LeaseUntil, rec.CreatedAt} {
 					equal(c, "time", at, got)
@@ -38,10 +39,10 @@ func plainCases(h Harness) []check {
 			}
 		}},
 		{"retention and attempt survive", func(c *cell) {
-			c.start(func(r *idem.Record) { r.Retention, r.Attempt = time.Second, 1_000_000 })
-			c.start(func(r *idem.Record) { r.Retention = 5 * 365 * 24 * time.Hour })
-			c.start(func(r *idem.Record) { r.Uncertain = true })
-			c.start(func(r *idem.Record) { r.Value = "" })
+			c.start(func(r *protocol.Record) { r.Retention, r.Attempt = time.Second, 1_000_000 })
+			c.start(func(r *protocol.Record) { r.Retention = 5 * 365 * 24 * time.Hour })
+			c.start(func(r *protocol.Record) { r.Uncertain = true })
+			c.start(func(r *protocol.Record) { r.Value = "" })
 		}},
 		{"odd characters in keys and values", func(c *cell) {
 			for _, s := range odd {
@@ -50,11 +51,11 @@ func plainCases(h Harness) []check {
 				}
 				key := operation.Key(s, s)
 				c.must(key.Err())
-				a := c.start(func(r *idem.Record) { r.ID, r.Value = key.ID(), s })
+				a := c.start(func(r *protocol.Record) { r.ID, r.Value = key.ID(), s })
 				c.lands(a.complete(s))
 			}
 			long := strings.Repeat("ü", 512)
-			c.start(func(r *idem.Record) { r.ID, r.Value = operation.Key(strings.Repeat("#", 64), long).ID(), long })
+			c.start(func(r *protocol.Record) { r.ID, r.Value = operation.Key(strings.Repeat("#", 64), long).ID(), long })
 		}},
 		{"tenants, operations and values are kept apart", func(c *cell) {
 			other := idem.Operation{Name: "charge#x"}
@@ -63,7 +64,7 @@ func plainCases(h Harness) []check {
 				operation.Key(idem.NoTenant, "b"), other.Key("a", "b"), other.Key(idem.NoTenant, "b"),
 			} {
 				c.must(k.Err())
-				c.lands(c.start(func(r *idem.Record) { r.ID = k.ID() }).complete(k.ID()))
+				c.lands(c.start(func(r *protocol.Record) { r.ID = k.ID() }).complete(k.ID()))
 			}
 			for id := range c.ref {
 				c.check(id)
@@ -73,13 +74,13 @@ func plainCases(h Harness) []check {
 			for _, s := range odd {
 				a := c.start()
 				w := a.fail()
-				w.Ending.Failure = &idem.Failure{Message: s, Type: s, Code: s}
+				w.Ending.Failure = &protocol.Failure{Message: s, Type: s, Code: s}
 				w.Ending.Ref = s
 				c.lands(w)
 			}
 			a := c.start()
 			w := a.fail()
-			w.Ending.Failure = &idem.Failure{Message: strings.Repeat("m", 2048)}
+			w.Ending.Failure = &protocol.Failure{Message: strings.Repeat("m", 2048)}
 			c.lands(w)
 		}},
 		{"a reference stays until a claim", func(c *cell) {
@@ -119,7 +120,7 @@ var odd = []string{
 
 func ended(c *cell, what string, err, cause error) {
 	c.Helper()
-	var down *idem.StoreError
+	var down *protocol.StoreError
 	if !errors.As(err, &down) || !errors.Is(err, cause) {
 		c.fatalf("%s with a context that has ended: want a StoreError with %v, got %v", what, cause, err)
 	}

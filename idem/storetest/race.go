@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -35,7 +35,7 @@ func raceCases(steps bool) []check {
 	cases := []check{
 		many("one of many claims wins", func(c *cell) *attempt { return c.fresh() },
 			func(a *attempt, _ int) write {
-				return a.c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire()
+				return a.c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire()
 			}),
 		many("one of many takeovers wins", started,
 			func(a *attempt, _ int) write { return a.next().acquire() }),
@@ -47,7 +47,7 @@ func raceCases(steps bool) []check {
 		many("one of many parks by twins wins", started,
 			func(a *attempt, _ int) write { return a.lapse() }),
 		many("one of many resolutions wins", parked, func(a *attempt, i int) write {
-			return a.resolve([]idem.State{idem.Completed, idem.Failed, idem.Retryable}[i%3])
+			return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable}[i%3])
 		}),
 		many("completion or takeover", started, func(a *attempt, i int) write {
 			if i == 0 {
@@ -71,7 +71,7 @@ func raceCases(steps bool) []check {
 			if i == 0 {
 				return a.complete("late")
 			}
-			return a.resolve(idem.Retryable)
+			return a.resolve(protocol.Retryable)
 		}),
 		many("withdrawal or takeover", started, func(a *attempt, i int) write {
 			if i == 0 {
@@ -86,7 +86,7 @@ func raceCases(steps bool) []check {
 				errs := c.race(a.acquire(), w)
 				c.must(errs[1])
 				rec := c.get(a.id())
-				equal(c, "State", idem.Retryable, rec.State)
+				equal(c, "State", protocol.Retryable, rec.State)
 				equal(c, "Owner", w.Owner, rec.Owner)
 			}
 		}},

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -51,7 +51,7 @@ func randomCases(steps bool) []check {
 // any makes a write that the attempt, a twin or an operator could send now.
 func (a *attempt) any(r *rand.Rand, steps bool) write {
 	if a.seen() == nil {
-		return a.c.fresh(func(rec *idem.Record) { rec.ID = a.id() }).acquire()
+		return a.c.fresh(func(rec *protocol.Record) { rec.ID = a.id() }).acquire()
 	}
 	ws := append(ownWrites(steps), ownWrites(steps)[0])
 	switch n := r.IntN(len(ws) + 6); n {
@@ -64,7 +64,7 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 	case len(ws) + 2:
 		return a.lapse()
 	case len(ws) + 3:
-		return a.resolve([]idem.State{idem.Completed, idem.Failed, idem.Retryable}[r.IntN(3)])
+		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable}[r.IntN(3)])
 	case len(ws) + 4:
 		return a.next().withdraw()
 	case len(ws) + 5:

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // sizes of results, in bytes: around the limits at which a store may compress,
@@ -45,7 +45,7 @@ func resultCases(h Harness) []check {
 				w := a.complete(string(body(s.bytes)))
 				c.lands(w)
 				c.lands(w)
-				c.refused(c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire())
+				c.refused(c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire())
 			}})
 		}
 	}
@@ -119,7 +119,7 @@ func resultCases(h Harness) []check {
 			a := c.start()
 			w := a.complete(string(noise(h.MaxResult + 1)))
 			for _, w := range []finish{w, a.open(w)} {
-				var large *idem.TooLargeError
+				var large *protocol.TooLargeError
 				if err := w.send(c.ctx, c.store, c.now); !errors.As(err, &large) {
 					c.fatalf("want a TooLargeError, got %v", err)
 				}
@@ -135,7 +135,7 @@ func resultCases(h Harness) []check {
 				return
 			}
 			d := c.start()
-			var large *idem.TooLargeError
+			var large *protocol.TooLargeError
 			if err := d.step("ship", noise(h.MaxResult+1)).send(c.ctx, c.store, c.now); !errors.As(err, &large) {
 				c.fatalf("RecordStep: want a TooLargeError, got %v", err)
 			}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"bytes"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // settleCases park and resolve records from outside the attempt.
@@ -35,7 +35,7 @@ func settleCases(steps bool) []check {
 			}
 		}},
 		{"resolution replaces the owner", func(c *cell) {
-			for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Retryable} {
+			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
 				a := c.start()
 				c.lands(a.lapse())
 				r := a.resolve(to)
@@ -49,25 +49,25 @@ func settleCases(steps bool) []check {
 		{"resolution of what it has not seen", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(idem.Completed)
+			r := a.resolve(protocol.Completed)
 			c.lands(a.park())
 			c.refused(r)
-			c.lands(a.resolve(idem.Completed))
+			c.lands(a.resolve(protocol.Completed))
 		}},
 		{"resolution of a record that is not unknown", func(c *cell) {
 			for _, s := range standing(steps) {
 				a := s.make(c)
-				if c.ref[a.id()].State == idem.Unknown {
+				if c.ref[a.id()].State == protocol.Unknown {
 					continue
 				}
-				c.refused(a.resolve(idem.Completed))
-				c.refused(a.resolve(idem.Retryable))
+				c.refused(a.resolve(protocol.Completed))
+				c.refused(a.resolve(protocol.Retryable))
 			}
 		}},
 		{"resolution with a large result", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(idem.Completed)
+			r := a.resolve(protocol.Completed)
 			r.Ending.Result = bytes.Repeat([]byte("resolved "), 50_000)
 			c.lands(r)
 			c.refused(a.complete("late"))
@@ -75,7 +75,7 @@ func settleCases(steps bool) []check {
 		{"only one of two resolutions", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			one, two := a.resolve(idem.Retryable), a.resolve(idem.Completed)
+			one, two := a.resolve(protocol.Retryable), a.resolve(protocol.Completed)
 			c.lands(one)
 			c.refused(two)
 			c.lands(a.next().acquire())
@@ -88,7 +88,7 @@ func settleCases(steps bool) []check {
 			c.lands(a.step("ship", []byte("s_1")))
 			c.lands(a.begin("charge"))
 			c.lands(a.lapse())
-			c.lands(a.resolve(idem.Retryable))
+			c.lands(a.resolve(protocol.Retryable))
 			rec := c.get(a.id())
 			equal(c, "number of steps", 1, len(rec.Steps))
 			equal(c, "step", "s_1", string(rec.Steps["ship"].Body.Data))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // stepCases record steps, or check that a store without them says so.
@@ -81,7 +81,7 @@ func stepCases(steps bool) []check {
 			c.lands(late)
 			c.lands(a.begin("charge"))
 			c.refused(late)
-			c.refused(step{idem.StepWrite{ID: late.ID, Owner: late.Owner, Write: newID(), Name: late.Name, NotExecuted: true}})
+			c.refused(step{protocol.StepWrite{ID: late.ID, Owner: late.Owner, Write: newID(), Name: late.Name, NotExecuted: true}})
 			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
 		}},
 		{"begin mark lands late over what took it back", func(c *cell) {
@@ -188,15 +188,15 @@ func stepCases(steps bool) []check {
 // fillRoom records as many steps as an operation may have, and then what must still
 // fit: why it is undone, and each way to end.
 func fillRoom(c *cell) {
-	text := func(n int) *idem.Failure {
-		return &idem.Failure{Message: strings.Repeat("m", n/3), Type: strings.Repeat("t", n/3), Code: strings.Repeat("c", n/3)}
+	text := func(n int) *protocol.Failure {
+		return &protocol.Failure{Message: strings.Repeat("m", n/3), Type: strings.Repeat("t", n/3), Code: strings.Repeat("c", n/3)}
 	}
 	a := c.start()
 	const long, overhead = 3000, 192
 	last := ""
 	for n, taken := 0, 0; ; n++ {
 		last = fmt.Sprintf("step-%d-%s", n, strings.Repeat("n", 80))
-		if taken += overhead + len(last) + long; taken > idem.StepRoom {
+		if taken += overhead + len(last) + long; taken > protocol.StepRoom {
 			break
 		}
 		w := a.step(last, nil)

@@ -3,7 +3,7 @@ package storetest
 import (
 	"errors"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // unreadableCases: what cannot be read is never taken for absent, nor for a
@@ -29,8 +29,8 @@ func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
 	// Nothing that is sent here would land on the healthy record either.
 	stale := a.next()
 	stale.claim.Seen = newID()
-	stranger := c.fresh(func(r *idem.Record) { r.ID = a.id() })
-	lapse, resolve := a.lapse(), a.resolve(idem.Completed)
+	stranger := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
+	lapse, resolve := a.lapse(), a.resolve(protocol.Completed)
 	lapse.Seen, resolve.Seen = newID(), newID()
 	ws := []write{
 		stranger.acquire(), stale.acquire(), stranger.withdraw(), stranger.extend(lease),
@@ -62,15 +62,15 @@ func damagedParts(c *cell, d Damage) {
 	before := c.get(a.id())
 	c.must(d.Do(c.ctx, a.id()))
 
-	err := c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
-	var conflict *idem.ConflictError
+	err := c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
+	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) || conflict.Existing == nil {
 		c.fatalf("a claim on a record with damaged parts: want a ConflictError with it, got %v", err)
 	}
-	for name, rec := range map[string]*idem.Record{
+	for name, rec := range map[string]*protocol.Record{
 		"read before": before, "read after": c.get(a.id()), "of a conflict": conflict.Existing,
 	} {
-		equal(c, "State", idem.Completed, rec.State)
+		equal(c, "State", protocol.Completed, rec.State)
 		got, err := c.store.Result(c.ctx, rec)
 		unreadable(c, "Result of the record "+name, err)
 		if got != nil {
@@ -82,10 +82,10 @@ func damagedParts(c *cell, d Damage) {
 
 func unreadable(c *cell, what string, err error) {
 	c.Helper()
-	if !errors.Is(err, idem.ErrRecordUnreadable) {
+	if !errors.Is(err, protocol.ErrRecordUnreadable) {
 		c.fatalf("%s: want ErrRecordUnreadable, got %v", what, err)
 	}
-	if errors.Is(err, idem.ErrStoreUnavailable) {
+	if errors.Is(err, protocol.ErrStoreUnavailable) {
 		c.fatalf("%s: what is damaged is not a store that is down, got %v", what, err)
 	}
 }

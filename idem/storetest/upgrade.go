@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // upgradeCases: a result that is added to an outcome that was recorded without it.
@@ -20,7 +20,7 @@ func upgradeCases(h Harness) []check {
 					w := a.add(fact, result)
 					c.lands(w)
 					c.lands(w) // once more, as after a lost reply
-					c.refused(c.fresh(func(r *idem.Record) { r.ID = a.id() }).acquire())
+					c.refused(c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire())
 				}
 			}
 		}},

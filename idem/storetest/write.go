@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // write is one call of a store's method, as a value: it can be kept back, sent
@@ -13,17 +13,17 @@ import (
 type write interface {
 	fmt.Stringer
 	id() string
-	apply(*idem.Record, time.Time) (*idem.Record, error)
-	send(context.Context, idem.Store, time.Time) error
+	apply(*protocol.Record, time.Time) (*protocol.Record, error)
+	send(context.Context, protocol.Store, time.Time) error
 }
 
 type (
-	acquire  struct{ idem.Claim }
-	withdraw struct{ idem.Withdrawal }
-	extend   struct{ idem.Extension }
-	step     struct{ idem.StepWrite }
-	finish   struct{ idem.Finish }
-	settle   struct{ idem.Settlement }
+	acquire  struct{ protocol.Claim }
+	withdraw struct{ protocol.Withdrawal }
+	extend   struct{ protocol.Extension }
+	step     struct{ protocol.StepWrite }
+	finish   struct{ protocol.Finish }
+	settle   struct{ protocol.Settlement }
 )
 
 func (w acquire) id() string  { return w.Record.ID }
@@ -34,42 +34,52 @@ func (w finish) id() string   { return w.ID }
 func (w settle) id() string   { return w.ID }
 
 // at dates a claim that creates a record: now and UpdatedAt are the same instant.
-func (w acquire) at(now time.Time) idem.Claim {
+func (w acquire) at(now time.Time) protocol.Claim {
 	w.Record.UpdatedAt = now
 	return w.Claim
 }
 
-func (w acquire) apply(r *idem.Record, now time.Time) (*idem.Record, error) {
+func (w acquire) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
 	return w.at(now).Apply(r, now)
 }
 
-func (w withdraw) apply(r *idem.Record, now time.Time) (*idem.Record, error) { return w.Apply(r, now) }
-func (w extend) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
-func (w step) apply(r *idem.Record, now time.Time) (*idem.Record, error)     { return w.Apply(r, now) }
-func (w finish) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
-func (w settle) apply(r *idem.Record, now time.Time) (*idem.Record, error)   { return w.Apply(r, now) }
+func (w withdraw) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w extend) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w step) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w finish) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w settle) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
 
-func (w acquire) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w acquire) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Acquire(ctx, now, w.at(now))
 }
 
-func (w withdraw) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w withdraw) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Withdraw(ctx, now, w.Withdrawal)
 }
 
-func (w extend) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w extend) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Extend(ctx, now, w.Extension)
 }
 
-func (w step) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w step) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.RecordStep(ctx, now, w.StepWrite)
 }
 
-func (w finish) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w finish) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Finish(ctx, now, w.Finish)
 }
 
-func (w settle) send(ctx context.Context, s idem.Store, now time.Time) error {
+func (w settle) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Settle(ctx, now, w.Settlement)
 }
 
@@ -86,7 +96,7 @@ func (w acquire) String() string {
 func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Claim}.String() }
 func (w extend) String() string   { return "an extension" }
 func (w settle) String() string {
-	if w.Kind == idem.EventLapse {
+	if w.Kind == protocol.EventLapse {
 		return "a twin's park"
 	}
 	return "a resolution to " + string(w.Ending.State)
@@ -104,7 +114,7 @@ func (w finish) String() string {
 		return "a result for an outcome"
 	}
 	s := "an end as " + string(w.Ending.State)
-	if w.Ending.State == idem.Retryable && w.Ending.Uncertain {
+	if w.Ending.State == protocol.Retryable && w.Ending.Uncertain {
 		s += " (uncertain)"
 	}
 	if w.Absent != nil || w.Born != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/stretchr/testify/require"
 )
@@ -193,7 +194,7 @@ type mortal struct {
 	end time.Time
 }
 
-func (m *mortal) Extend(ctx context.Context, now time.Time, e idem.Extension) error {
+func (m *mortal) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	if !time.Now().Before(m.end) {
 		return &idem.StoreError{Op: "Extend", Err: errors.New("killed")}
 	}

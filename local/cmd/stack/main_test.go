@@ -17,6 +17,7 @@ import (
 
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 func TestMisuseIsExplained(t *testing.T) {
@@ -169,7 +170,7 @@ func TestRecordsForPeople(t *testing.T) {
 		{id: "acme#charge#y", rec: &idem.Record{
 			State: idem.Unknown, Attempt: 3, UpdatedAt: now, Failure: &idem.Failure{Type: "timeout", Message: "no\nanswer"},
 		}},
-		{id: "acme#charge#z", rec: &idem.Record{State: idem.Completed, Attempt: 1, Body: idem.Body{Size: 460800, Parts: 2}, UpdatedAt: now}},
+		{id: "acme#charge#z", rec: &idem.Record{State: idem.Completed, Attempt: 1, Body: protocol.Body{Size: 460800, Parts: 2}, UpdatedAt: now}},
 	}, now)
 	require.Regexp(t, `acme +charge +UNREADABLE .*unexpected EOF`, out.String())
 	require.Regexp(t, `acme +charge +unknown +3 .*timeout: no answer +stuck`, out.String())

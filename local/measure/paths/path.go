@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -221,13 +222,13 @@ func abandon(op idem.Operation) func(context.Context, *Stage) error {
 		if op.Repeat == idem.Repeatable {
 			rec.ExpiresAt = now.Add(lease + rec.Retention).Truncate(time.Second)
 		}
-		return s.Store.Acquire(ctx, now, idem.Claim{Record: rec})
+		return s.Store.Acquire(ctx, now, protocol.Claim{Record: rec})
 	}
 }
 
 func renew(ctx context.Context, s *Stage) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	return s.Store.Extend(ctx, now, idem.Extension{
+	return s.Store.Extend(ctx, now, protocol.Extension{
 		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease),
 		ExpiresAt: now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second),
 	})

@@ -12,13 +12,14 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // scant is a store in which no result can be stored in time with its outcome: the
 // outcome is recorded without it, and the result is added by a write of its own.
 type scant struct{ *memory }
 
-func (s scant) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (s scant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	if f.Ending.State == idem.Completed && !f.Ending.Unavailable && f.Upgrades == "" {
 		return &idem.StoreError{Op: "Finish", Result: true, Err: errors.New("no part was taken")}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // kind is what happens at a point.
@@ -38,7 +39,7 @@ var errDead = errors.New("the process is dead")
 type deadError struct{}
 
 func (deadError) Error() string   { return errDead.Error() }
-func (deadError) Unwrap() []error { return []error{errDead, &idem.ConflictError{}} }
+func (deadError) Unwrap() []error { return []error{errDead, &protocol.ConflictError{}} }
 
 // process is the store as one process reaches it, until it is killed.
 type process struct {
@@ -108,19 +109,19 @@ func (p *process) call(label string, do func() error) error {
 	return err
 }
 
-func (p *process) Acquire(ctx context.Context, now time.Time, c idem.Claim) error {
+func (p *process) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	return p.call("claim", func() error { return p.Store.Acquire(ctx, now, c) })
 }
 
-func (p *process) Withdraw(ctx context.Context, now time.Time, w idem.Withdrawal) error {
+func (p *process) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	return p.call("withdraw", func() error { return p.Store.Withdraw(ctx, now, w) })
 }
 
-func (p *process) Extend(ctx context.Context, now time.Time, x idem.Extension) error {
+func (p *process) Extend(ctx context.Context, now time.Time, x protocol.Extension) error {
 	return p.call("extend", func() error { return p.Store.Extend(ctx, now, x) })
 }
 
-func (p *process) RecordStep(ctx context.Context, now time.Time, s idem.StepWrite) error {
+func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return p.call(stepLabel(s.Name, s.Begin, s.NotExecuted), func() error {
 		err := p.Store.RecordStep(ctx, now, s)
 		if err == nil && !s.Begin && !s.NotExecuted {
@@ -130,11 +131,11 @@ func (p *process) RecordStep(ctx context.Context, now time.Time, s idem.StepWrit
 	})
 }
 
-func (p *process) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	return p.call(endLabel(f.Ending.State, f.With != nil), func() error { return p.Store.Finish(ctx, now, f) })
 }
 
-func (p *process) Settle(ctx context.Context, now time.Time, s idem.Settlement) error {
+func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
 	return p.call("park what was left", func() error { return p.Store.Settle(ctx, now, s) })
 }
 
@@ -221,7 +222,7 @@ func putInMemory(ctx context.Context, text string) error {
 	return err
 }
 
-func (m *memory) Finish(ctx context.Context, now time.Time, f idem.Finish) error {
+func (m *memory) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	r, ok := f.With.(*row)
 	if !ok {
 		return m.Store.Finish(ctx, now, f)
@@ -238,7 +239,7 @@ func (m *memory) Finish(ctx context.Context, now time.Time, f idem.Finish) error
 	}
 	if (before == nil || before.Write != f.Write) && r.refuse != nil {
 		if err := r.refuse(); err != nil {
-			return &idem.RefusedError{Err: err}
+			return &protocol.RefusedError{Err: err}
 		}
 	}
 	if err := m.Store.Finish(ctx, now, f); err != nil {

@@ -1,4 +1,4 @@
-package idem_test
+package protocol_test
 
 import (
 	"fmt"
@@ -8,17 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // The instant of all cells, around which the records' times lie.
 var instant = time.Date(2030, 5, 6, 7, 8, 9, 123e6, time.UTC)
 
 const (
-	thisInput  = idem.Fingerprint("1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k")
-	otherInput = idem.Fingerprint("1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8")
-	newerInput = idem.Fingerprint("2:anything")
-	noInput    = idem.Fingerprint("damaged")
+	thisInput  = protocol.Fingerprint("1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k")
+	otherInput = protocol.Fingerprint("1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8")
+	newerInput = protocol.Fingerprint("2:anything")
+	noInput    = protocol.Fingerprint("damaged")
 
 	skew = 2 * time.Second
 )
@@ -26,7 +26,7 @@ const (
 // situation is a row of the tables: a record as it stands at the instant.
 type situation struct {
 	name string
-	rec  *idem.Record
+	rec  *protocol.Record
 }
 
 // situations are all rows. "R" and "NR" are the stored declaration; a record is
@@ -39,33 +39,33 @@ func situations() []situation {
 		lapsed  = -time.Minute
 		expired = -time.Minute
 	)
-	step := map[string]idem.RecordedStep{"ship": {Write: "w-ship", Body: idem.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
-	open := map[string]idem.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
-	row := func(name string, state idem.State, lease time.Duration, change ...func(*idem.Record)) situation {
-		r := &idem.Record{
-			ID: "t#op#x", State: state, Repeat: idem.Repeatable, Fingerprint: thisInput, Owner: "own",
+	step := map[string]protocol.RecordedStep{"ship": {Write: "w-ship", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	open := map[string]protocol.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
+	row := func(name string, state protocol.State, lease time.Duration, change ...func(*protocol.Record)) situation {
+		r := &protocol.Record{
+			ID: "t#op#x", State: state, Repeat: protocol.Repeatable, Fingerprint: thisInput, Owner: "own",
 			Write: "seen", Attempt: 1, LeaseUntil: instant.Add(lease), CreatedAt: instant.Add(-time.Hour),
 		}
 		if strings.Contains(name, "NR") {
-			r.Repeat = idem.NotRepeatable
+			r.Repeat = protocol.NotRepeatable
 		}
 		for _, f := range change {
 			f(r)
 		}
 		return situation{name, r}
 	}
-	past := func(r *idem.Record) { r.ExpiresAt = instant.Add(expired) }
-	now := func(r *idem.Record) { r.ExpiresAt = instant.Add(-skew) }
-	within := func(r *idem.Record) { r.ExpiresAt = instant.Add(time.Nanosecond - skew) }
-	later := func(r *idem.Record) { r.ExpiresAt = instant.Add(time.Nanosecond) }
-	uncertain := func(r *idem.Record) { r.Uncertain = true }
-	steps := func(r *idem.Record) { r.Steps = step }
-	begun := func(r *idem.Record) { r.Steps = open }
-	const p, c, f, rt, u = idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown
+	past := func(r *protocol.Record) { r.ExpiresAt = instant.Add(expired) }
+	now := func(r *protocol.Record) { r.ExpiresAt = instant.Add(-skew) }
+	within := func(r *protocol.Record) { r.ExpiresAt = instant.Add(time.Nanosecond - skew) }
+	later := func(r *protocol.Record) { r.ExpiresAt = instant.Add(time.Nanosecond) }
+	uncertain := func(r *protocol.Record) { r.Uncertain = true }
+	steps := func(r *protocol.Record) { r.Steps = step }
+	begun := func(r *protocol.Record) { r.Steps = open }
+	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown
 	return []situation{
 		{"absent", nil},
-		row("pending R", idem.Pending, 0),
-		row("pending NR", idem.Pending, 0),
+		row("pending R", protocol.Pending, 0),
+		row("pending NR", protocol.Pending, 0),
 		row("in_progress R live", p, live, later),
 		row("in_progress NR live", p, live),
 		row("in_progress R in the margin", p, margin),
@@ -80,7 +80,7 @@ func situations() []situation {
 		row("completed", c, lapsed, later),
 		row("completed, a step", c, lapsed, later, steps),
 		row("completed, no expiry", c, lapsed),
-		row("completed without its result", c, lapsed, later, func(r *idem.Record) { r.Unavailable = true }),
+		row("completed without its result", c, lapsed, later, func(r *protocol.Record) { r.Unavailable = true }),
 		row("completed, in the margin", c, lapsed, within),
 		row("completed, expiring now", c, lapsed, now),
 		row("completed, expired", c, lapsed, past),
@@ -233,27 +233,27 @@ func rows(t *testing.T, table string) map[string][]string {
 
 func TestClaimTable(t *testing.T) {
 	table := rows(t, claimTable)
-	words := map[idem.Action]string{
-		idem.DoCreate: "create", idem.DoReplace: "replace", idem.DoTakeOver: "takeover", idem.DoPark: "park",
-		idem.DoReplay: "replay", idem.DoAccepted: "accepted", idem.DoInFlight: "inflight",
-		idem.DoUnknown: "unknown", idem.DoReused: "reused", idem.DoUnreadable: "unreadable",
+	words := map[protocol.Action]string{
+		protocol.DoCreate: "create", protocol.DoReplace: "replace", protocol.DoTakeOver: "takeover", protocol.DoPark: "park",
+		protocol.DoReplay: "replay", protocol.DoAccepted: "accepted", protocol.DoInFlight: "inflight",
+		protocol.DoUnknown: "unknown", protocol.DoReused: "reused", protocol.DoUnreadable: "unreadable",
 	}
-	claim := func(kind idem.EventKind, repeat idem.Repeat, stored idem.Fingerprint) func(*idem.Record) idem.Event {
-		return func(r *idem.Record) idem.Event {
+	claim := func(kind protocol.EventKind, repeat protocol.Repeat, stored protocol.Fingerprint) func(*protocol.Record) protocol.Event {
+		return func(r *protocol.Record) protocol.Event {
 			if r != nil {
 				r.Fingerprint = stored
 			}
-			return idem.Event{Kind: kind, Repeat: repeat, Fingerprint: thisInput, Margin: skew}
+			return protocol.Event{Kind: kind, Repeat: repeat, Fingerprint: thisInput, Margin: skew}
 		}
 	}
-	columns := []func(*idem.Record) idem.Event{
-		claim(idem.EventClaim, idem.NotRepeatable, thisInput),
-		claim(idem.EventClaim, idem.Repeatable, thisInput),
-		claim(idem.EventClaim, idem.Repeatable, otherInput),
-		claim(idem.EventClaim, idem.Repeatable, newerInput),
-		claim(idem.EventClaim, idem.Repeatable, noInput),
-		claim(idem.EventWork, idem.NotRepeatable, thisInput),
-		claim(idem.EventWork, idem.Repeatable, thisInput),
+	columns := []func(*protocol.Record) protocol.Event{
+		claim(protocol.EventClaim, protocol.NotRepeatable, thisInput),
+		claim(protocol.EventClaim, protocol.Repeatable, thisInput),
+		claim(protocol.EventClaim, protocol.Repeatable, otherInput),
+		claim(protocol.EventClaim, protocol.Repeatable, newerInput),
+		claim(protocol.EventClaim, protocol.Repeatable, noInput),
+		claim(protocol.EventWork, protocol.NotRepeatable, thisInput),
+		claim(protocol.EventWork, protocol.Repeatable, thisInput),
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -261,13 +261,13 @@ func TestClaimTable(t *testing.T) {
 		require.Len(t, table[s.name], len(columns), s.name)
 		for i, event := range columns {
 			rec := s.rec.Clone()
-			got := idem.Next(rec, event(rec), instant)
+			got := protocol.Next(rec, event(rec), instant)
 			require.Equal(t, table[s.name][i], words[got.Do], "%s, column %d", s.name, i)
 			switch got.Do {
-			case idem.DoCreate, idem.DoReplace, idem.DoTakeOver:
-				require.Equal(t, idem.InProgress, got.To)
-			case idem.DoPark:
-				require.Equal(t, idem.Unknown, got.To)
+			case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
+				require.Equal(t, protocol.InProgress, got.To)
+			case protocol.DoPark:
+				require.Equal(t, protocol.Unknown, got.To)
 			default:
 				require.Equal(t, rec.State, got.To)
 			}
@@ -277,56 +277,56 @@ func TestClaimTable(t *testing.T) {
 
 func TestWriteTable(t *testing.T) {
 	table := rows(t, writeTable)
-	letters := map[idem.State]string{
-		idem.InProgress: "P", idem.Completed: "C", idem.Failed: "F", idem.Retryable: "R", idem.Unknown: "U",
+	letters := map[protocol.State]string{
+		protocol.InProgress: "P", protocol.Completed: "C", protocol.Failed: "F", protocol.Retryable: "R", protocol.Unknown: "U",
 	}
 	later, earlier := instant.Add(time.Hour), instant.Add(-time.Hour)
-	columns := []idem.Event{
-		{Kind: idem.EventExtend, Owner: "own", LeaseUntil: later},
-		{Kind: idem.EventExtend, Owner: "own", LeaseUntil: earlier},
-		{Kind: idem.EventStep, Owner: "own"},
-		{Kind: idem.EventBegin, Owner: "own"},
-		{Kind: idem.EventComplete, Owner: "own"},
-		{Kind: idem.EventFail, Owner: "own"},
-		{Kind: idem.EventRelease, Owner: "own"},
-		{Kind: idem.EventRelease, Owner: "own", Uncertain: true},
-		{Kind: idem.EventPark, Owner: "own"},
-		{Kind: idem.EventLapse, Seen: "seen"},
-		{Kind: idem.EventResolve, Seen: "seen", To: idem.Completed, Margin: skew},
-		{Kind: idem.EventResolve, Seen: "seen", To: idem.Failed, Margin: skew},
-		{Kind: idem.EventResolve, Seen: "seen", To: idem.Retryable, Margin: skew},
-		{Kind: idem.EventWithdraw, Owner: "own"},
-		{Kind: idem.EventWithdraw, Owner: "own", Uncertain: true},
-		{Kind: idem.EventWithdraw, Owner: "other", Seen: "seen"},
-		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Completed},
-		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Retryable, Uncertain: true},
-		{Kind: idem.EventFinishOpen, Owner: "own", To: idem.Unknown},
-		{Kind: idem.EventCommit, To: idem.Completed},
-		{Kind: idem.EventCommit, To: idem.Failed},
-		{Kind: idem.EventCommit, Owner: "own", Seen: "seen", To: idem.Retryable},
-		{Kind: idem.EventCommit, Seen: "seen", To: idem.Completed},
-		{Kind: idem.EventUpgrade, Owner: "own", Seen: "seen"},
+	columns := []protocol.Event{
+		{Kind: protocol.EventExtend, Owner: "own", LeaseUntil: later},
+		{Kind: protocol.EventExtend, Owner: "own", LeaseUntil: earlier},
+		{Kind: protocol.EventStep, Owner: "own"},
+		{Kind: protocol.EventBegin, Owner: "own"},
+		{Kind: protocol.EventComplete, Owner: "own"},
+		{Kind: protocol.EventFail, Owner: "own"},
+		{Kind: protocol.EventRelease, Owner: "own"},
+		{Kind: protocol.EventRelease, Owner: "own", Uncertain: true},
+		{Kind: protocol.EventPark, Owner: "own"},
+		{Kind: protocol.EventLapse, Seen: "seen"},
+		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Completed, Margin: skew},
+		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Failed, Margin: skew},
+		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Retryable, Margin: skew},
+		{Kind: protocol.EventWithdraw, Owner: "own"},
+		{Kind: protocol.EventWithdraw, Owner: "own", Uncertain: true},
+		{Kind: protocol.EventWithdraw, Owner: "other", Seen: "seen"},
+		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Completed},
+		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Retryable, Uncertain: true},
+		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Unknown},
+		{Kind: protocol.EventCommit, To: protocol.Completed},
+		{Kind: protocol.EventCommit, To: protocol.Failed},
+		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Retryable},
+		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Completed},
+		{Kind: protocol.EventUpgrade, Owner: "own", Seen: "seen"},
 	}
 	all := situations()
 	require.Len(t, table, len(all))
 	for _, s := range all {
 		require.Len(t, table[s.name], len(columns), s.name)
 		for i, ev := range columns {
-			d := idem.Next(s.rec, ev, instant)
-			got := map[idem.Action]string{
-				idem.DoRefuse: "-", idem.DoNothing: "=", idem.DoTooEarly: "early", idem.DoApply: letters[d.To],
+			d := protocol.Next(s.rec, ev, instant)
+			got := map[protocol.Action]string{
+				protocol.DoRefuse: "-", protocol.DoNothing: "=", protocol.DoTooEarly: "early", protocol.DoApply: letters[d.To],
 			}[d.Do]
 			require.Equal(t, table[s.name][i], got, "%s, column %d", s.name, i)
-			if d.Do != idem.DoApply {
+			if d.Do != protocol.DoApply {
 				require.Equal(t, stateOf(s.rec), d.To, "%s, column %d", s.name, i)
 			}
 		}
 	}
 }
 
-func stateOf(r *idem.Record) idem.State {
+func stateOf(r *protocol.Record) protocol.State {
 	if r == nil {
-		return idem.Absent
+		return protocol.Absent
 	}
 	return r.State
 }
@@ -334,13 +334,13 @@ func stateOf(r *idem.Record) idem.State {
 // Every event of every kind in every situation, with all that its cell may look
 // at: what must hold whatever the tables say.
 func TestEveryCell(t *testing.T) {
-	states := []idem.State{idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
+	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := idem.EventClaim; kind <= idem.EventUpgrade; kind++ {
+		for kind := protocol.EventClaim; kind <= protocol.EventUpgrade; kind++ {
 			for n := range 1 << 7 {
 				bit := func(i int) bool { return n>>i&1 == 1 }
-				ev := idem.Event{
+				ev := protocol.Event{
 					Kind: kind, Owner: "stranger", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
 					Uncertain: bit(2), To: states[n>>3&3], Margin: skew,
 				}
@@ -351,17 +351,17 @@ func TestEveryCell(t *testing.T) {
 					ev.Seen = "seen"
 				}
 				if bit(5) {
-					ev.Repeat = idem.Repeatable
+					ev.Repeat = protocol.Repeatable
 				}
 				if bit(6) {
 					ev.LeaseUntil = instant.Add(time.Hour)
 				}
 				before := s.rec.Clone()
-				d := idem.Next(s.rec, ev, instant)
+				d := protocol.Next(s.rec, ev, instant)
 				cells++
 				where := fmt.Sprintf("%s, %+v: %+v", s.name, ev, d)
 				require.Equal(t, before, s.rec, "pure: %s", where)
-				require.Equal(t, d, idem.Next(s.rec.Clone(), ev, instant), "pure: %s", where)
+				require.Equal(t, d, protocol.Next(s.rec.Clone(), ev, instant), "pure: %s", where)
 				checkCell(t, where, s.rec, ev, d)
 			}
 		}
@@ -369,46 +369,46 @@ func TestEveryCell(t *testing.T) {
 	require.Equal(t, len(situations())*15*128, cells)
 }
 
-func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d idem.Decision) {
+func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Event, d protocol.Decision) {
 	t.Helper()
 	if rec == nil {
 		return
 	}
-	changes := d.Do == idem.DoApply || d.Do == idem.DoTakeOver || d.Do == idem.DoReplace
-	if !changes && d.Do != idem.DoPark {
+	changes := d.Do == protocol.DoApply || d.Do == protocol.DoTakeOver || d.Do == protocol.DoReplace
+	if !changes && d.Do != protocol.DoPark {
 		require.Equal(t, rec.State, d.To, "nothing changes: %s", where)
 	}
 	mine, seen := ev.Owner == rec.Owner, ev.Seen == rec.Write
 	switch ev.Kind {
-	case idem.EventClaim, idem.EventWork:
+	case protocol.EventClaim, protocol.EventWork:
 		expired := rec.Expired(instant.Add(-skew))
-		require.Equal(t, expired, d.Do == idem.DoReplace, where)
-		strict := rec.Repeat == idem.NotRepeatable || ev.Repeat == idem.NotRepeatable
+		require.Equal(t, expired, d.Do == protocol.DoReplace, where)
+		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable
 		interrupted := rec.Steps["charge"].Begun
-		if d.Do == idem.DoTakeOver && strict && rec.State != idem.Pending {
-			require.Equal(t, idem.Retryable, rec.State, where)
+		if d.Do == protocol.DoTakeOver && strict && rec.State != protocol.Pending {
+			require.Equal(t, protocol.Retryable, rec.State, where)
 			require.False(t, rec.Uncertain || interrupted, where)
 		}
-		if rec.State == idem.InProgress && !rec.Lapsed(instant, skew) {
-			require.Equal(t, idem.DoInFlight, d.Do, where)
+		if rec.State == protocol.InProgress && !rec.Lapsed(instant, skew) {
+			require.Equal(t, protocol.DoInFlight, d.Do, where)
 		}
-	case idem.EventLapse, idem.EventResolve:
-		require.True(t, seen || d.Do == idem.DoRefuse, where)
-	case idem.EventCommit:
-		outcome := ev.To == idem.Completed || ev.To == idem.Failed
+	case protocol.EventLapse, protocol.EventResolve:
+		require.True(t, seen || d.Do == protocol.DoRefuse, where)
+	case protocol.EventCommit:
+		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
 		require.Equal(t, outcome && seen, changes, where)
-	case idem.EventUpgrade:
-		require.Equal(t, mine && seen && rec.State == idem.Completed && rec.Unavailable, changes, where)
-	case idem.EventWithdraw:
-		require.True(t, seen || mine || d.Do == idem.DoRefuse, where)
-		require.False(t, rec.State == idem.Unknown && changes && ev.Uncertain && !seen, where)
+	case protocol.EventUpgrade:
+		require.Equal(t, mine && seen && rec.State == protocol.Completed && rec.Unavailable, changes, where)
+	case protocol.EventWithdraw:
+		require.True(t, seen || mine || d.Do == protocol.DoRefuse, where)
+		require.False(t, rec.State == protocol.Unknown && changes && ev.Uncertain && !seen, where)
 	default:
-		require.True(t, mine || d.Do == idem.DoRefuse, where)
+		require.True(t, mine || d.Do == protocol.DoRefuse, where)
 		if changes {
-			require.Contains(t, []idem.State{idem.InProgress, idem.Unknown}, rec.State, where)
+			require.Contains(t, []protocol.State{protocol.InProgress, protocol.Unknown}, rec.State, where)
 		}
-		if rec.State == idem.Unknown && changes {
-			require.False(t, d.To == idem.Retryable && ev.Uncertain, where)
+		if rec.State == protocol.Unknown && changes {
+			require.False(t, d.To == protocol.Retryable && ev.Uncertain, where)
 		}
 	}
 }
@@ -417,21 +417,21 @@ func checkCell(t *testing.T, where string, rec *idem.Record, ev idem.Event, d id
 // not repeatable twin has parked, must not make itself repeatable again: the
 // record would expire, and the next call would run.
 func TestFinishOpenDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
-	parked := &idem.Record{
-		ID: "t#op#x", State: idem.Unknown, Repeat: idem.NotRepeatable, Owner: "open", Write: "w-lapse",
+	parked := &protocol.Record{
+		ID: "t#op#x", State: protocol.Unknown, Repeat: protocol.NotRepeatable, Owner: "open", Write: "w-lapse",
 		Attempt: 1, LeaseUntil: instant.Add(-time.Minute),
 	}
-	end := idem.Finish{
-		ID: "t#op#x", Owner: "open", Write: "w-end", Absent: &idem.Record{ID: "t#op#x"},
-		Ending: idem.Ending{State: idem.Retryable, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
+	end := protocol.Finish{
+		ID: "t#op#x", Owner: "open", Write: "w-end", Absent: &protocol.Record{ID: "t#op#x"},
+		Ending: protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
 	}
 	_, err := end.Apply(parked, instant)
-	var conflict *idem.ConflictError
+	var conflict *protocol.ConflictError
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, parked, conflict.Existing)
 
 	end.Ending.Uncertain = false
 	got, err := end.Apply(parked, instant)
 	require.NoError(t, err)
-	require.Equal(t, idem.Retryable, got.State)
+	require.Equal(t, protocol.Retryable, got.State)
 }

@@ -1,4 +1,4 @@
-package idem
+package protocol
 
 import (
 	"errors"
@@ -40,7 +40,8 @@ type StoreError struct {
 	// by itself, as with an HTTP status of 500 or more. It is not set once the store has answered anything else, such
 	// as a condition that failed, a permission that is missing, a table that does not
 	// exist or a request that is invalid, and not where nothing was sent, such as for
-	// want of credentials. An operation fails open only if it is set: see [FailOpen].
+	// want of credentials. An operation that may run while the store is
+	// down (idem.FailOpen) does so only if it is set.
 	Down bool
 	// Result is set if a result could not be stored beside its record in the time for
 	// it. The record was not touched.

@@ -1,4 +1,4 @@
-package idem_test
+package protocol_test
 
 import (
 	"reflect"
@@ -7,30 +7,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 func TestExpired(t *testing.T) {
-	steps := map[string]idem.RecordedStep{"ship": {}}
+	steps := map[string]protocol.RecordedStep{"ship": {}}
 	for _, c := range []struct {
-		state   idem.State
-		steps   map[string]idem.RecordedStep
+		state   protocol.State
+		steps   map[string]protocol.RecordedStep
 		expires bool
 	}{
-		{idem.Pending, nil, false},
-		{idem.InProgress, nil, false},
-		{idem.InProgress, steps, false},
-		{idem.Completed, nil, true},
-		{idem.Completed, steps, true},
-		{idem.Failed, nil, true},
-		{idem.Failed, steps, true},
-		{idem.Retryable, nil, true},
-		{idem.Retryable, steps, false},
-		{idem.Unknown, nil, false},
-		{idem.Absent, nil, false},
+		{protocol.Pending, nil, false},
+		{protocol.InProgress, nil, false},
+		{protocol.InProgress, steps, false},
+		{protocol.Completed, nil, true},
+		{protocol.Completed, steps, true},
+		{protocol.Failed, nil, true},
+		{protocol.Failed, steps, true},
+		{protocol.Retryable, nil, true},
+		{protocol.Retryable, steps, false},
+		{protocol.Unknown, nil, false},
+		{protocol.Absent, nil, false},
 		{"of tomorrow", nil, false},
 	} {
-		r := &idem.Record{State: c.state, Steps: c.steps, ExpiresAt: instant}
+		r := &protocol.Record{State: c.state, Steps: c.steps, ExpiresAt: instant}
 		require.False(t, r.Expired(instant.Add(-1)), "%+v", c)
 		require.Equal(t, c.expires, r.Expired(instant), "%+v", c)
 		require.Equal(t, c.expires, r.Expired(instant.Add(time.Hour)), "%+v", c)
@@ -42,7 +42,7 @@ func TestExpired(t *testing.T) {
 // The holder stops at the lease's end; an observer waits for the margin too, and
 // has to be past it.
 func TestLapsed(t *testing.T) {
-	r := &idem.Record{State: idem.InProgress, LeaseUntil: instant}
+	r := &protocol.Record{State: protocol.InProgress, LeaseUntil: instant}
 	for _, margin := range []time.Duration{0, skew} {
 		require.False(t, r.Lapsed(instant.Add(margin-1), margin))
 		require.False(t, r.Lapsed(instant.Add(margin), margin))
@@ -51,14 +51,14 @@ func TestLapsed(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	steps := map[string]idem.RecordedStep{"ship": {}}
-	for state, want := range map[idem.State][2]bool{ // without and with steps
-		idem.Absent: {false, false}, idem.Pending: {true, true}, idem.InProgress: {false, false},
-		idem.Completed: {false, false}, idem.Failed: {false, false}, idem.Retryable: {false, true},
-		idem.Unknown: {true, true},
+	steps := map[string]protocol.RecordedStep{"ship": {}}
+	for state, want := range map[protocol.State][2]bool{ // without and with steps
+		protocol.Absent: {false, false}, protocol.Pending: {true, true}, protocol.InProgress: {false, false},
+		protocol.Completed: {false, false}, protocol.Failed: {false, false}, protocol.Retryable: {false, true},
+		protocol.Unknown: {true, true},
 	} {
-		require.Equal(t, want[0], (&idem.Record{State: state}).Open(), state)
-		require.Equal(t, want[1], (&idem.Record{State: state, Steps: steps}).Open(), state)
+		require.Equal(t, want[0], (&protocol.Record{State: state}).Open(), state)
+		require.Equal(t, want[1], (&protocol.Record{State: state, Steps: steps}).Open(), state)
 	}
 }
 
@@ -75,10 +75,10 @@ func TestOpenRecordsNeverExpire(t *testing.T) {
 // A clone is equal and shares no memory. The test fills every field, so that one
 // that is added and not copied deeply fails it.
 func TestClone(t *testing.T) {
-	require.Nil(t, (*idem.Record)(nil).Clone())
-	require.Equal(t, &idem.Record{}, (&idem.Record{}).Clone())
+	require.Nil(t, (*protocol.Record)(nil).Clone())
+	require.Equal(t, &protocol.Record{}, (&protocol.Record{}).Clone())
 
-	rec, want := &idem.Record{}, &idem.Record{}
+	rec, want := &protocol.Record{}, &protocol.Record{}
 	fill(t, reflect.ValueOf(rec).Elem())
 	fill(t, reflect.ValueOf(want).Elem())
 	require.Equal(t, want, rec)

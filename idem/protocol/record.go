@@ -1,4 +1,4 @@
-package idem
+package protocol
 
 import (
 	"maps"
@@ -30,7 +30,7 @@ const (
 // At fields but ExpiresAt have milliseconds, ExpiresAt has seconds. A record that
 // a store hands out is the receiver's own.
 type Record struct {
-	// ID is [Key.ID].
+	// ID is the key's, as idem.Key.ID gives it.
 	ID string
 	// Value is the caller's value, if the operation keeps it.
 	Value string

@@ -1,4 +1,4 @@
-package idem
+package protocol
 
 // Repeat is what an operation says about itself: may its handler run again
 // after an attempt whose outcome nobody knows? Everything that happens after an
@@ -11,11 +11,11 @@ const (
 	// it is resolved.
 	//
 	// Over HTTP the statuses 401, 403, 425 and 429 release it all the same while the
-	// attempt has shown no sign of an effect, see [ClassRejected]. An effect that does
-	// not carry the [Token] and is in no step shows none: a handler that may pass on
+	// attempt has shown no sign of an effect, see idem.ClassRejected. An effect that does
+	// not carry the token and is in no step shows none: a handler that may pass on
 	// another service's 429 after such an effect answers with another status.
 	NotRepeatable Repeat = iota
-	// Repeatable says that every effect of the handler carries the [Token], is
+	// Repeatable says that every effect of the handler carries the token, is
 	// naturally idempotent, or commits together with the record. An uncertain
 	// attempt may be followed by another one.
 	Repeatable

@@ -1,4 +1,4 @@
-package idem_test
+package protocol_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // What follows walks through everything that can happen to one record, by the
@@ -24,7 +24,7 @@ const (
 
 // actor is one attempt whose handler may have run.
 type actor struct {
-	claim   idem.Claim
+	claim   protocol.Claim
 	open    bool // without a claim, because the store was down
 	running bool
 	// dirty: its handler may have taken effect, and nothing recorded says how.
@@ -37,14 +37,14 @@ type actor struct {
 type sent struct {
 	what  string
 	actor int // whose end it is, -1 if nobody's
-	apply func(*idem.Record, time.Time) (*idem.Record, error)
+	apply func(*protocol.Record, time.Time) (*protocol.Record, error)
 	ids   []string
 	// barred: its caller was told that it has not landed.
 	barred bool
 }
 
 type world struct {
-	rec    *idem.Record
+	rec    *protocol.Record
 	now    time.Time
 	actors []actor
 	late   []sent
@@ -70,7 +70,7 @@ func (w *world) land(t *testing.T, s sent) bool {
 	next, err := s.apply(w.rec, w.now)
 	require.Equal(t, before, w.rec, "Apply changes its argument: %v", w.trail)
 	if err != nil {
-		var conflict *idem.ConflictError
+		var conflict *protocol.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, before, conflict.Existing)
 		return false
@@ -92,13 +92,13 @@ func (w *world) land(t *testing.T, s sent) bool {
 		}
 	}
 	switch next.State {
-	case idem.Completed, idem.Failed:
+	case protocol.Completed, protocol.Failed:
 		for i := range w.actors {
 			w.actors[i].dirty = false
 		}
-	case idem.Unknown:
+	case protocol.Unknown:
 		for i, a := range w.actors {
-			if next.Repeat == idem.NotRepeatable && a.dirty && (!a.open || next.Owner == a.claim.Record.Owner) {
+			if next.Repeat == protocol.NotRepeatable && a.dirty && (!a.open || next.Owner == a.claim.Record.Owner) {
 				w.actors[i].strict = true
 			}
 		}
@@ -107,31 +107,31 @@ func (w *world) land(t *testing.T, s sent) bool {
 }
 
 // newClaim is the claim that the engine makes of a decision.
-func (w *world) newClaim(do idem.Action, repeat idem.Repeat) idem.Claim {
-	r := idem.Record{
-		ID: "t#op#x", State: idem.InProgress, Repeat: repeat, Fingerprint: thisInput, Owner: w.id("o"), Write: w.id("w"),
+func (w *world) newClaim(do protocol.Action, repeat protocol.Repeat) protocol.Claim {
+	r := protocol.Record{
+		ID: "t#op#x", State: protocol.InProgress, Repeat: repeat, Fingerprint: thisInput, Owner: w.id("o"), Write: w.id("w"),
 		Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention, CreatedAt: w.now, UpdatedAt: w.now,
 	}
-	c := idem.Claim{Replace: do == idem.DoReplace}
+	c := protocol.Claim{Replace: do == protocol.DoReplace}
 	if w.rec != nil {
 		c.Seen, r.Attempt = w.rec.Write, w.rec.Attempt+1
 	}
-	if do == idem.DoTakeOver {
-		if w.rec.Repeat == idem.NotRepeatable {
-			r.Repeat = idem.NotRepeatable
+	if do == protocol.DoTakeOver {
+		if w.rec.Repeat == protocol.NotRepeatable {
+			r.Repeat = protocol.NotRepeatable
 		}
 		r.CreatedAt, r.Steps = w.rec.CreatedAt, w.rec.Clone().Steps
-		r.Uncertain = w.rec.Uncertain || w.rec.State == idem.InProgress
+		r.Uncertain = w.rec.Uncertain || w.rec.State == protocol.InProgress
 	}
-	if r.Repeat == idem.Repeatable && len(r.Steps) == 0 {
+	if r.Repeat == protocol.Repeatable && len(r.Steps) == 0 {
 		r.ExpiresAt = r.LeaseUntil.Add(walkRetention)
 	}
 	c.Record = r
 	return c
 }
 
-func (w *world) withdrawal(c idem.Claim) sent {
-	wd := idem.Withdrawal{Claim: c, Owner: w.id("o"), Write: w.id("w"), Uncertain: c.Record.Uncertain}
+func (w *world) withdrawal(c protocol.Claim) sent {
+	wd := protocol.Withdrawal{Claim: c, Owner: w.id("o"), Write: w.id("w"), Uncertain: c.Record.Uncertain}
 	if len(c.Record.Steps) == 0 {
 		wd.ExpiresAt = w.now.Add(walkRetention)
 	}
@@ -139,16 +139,16 @@ func (w *world) withdrawal(c idem.Claim) sent {
 }
 
 // call is a call of a deployment with this declaration.
-func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
+func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
 	name := "call " + repeat.String()
-	d := idem.Next(w.rec, idem.Event{Kind: idem.EventClaim, Fingerprint: thisInput, Repeat: repeat, Margin: skew}, w.now)
+	d := protocol.Next(w.rec, protocol.Event{Kind: protocol.EventClaim, Fingerprint: thisInput, Repeat: repeat, Margin: skew}, w.now)
 	switch d.Do {
-	case idem.DoPark:
+	case protocol.DoPark:
 		v := w.copy(name + " parks")
-		s := idem.Settlement{
-			ID: v.rec.ID, Kind: idem.EventLapse, Seen: v.rec.Write, Write: v.id("w"), Ending: idem.Ending{
-				State: idem.Unknown, Uncertain: true,
-				Stricter: repeat == idem.NotRepeatable || v.rec.Repeat == idem.NotRepeatable,
+		s := protocol.Settlement{
+			ID: v.rec.ID, Kind: protocol.EventLapse, Seen: v.rec.Write, Write: v.id("w"), Ending: protocol.Ending{
+				State: protocol.Unknown, Uncertain: true,
+				Stricter: repeat == protocol.NotRepeatable || v.rec.Repeat == protocol.NotRepeatable,
 			},
 		}
 		late := sent{"park by a twin", -1, s.Apply, []string{s.Write, s.Seen}, false}
@@ -156,7 +156,7 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))
 		return []*world{v, u}
-	case idem.DoCreate, idem.DoReplace, idem.DoTakeOver:
+	case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
 	default:
 		return nil
 	}
@@ -164,11 +164,11 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 	v := w.copy(name + " claims")
 	for _, a := range v.actors {
 		// An attempt without a claim is unknown to the record until it ends.
-		met := d.Do == idem.DoTakeOver && repeat == idem.NotRepeatable && !a.open
+		met := d.Do == protocol.DoTakeOver && repeat == protocol.NotRepeatable && !a.open
 		require.False(t, a.dirty && (a.strict || met), "runs again after an uncertain attempt: %v", v.trail)
 	}
-	if d.Do == idem.DoTakeOver && w.rec.Steps["charge"].Begun {
-		strict := repeat == idem.NotRepeatable || w.rec.Repeat == idem.NotRepeatable
+	if d.Do == protocol.DoTakeOver && w.rec.Steps["charge"].Begun {
+		strict := repeat == protocol.NotRepeatable || w.rec.Repeat == protocol.NotRepeatable
 		require.False(t, strict, "an open step does not park: %v", v.trail)
 	}
 	c := v.newClaim(d.Do, repeat)
@@ -178,7 +178,7 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 	withdrawn := v.copy("reply lost, withdrawn") // the claim is still under way
 	require.True(t, withdrawn.land(t, withdrawn.withdrawal(c)))
 	withdrawn.late = append(withdrawn.late, claim)
-	if repeat == idem.Repeatable {
+	if repeat == protocol.Repeatable {
 		open := v.copy("fails open")
 		fresh := c
 		fresh.Seen, fresh.Replace, fresh.Record.Steps = "", false, nil
@@ -187,29 +187,29 @@ func (w world) call(t *testing.T, repeat idem.Repeat) (next []*world) {
 		next = append(next, open)
 	}
 	require.True(t, v.land(t, claim))
-	v.actors = append(v.actors, actor{claim: c, running: true, dirty: true, strict: c.Record.Repeat == idem.NotRepeatable})
+	v.actors = append(v.actors, actor{claim: c, running: true, dirty: true, strict: c.Record.Repeat == protocol.NotRepeatable})
 	return append(next, v, unknown, withdrawn)
 }
 
 // endings are how an attempt can end, by the engine's rules.
-func (w *world) endings(a actor) map[string]idem.Ending {
+func (w *world) endings(a actor) map[string]protocol.Ending {
 	r := a.claim.Record
 	steps := len(r.Steps) > 0
 	if w.rec != nil && w.rec.Owner == r.Owner {
 		steps = len(w.rec.Steps) > 0
 	}
 	expires := w.now.Add(walkRetention)
-	release := idem.Ending{State: idem.Retryable, Uncertain: r.Uncertain, ExpiresAt: expires}
-	uncertain := idem.Ending{State: idem.Unknown, Uncertain: true}
-	if r.Repeat == idem.Repeatable {
-		uncertain = idem.Ending{State: idem.Retryable, Uncertain: true, ExpiresAt: expires}
+	release := protocol.Ending{State: protocol.Retryable, Uncertain: r.Uncertain, ExpiresAt: expires}
+	uncertain := protocol.Ending{State: protocol.Unknown, Uncertain: true}
+	if r.Repeat == protocol.Repeatable {
+		uncertain = protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: expires}
 	}
 	if steps {
 		release.ExpiresAt, uncertain.ExpiresAt = time.Time{}, time.Time{}
 	}
-	return map[string]idem.Ending{
-		"completes": {State: idem.Completed, ExpiresAt: expires}, "not executed": release, "uncertain": uncertain,
-		"parks": {State: idem.Unknown, Uncertain: true},
+	return map[string]protocol.Ending{
+		"completes": {State: protocol.Completed, ExpiresAt: expires}, "not executed": release, "uncertain": uncertain,
+		"parks": {State: protocol.Unknown, Uncertain: true},
 	}
 }
 
@@ -226,7 +226,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 		if name == "not executed" {
 			v.actors[i].dirty = false
 		}
-		f := idem.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: en}
+		f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: en}
 		if a.open {
 			f.Absent = &r
 		}
@@ -245,7 +245,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 	if v := w.commitInDoubt(t, i); v != nil {
 		next = append(next, v)
 	}
-	for name, s := range map[string]idem.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true}} {
+	for name, s := range map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true}} {
 		v := w.copy(r.Owner + " " + name)
 		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
 		open := w.rec != nil && w.rec.Steps["charge"].Begun
@@ -255,7 +255,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 		}
 	}
 	v := w.copy(r.Owner + " extends")
-	e := idem.Extension{ID: r.ID, Owner: r.Owner, Write: v.id("w"), LeaseUntil: v.now.Add(walkLease)}
+	e := protocol.Extension{ID: r.ID, Owner: r.Owner, Write: v.id("w"), LeaseUntil: v.now.Add(walkLease)}
 	if !r.ExpiresAt.IsZero() {
 		e.ExpiresAt = e.LeaseUntil.Add(walkRetention)
 	}
@@ -265,7 +265,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 
 // completesWithoutResult is a completion that is written, now or later, before its
 // result, which is under way.
-func (w world) completesWithoutResult(t *testing.T, i int, whole idem.Finish) (next []*world) {
+func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish) (next []*world) {
 	v := w.copy("first without its result")
 	fact, result := whole, whole
 	fact.Write, fact.Ending.Unavailable = v.id("w"), true
@@ -283,10 +283,10 @@ func (w world) completesWithoutResult(t *testing.T, i int, whole idem.Finish) (n
 func (w world) commitInDoubt(t *testing.T, i int) *world {
 	v := w.copy(w.actors[i].claim.Record.Owner + " commits, in doubt")
 	r := v.actors[i].claim.Record
-	f := idem.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
-	bar := idem.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
-	if v.rec != nil && v.rec.State == idem.Unknown {
-		bar.Ending = idem.Ending{State: idem.Unknown, Uncertain: true}
+	f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
+	bar := protocol.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
+	if v.rec != nil && v.rec.State == protocol.Unknown {
+		bar.Ending = protocol.Ending{State: protocol.Unknown, Uncertain: true}
 	}
 	v.actors[i].running = false
 	if !v.land(t, sent{"bar", i, bar.Apply, nil, false}) {
@@ -318,12 +318,12 @@ func (w world) outside(t *testing.T) (next []*world) {
 	if w.rec == nil {
 		return next
 	}
-	ev := idem.Event{Kind: idem.EventResolve, Seen: w.rec.Write, To: idem.Retryable, Margin: skew}
-	if idem.Next(w.rec, ev, w.now).Do == idem.DoApply {
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: w.rec.Write, To: protocol.Retryable, Margin: skew}
+	if protocol.Next(w.rec, ev, w.now).Do == protocol.DoApply {
 		v := w.copy("resolved")
-		s := idem.Settlement{
-			ID: v.rec.ID, Kind: idem.EventResolve, Seen: v.rec.Write, Owner: v.id("o"), Write: v.id("w"),
-			Ending: idem.Ending{State: idem.Retryable}, ClearSteps: []string{"charge"},
+		s := protocol.Settlement{
+			ID: v.rec.ID, Kind: protocol.EventResolve, Seen: v.rec.Write, Owner: v.id("o"), Write: v.id("w"),
+			Ending: protocol.Ending{State: protocol.Retryable}, ClearSteps: []string{"charge"},
 		}
 		if _, kept := v.rec.Steps["ship"]; !kept {
 			s.Ending.ExpiresAt = v.now.Add(walkRetention)
@@ -340,16 +340,16 @@ func (w world) outside(t *testing.T) (next []*world) {
 // check is what holds in every world.
 func (w *world) check(t *testing.T) {
 	if w.rec != nil {
-		settled := w.rec.State == idem.Completed || w.rec.State == idem.Failed
-		carriesNone := w.rec.Open() || w.rec.State == idem.InProgress &&
-			(w.rec.Repeat == idem.NotRepeatable || len(w.rec.Steps) > 0)
+		settled := w.rec.State == protocol.Completed || w.rec.State == protocol.Failed
+		carriesNone := w.rec.Open() || w.rec.State == protocol.InProgress &&
+			(w.rec.Repeat == protocol.NotRepeatable || len(w.rec.Steps) > 0)
 		require.False(t, carriesNone && !w.rec.ExpiresAt.IsZero(), "an open question expires: %v: %+v", w.trail, w.rec)
 		require.False(t, settled && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
 	}
 	for _, a := range w.actors {
 		if a.dirty && a.strict {
 			require.NotNil(t, w.rec, "an open question is forgotten: %v", w.trail)
-			require.Contains(t, []idem.State{idem.InProgress, idem.Unknown}, w.rec.State,
+			require.Contains(t, []protocol.State{protocol.InProgress, protocol.Unknown}, w.rec.State,
 				"an uncertain attempt is taken for settled: %v", w.trail)
 		}
 	}
@@ -372,7 +372,7 @@ func (w *world) key() string {
 		return max(at.Sub(w.now), 0)
 	}
 	var b strings.Builder
-	record := func(r *idem.Record) {
+	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
 			r.Uncertain, r.Unavailable, len(r.Steps), r.Steps["charge"].Begun, ";")
 	}
@@ -402,7 +402,7 @@ func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
 	for d := range depth {
 		var next []*world
 		for _, w := range worlds {
-			moves := append(w.call(t, idem.NotRepeatable), w.call(t, idem.Repeatable)...)
+			moves := append(w.call(t, protocol.NotRepeatable), w.call(t, protocol.Repeatable)...)
 			for i, a := range w.actors {
 				if a.running {
 					moves = append(moves, w.act(t, i)...)

@@ -1,0 +1,49 @@
+package idem
+
+import "github.com/idem-go/idempotency/idem/protocol"
+
+// The words of package protocol that handlers, operators and tests say too.
+type (
+	// Store keeps records; see [protocol.Store].
+	Store = protocol.Store
+	// StoreError says why a store did not do what it was asked for; see [protocol.StoreError].
+	StoreError = protocol.StoreError
+	// Record is what a store keeps of one key; see [protocol.Record].
+	Record = protocol.Record
+	// State is where a record stands.
+	State = protocol.State
+	// Repeat is what an operation says about itself: may its handler run again after
+	// an attempt whose outcome nobody knows? See [protocol.Repeat].
+	Repeat = protocol.Repeat
+	// Failure is a terminal error as it is recorded and replayed.
+	Failure = protocol.Failure
+	// Fingerprint is a digest of an operation's input; see [protocol.Fingerprint].
+	Fingerprint = protocol.Fingerprint
+)
+
+// The states of a record. [protocol.Next] says what leads where.
+const (
+	Absent     = protocol.Absent
+	Pending    = protocol.Pending
+	InProgress = protocol.InProgress
+	Completed  = protocol.Completed
+	Failed     = protocol.Failed
+	Retryable  = protocol.Retryable
+	Unknown    = protocol.Unknown
+)
+
+// The declarations of an operation; see [protocol.Repeat].
+const (
+	NotRepeatable = protocol.NotRepeatable
+	Repeatable    = protocol.Repeatable
+)
+
+// What a store can say of a whole call.
+var (
+	// ErrStoreUnavailable: the store could not be reached before the claim; the
+	// handler did not run.
+	ErrStoreUnavailable = protocol.ErrStoreUnavailable
+	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
+	// taken for absent.
+	ErrRecordUnreadable = protocol.ErrRecordUnreadable
+)

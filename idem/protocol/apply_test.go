@@ -1,0 +1,226 @@
+package protocol_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// A claim on an expired record, withdrawn before or after it landed, must not
+// hand the expired record's steps to the next attempt: it would skip them.
+func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
+	expired := &protocol.Record{
+		ID: "t#op#x", State: protocol.Completed, Repeat: protocol.Repeatable, Fingerprint: "1:old",
+		Owner: "old", Write: "w-old", Attempt: 1, CreatedAt: instant.Add(-time.Hour), ExpiresAt: instant.Add(-time.Minute),
+		Steps: map[string]protocol.RecordedStep{"charge": {Write: "w-step", Body: protocol.Body{Data: []byte("done"), Size: 4, Stored: 4}}},
+	}
+	claim := protocol.Claim{Seen: "w-old", Replace: true, Record: protocol.Record{
+		ID: "t#op#x", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: "1:new",
+		Owner: "new", Write: "w-new", Attempt: 2, CreatedAt: instant, UpdatedAt: instant, LeaseUntil: instant.Add(time.Minute),
+	}}
+	landed, err := claim.Apply(expired, instant)
+	require.NoError(t, err)
+	w := protocol.Withdrawal{Claim: claim, Owner: "nobody", Write: "w-back", ExpiresAt: instant.Add(time.Hour)}
+	for name, rec := range map[string]*protocol.Record{"not landed": expired, "landed": landed, "deleted": nil} {
+		t.Run(name, func(t *testing.T) {
+			got, err := w.Apply(rec, instant)
+			require.NoError(t, err)
+			require.Equal(t, protocol.Retryable, got.State)
+			require.Equal(t, protocol.Fingerprint("1:new"), got.Fingerprint)
+			require.Empty(t, got.Steps)
+			require.Equal(t, instant, got.CreatedAt)
+			require.False(t, got.Open(), "what carries an expiry must not be an open question")
+		})
+	}
+}
+
+// What each write makes of a record: all that is not named stays as it was.
+func TestApplyChangesNothingElse(t *testing.T) {
+	lease, expires := instant.Add(time.Minute), instant.Add(time.Hour)
+	failure := &protocol.Failure{Message: "m", Type: "T", Code: "C"}
+	held := func() *protocol.Record { return heldRecord() }
+	parked := func() *protocol.Record {
+		r := heldRecord()
+		r.State = protocol.Unknown
+		return r
+	}
+	claim := protocol.Record{
+		ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: otherInput,
+		Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires, Retention: time.Minute,
+		CreatedAt: lease, Uncertain: true,
+	}
+	ended := func(r *protocol.Record) { // what every ending sets or removes
+		r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, expires
+		r.Body, r.Failure, r.Uncertain, r.Unavailable, r.ResponseVersion = protocol.Body{}, nil, false, false, 0
+	}
+	finish := func(e protocol.Ending) func(*protocol.Record, time.Time) (*protocol.Record, error) {
+		return protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Ending: e}.Apply
+	}
+	settle := func(kind protocol.EventKind, owner string, e protocol.Ending, clear ...string,
+	) func(*protocol.Record, time.Time) (*protocol.Record, error) {
+		return protocol.Settlement{
+			ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e, ClearSteps: clear,
+		}.Apply
+	}
+	for name, c := range map[string]struct {
+		from   func() *protocol.Record
+		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
+		change func(*protocol.Record)
+	}{
+		"takeover": {parked, protocol.Claim{Record: claim, Seen: "seen"}.Apply, func(r *protocol.Record) {
+			old := *r
+			*r = claim
+			r.ID, r.Value, r.Fingerprint, r.CreatedAt, r.Steps = old.ID, old.Value, old.Fingerprint, old.CreatedAt, old.Steps
+			r.UpdatedAt, r.Seen = instant, "seen"
+		}},
+		"replacement": {parked, protocol.Claim{Record: claim, Seen: "seen", Replace: true}.Apply, func(r *protocol.Record) {
+			*r = claim
+			r.UpdatedAt, r.Seen = instant, "seen"
+		}},
+		"withdrawn takeover": {
+			parked, protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen"}, Owner: "nobody", Write: "back"}.Apply,
+			func(r *protocol.Record) {
+				old := *r
+				*r = claim
+				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Retryable, "nobody", "back"
+				r.ExpiresAt, r.Uncertain, r.UpdatedAt = time.Time{}, false, instant
+				r.Seen = "seen"
+			},
+		},
+		"extension": {
+			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
+		},
+		"extension without steps": {
+			func() *protocol.Record {
+				r := heldRecord()
+				r.Steps = nil
+				return r
+			}, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			func(r *protocol.Record) {
+				r.LeaseUntil, r.ExpiresAt, r.Write, r.UpdatedAt, r.Steps = lease, expires, "w", instant, nil
+			},
+		},
+		"earlier extension": {
+			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
+			func(*protocol.Record) {},
+		},
+		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *protocol.Record) {
+			r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
+			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+		}},
+		"step over its begin mark": {
+			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply, func(r *protocol.Record) {
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
+				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+			},
+		},
+		"begin mark": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply, func(r *protocol.Record) {
+			r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
+			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+		}},
+		"completion": {held, finish(protocol.Ending{
+			State: protocol.Completed, Result: []byte("four"), Unavailable: true, ExpiresAt: expires, ResponseVersion: 4,
+		}), func(r *protocol.Record) {
+			ended(r)
+			r.State, r.Unavailable, r.ResponseVersion, r.Steps = protocol.Completed, true, 4, nil
+			r.Body = protocol.Body{Data: []byte("four"), Size: 4, Stored: 4}
+		}},
+		"failure": {held, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: expires, Ref: "new"}),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Failure, r.Ref, r.Steps = protocol.Failed, failure, "new", nil
+			}},
+		"release": {held, finish(protocol.Ending{State: protocol.Retryable, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
+			ended(r)
+			r.State, r.Failure, r.Uncertain, r.ExpiresAt = protocol.Retryable, failure, true, time.Time{}
+		}},
+		"stricter park": {held, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}), func(r *protocol.Record) {
+			ended(r)
+			r.State, r.Uncertain, r.Repeat, r.ExpiresAt = protocol.Unknown, true, protocol.NotRepeatable, time.Time{}
+		}},
+		"late completion": {parked, finish(protocol.Ending{State: protocol.Completed, ExpiresAt: expires}), func(r *protocol.Record) {
+			ended(r)
+			r.State, r.Steps = protocol.Completed, nil
+		}},
+		"twin's park": {
+			held, settle(protocol.EventLapse, "", protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Uncertain, r.Repeat, r.ExpiresAt = protocol.Unknown, true, protocol.NotRepeatable, time.Time{}
+			},
+		},
+		"resolution": {
+			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Retryable, Ref: "new"}, "open", "absent"),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Owner, r.Ref, r.ExpiresAt = protocol.Retryable, "resolver", "new", time.Time{}
+				delete(r.Steps, "open")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, want := c.from(), c.from()
+			c.change(want)
+			got, err := c.apply(from, instant)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.Equal(t, c.from(), from, "the argument is not changed")
+		})
+	}
+}
+
+// heldRecord has every field set, so that what a write leaves or removes shows.
+func heldRecord() *protocol.Record {
+	return &protocol.Record{
+		ID: "t#op#x", Value: "x", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: thisInput,
+		Owner: "own", Attempt: 7, Write: "seen", LeaseUntil: instant, ExpiresAt: instant.Add(time.Minute),
+		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
+		Body: protocol.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &protocol.Failure{Message: "before"},
+		Ref: "old", Probes: 2, ResponseVersion: 1, Unavailable: true,
+		Steps: map[string]protocol.RecordedStep{"done": {Write: "w-done", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
+	}
+}
+
+// Only a write's own id counts as landed: neither its owner nor its effect.
+func TestApplyKnowsItsOwnWriteOnly(t *testing.T) {
+	for _, state := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
+		rec := heldRecord()
+		rec.State = state
+		f := protocol.Finish{ID: rec.ID, Owner: rec.Owner, Write: "w", Ending: protocol.Ending{State: state}}
+		_, err := f.Apply(rec, instant)
+		var conflict *protocol.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Same(t, rec, conflict.Existing)
+		f.Write = rec.Write
+		got, err := f.Apply(rec, instant)
+		require.NoError(t, err)
+		require.Same(t, rec, got)
+	}
+}
+
+func TestApplyCreates(t *testing.T) {
+	c := protocol.Claim{Record: *heldRecord()}
+	got, err := c.Apply(nil, instant)
+	require.NoError(t, err)
+	require.Equal(t, heldRecord(), got)
+
+	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Absent: heldRecord(), Ending: protocol.Ending{
+		State: protocol.Completed, Result: []byte("r"), ExpiresAt: instant.Add(time.Hour),
+	}}
+	got, err = f.Apply(nil, instant)
+	require.NoError(t, err)
+	require.Equal(t, protocol.Completed, got.State)
+	require.Equal(t, "own", got.Owner)
+	require.Equal(t, "w", got.Write)
+	require.Equal(t, heldRecord(), f.Absent, "the argument is not changed")
+
+	f.Absent = nil
+	_, err = f.Apply(nil, instant)
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.Nil(t, conflict.Existing)
+}
