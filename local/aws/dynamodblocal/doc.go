@@ -8,26 +8,27 @@
 //     It is checked and used, and never stopped.
 //  2. A folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib
 //     ([Options.JarDir], IDEM_DYNAMODB_JAR_DIR), run by Java.
-//  3. A Docker engine of this machine that answers. Having the docker command
-//     is not enough. If the engine answers but the image cannot be had, the
-//     reason is logged and the next way is taken.
-//  4. The npm package [SimulatorPackage], packed once into the cache folder,
+//  3. The npm package [SimulatorPackage], packed once into the cache folder,
 //     checked against a pinned SHA-512, and run by Java. Every later start
 //     checks the unpacked files against a pinned digest and needs no npm.
 //
 // What is missing is named in the error, with what to install.
 //
+// A Docker container is used by its endpoint:
+//
+//	docker run --rm -d -p 127.0.0.1:8000:8000 amazon/dynamodb-local:1.25.1
+//	export IDEM_DYNAMODB_ENDPOINT=http://127.0.0.1:8000
+//
 // # Java
 //
-// Ways 2 and 4 need Java 17 or newer, a JRE is enough. DynamoDB Local listens
+// Ways 2 and 3 need Java 17 or newer, a JRE is enough. DynamoDB Local listens
 // on all interfaces and has no option to change that. So it is started through
 // a small class, loopback/Loopback.java, that sets the host of its connector to
 // 127.0.0.1 and lets the operating system choose the port. The compiled class
 // is part of this package; a test compiles the source again and compares.
 //
 // The child process ends when its standard input does, and so cannot outlive
-// the process that called Start, however that one ends. A container is tied to
-// the connection of the same process in the same way.
+// the process that called Start, however that one ends.
 //
 // DynamoDB Local runs in memory, with one database for all credentials and
 // regions, and without telemetry. The option -disableTelemetry has no effect in

@@ -30,7 +30,7 @@ func TestParseJavaVersion(t *testing.T) {
 func TestMissingJavaIsNamed(t *testing.T) {
 	isolate(t)
 	binaries(t, nil, nil)
-	_, err := Start(t.Context(), &Options{DockerHost: NoDocker})
+	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "no java found")
 	require.ErrorContains(t, err, "install Java 17 or newer")
 	require.ErrorContains(t, err, EnvJarDir, "the other ways are named too")
@@ -39,7 +39,7 @@ func TestMissingJavaIsNamed(t *testing.T) {
 func TestJavaThatIsTooOldIsNamed(t *testing.T) {
 	isolate(t)
 	binaries(t, nil, map[string]string{"java": `echo 'openjdk version "11.0.2" 2019-01-15' >&2`})
-	_, err := Start(t.Context(), &Options{DockerHost: NoDocker})
+	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "is Java 11")
 	require.ErrorContains(t, err, "install Java 17 or newer")
 }
@@ -47,7 +47,7 @@ func TestJavaThatIsTooOldIsNamed(t *testing.T) {
 func TestJavaThatDoesNotWorkIsNamed(t *testing.T) {
 	isolate(t)
 	binaries(t, nil, map[string]string{"java": "echo 'Unable to locate a Java Runtime.' >&2; exit 1"})
-	_, err := Start(t.Context(), &Options{DockerHost: NoDocker})
+	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "Unable to locate a Java Runtime.")
 	require.ErrorContains(t, err, "install Java 17 or newer")
 }

@@ -18,7 +18,7 @@ const (
 	libName = "DynamoDBLocal_lib"
 )
 
-// What DynamoDB Local is started with, under Java and in a container alike.
+// What DynamoDB Local is started with.
 var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
 
 // telemetryOff is the switch that DynamoDB Local obeys; see the package comment.

@@ -13,7 +13,7 @@ import (
 func TestListensOnLoopbackOnly(t *testing.T) {
 	cache := provisionedCache(t)
 	isolate(t)
-	srv, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker})
+	srv, err := Start(t.Context(), &Options{CacheDir: cache})
 	require.NoError(t, err)
 	defer srv.Close()
 	u, err := url.Parse(srv.Endpoint())

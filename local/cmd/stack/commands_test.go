@@ -192,7 +192,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			}
 			cmd := exec.Command(build(t), "-endpoint", c.endpoint)
 			mark := t.TempDir()
-			cmd.Env = append(environ(mark), "PATH="+path, "DOCKER_HOST=none", "JAVA_HOME=")
+			cmd.Env = append(environ(mark), "PATH="+path, "JAVA_HOME=")
 			out, err := cmd.CombinedOutput()
 			require.Error(t, err)
 			said := lastLines(string(out))

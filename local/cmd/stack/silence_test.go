@@ -36,7 +36,7 @@ func TestNobodyWaitsInSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := prepare(t, exec.Command(c.binary))
-			s.cmd.Env = append(s.cmd.Env, "PATH="+path, "IDEM_CACHE_DIR="+t.TempDir(), "DOCKER_HOST=none")
+			s.cmd.Env = append(s.cmd.Env, "PATH="+path, "IDEM_CACHE_DIR="+t.TempDir())
 			s.start()
 			for range 2 {
 				s.until(": still ")
