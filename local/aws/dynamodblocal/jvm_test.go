@@ -7,15 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/cache"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 )
 
 func TestFolderIsRunAndEndsWithClose(t *testing.T) {
-	dir := emulator(t)
+	dir, user := emulator(t), provisionedCache(t)
 	isolate(t)
 	t.Setenv(EnvJarDir, dir)
-	cache := t.TempDir()
-	t.Setenv(EnvCacheDir, cache)
+	folder := t.TempDir()
+	t.Setenv(cache.Env, folder)
 	temporary := t.TempDir()
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir="+temporary)
 	srv, err := Start(t.Context(), nil)
@@ -30,10 +31,12 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	require.NoError(t, srv.Close(), "closing again does nothing")
 	requireRefuses(t, srv.Endpoint())
 	require.True(t, childtest.Gone(srv.pid))
-	require.NoError(t, checkTree(dir), "nothing was written to the user's folder")
+	again, err := Package.Install(t.Context(), user, func(format string, args ...any) { require.Fail(t, format, args...) })
+	require.NoError(t, err)
+	require.Equal(t, dir, filepath.Join(again, jarDir), "nothing was written to the user's folder")
 
 	// DynamoDB Local keeps an installation id for its telemetry where it runs.
-	files, err := filepath.Glob(filepath.Join(cache, "*", "*"))
+	files, err := filepath.Glob(filepath.Join(folder, "*", "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1, "the class alone: telemetry was never set up")
 	left, err := os.ReadDir(temporary)
@@ -56,12 +59,37 @@ func TestFailingJVMShowsItsLastLines(t *testing.T) {
 }
 
 func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
-	cache := provisionedCache(t)
+	folder := provisionedCache(t)
 	isolate(t)
-	parent, pid, endpoint := startHelper(t, cache)
+	parent, pid, endpoint := childtest.Rerun(t, helperEnv, cache.Env+"="+folder)
 	require.False(t, childtest.Gone(pid))
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
 	childtest.RequireGone(t, pid)
 	requireRefuses(t, endpoint)
+}
+
+func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
+	folder := provisionedCache(t)
+	isolate(t)
+	programs(t, []string{"java"}, nil)
+	first, err := Start(t.Context(), &Options{CacheDir: folder})
+	require.NoError(t, err)
+	defer first.Close()
+	require.Contains(t, first.Source(), Package.String())
+	second, err := Start(t.Context(), &Options{CacheDir: folder})
+	require.NoError(t, err)
+	defer second.Close()
+
+	require.NotEqual(t, first.Endpoint(), second.Endpoint())
+	require.NoError(t, first.Close())
+	requireAnswers(t, second.Endpoint())
+}
+
+func TestMissingNPMIsNamed(t *testing.T) {
+	isolate(t)
+	programs(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
+	_, err := Start(t.Context(), nil)
+	require.ErrorContains(t, err, "npm is not on PATH")
+	require.ErrorContains(t, err, "install Node.js 20 or newer with npm")
 }

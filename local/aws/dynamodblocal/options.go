@@ -7,15 +7,12 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
 // Environment variables that stand in for options which are not set.
 const (
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT" // Options.Endpoint
 	EnvJarDir   = "IDEM_DYNAMODB_JAR_DIR"  // Options.JarDir
-	EnvCacheDir = cache.Env                // Options.CacheDir
 )
 
 // Options of [Start]. The zero value takes everything from the environment and

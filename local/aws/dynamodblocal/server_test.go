@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
 // fakeDynamoDB answers as DynamoDB does to a request it does not like.
@@ -93,12 +95,12 @@ func TestFolderWithoutDynamoDBLocalIsNamed(t *testing.T) {
 
 func TestCacheThatCannotBeWrittenToIsNamed(t *testing.T) {
 	isolate(t)
-	binaries(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
+	programs(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
 	// A file where the folder should be refuses root too.
 	path := filepath.Join(t.TempDir(), "cache")
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
 	_, err := Start(t.Context(), &Options{CacheDir: path})
 	require.ErrorContains(t, err, "cannot be written to")
 	require.ErrorContains(t, err, path)
-	require.ErrorContains(t, err, EnvCacheDir)
+	require.ErrorContains(t, err, cache.Env)
 }

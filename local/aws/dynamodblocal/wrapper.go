@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
 // The class is compiled with javac 17 and --release 17 -g:none.
@@ -21,15 +23,15 @@ const wrapperClass = "Loopback"
 
 // installWrapper puts the wrapper class into a folder of its own in the cache,
 // named by content, so that versions live side by side. It returns the folder.
-func installWrapper(cache string) (string, error) {
+func installWrapper(folder string) (string, error) {
 	sum := sha256.Sum256(wrapperBytes)
-	dir := filepath.Join(cache, "loopback-"+hex.EncodeToString(sum[:6]))
+	dir := filepath.Join(folder, "loopback-"+hex.EncodeToString(sum[:6]))
 	path := filepath.Join(dir, wrapperClass+".class")
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, wrapperBytes) {
 		return dir, nil
 	}
 	if err := writeWrapper(dir, path); err != nil {
-		return "", fmt.Errorf("keep the wrapper class in the cache: %w; set %s to another folder", err, EnvCacheDir)
+		return "", fmt.Errorf("keep the wrapper class in the cache: %w; set %s to another folder", err, cache.Env)
 	}
 	return dir, nil
 }

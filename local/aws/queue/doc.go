@@ -3,10 +3,9 @@
 // it once, runs it so that only this machine can reach it, and takes it away
 // again.
 //
-// The package and all that it needs are pinned by package-lock.json, with the
-// integrity of each, and are installed by "npm ci" into the cache folder
-// (IDEM_CACHE_DIR) from whatever registry npm is configured with. No script of
-// a package is run. Every later start needs node alone.
+// The package and all that it needs are pinned by package-lock.json and kept in the
+// cache folder (IDEM_CACHE_DIR), as package npm describes. Every later start needs
+// node alone.
 //
 // The server's own start-up listens on every interface. serve.mjs, part of this
 // package, takes the application without it and lets it listen on 127.0.0.1, on

@@ -1,14 +1,10 @@
 package queue
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -40,59 +36,28 @@ func helper() int {
 	select {}
 }
 
-// journal collects the lines of Options.Log.
-type journal struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (j *journal) log(format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprintf(format, args...))
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Join(j.lines, "\n")
-}
-
-// installed is the cache that npm has filled once for all tests: the user's, to
-// which no test writes.
-var installed struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// installedCache skips the test where the cache cannot be filled, or fails it
-// if IDEM_REQUIRE_DYNAMODB is 1.
+// installedCache is the user's cache, once the package is there. The test is skipped
+// where it cannot be had, or fails if IDEM_REQUIRE_DYNAMODB is 1.
 func installedCache(t *testing.T) string {
 	t.Helper()
-	installed.once.Do(func() {
-		installed.dir, installed.err = cache.Folder("")
-		if installed.err == nil {
-			if _, installed.err = findNode(t.Context()); installed.err == nil {
-				_, installed.err = install(t.Context(), quiet(t), installed.dir)
-			}
-		}
-	})
-	if installed.err != nil {
+	if err := install(); err != nil {
 		if os.Getenv("IDEM_REQUIRE_DYNAMODB") == "1" {
-			t.Fatalf("IDEM_REQUIRE_DYNAMODB=1 and the queue server cannot be had: %v", installed.err)
+			t.Fatalf("IDEM_REQUIRE_DYNAMODB=1 and the queue server cannot be had: %v", err)
 		}
-		t.Skipf("the queue server cannot be had: %v", installed.err)
+		t.Skipf("the queue server cannot be had: %v", err)
 	}
-	return installed.dir
+	folder, err := cache.Folder("")
+	require.NoError(t, err)
+	return folder
 }
 
-func quiet(t *testing.T) Options {
-	t.Helper()
-	o, err := (*Options)(nil).withDefaults()
-	require.NoError(t, err)
-	return o
-}
+var install = sync.OnceValue(func() error {
+	_, err := findNode(context.Background())
+	if err == nil {
+		_, err = Package.Install(context.Background(), "", func(string, ...any) {})
+	}
+	return err
+})
 
 // started is a server that ends with the test.
 func started(t *testing.T) *Server {
@@ -113,22 +78,6 @@ func client(endpoint string) *sqs.Client {
 	})
 }
 
-// binaries makes PATH a folder with just the named programs of the real PATH,
-// and with scripts under the given names.
-func binaries(t *testing.T, names []string, scripts map[string]string) {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range names {
-		path, err := exec.LookPath(name)
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
-	}
-	for name, script := range scripts {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-	}
-	t.Setenv("PATH", dir)
-}
-
 func requireAnswers(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := client(endpoint).ListQueues(t.Context(), &sqs.ListQueuesInput{})
@@ -139,25 +88,4 @@ func requireRefuses(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := http.Get(endpoint)
 	require.Error(t, err)
-}
-
-// startHelper runs helper in another process and returns what it says.
-func startHelper(t *testing.T, cache string) (cmd *exec.Cmd, pid int, endpoint string) {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd = exec.Command(self)
-	cmd.Env = append(os.Environ(), helperEnv+"=1", EnvCacheDir+"="+cache)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it is gone already in a test that passes
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	_, err = fmt.Sscan(line, &pid, &endpoint)
-	require.NoError(t, err, line)
-	return cmd, pid, endpoint
 }

@@ -8,32 +8,32 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/idem-go/idempotency/local/aws/npm"
 )
 
 // oldestNode is the oldest major release that the packages run on.
 const oldestNode = 20
 
-const installNode = "install Node.js 20 or newer with npm (for example Debian and Ubuntu: apt install nodejs npm; macOS: brew install node; or nodejs.org)"
-
 // findNode returns the node on PATH if it is new enough.
 func findNode(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("node")
 	if err != nil {
-		return "", errors.New("node is not on PATH; " + installNode)
+		return "", errors.New("node is not on PATH; " + npm.InstallNode)
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s does not work: node --version: %w: %s; %s", path, err, firstLine(string(out)), installNode)
+		return "", fmt.Errorf("%s does not work: node --version: %w: %s; %s", path, err, firstLine(string(out)), npm.InstallNode)
 	}
 	version, err := parseNodeVersion(string(out))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w; %s", path, err, installNode)
+		return "", fmt.Errorf("%s: %w; %s", path, err, npm.InstallNode)
 	}
 	if version < oldestNode {
-		return "", fmt.Errorf("%s is Node.js %d; %s", path, version, installNode)
+		return "", fmt.Errorf("%s is Node.js %d; %s", path, version, npm.InstallNode)
 	}
 	return path, nil
 }

@@ -4,12 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	"github.com/idem-go/idempotency/local/aws/cache"
 )
-
-// EnvCacheDir stands in for [Options.CacheDir].
-const EnvCacheDir = cache.Env
 
 // Options of [Start]. The zero value takes everything from the environment and
 // the defaults.

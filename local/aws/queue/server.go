@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
 	"github.com/idem-go/idempotency/local/aws/child"
 )
 
@@ -58,11 +57,7 @@ func run(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := cache.Folder(o.CacheDir)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := install(ctx, o, folder)
+	dir, err := Package.Install(ctx, o.CacheDir, o.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/cache"
 	"github.com/idem-go/idempotency/local/aws/child"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 )
@@ -30,7 +31,7 @@ func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
 		childtest.RequireLoopbackOnly(t, pid, port)
 	}
 	requireAnswers(t, srv.Endpoint())
-	require.Contains(t, srv.Source(), Package)
+	require.Contains(t, srv.Source(), Package.String())
 
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")
@@ -50,9 +51,9 @@ func TestServerClosesNoIdleConnection(t *testing.T) {
 }
 
 func TestServersRunSideBySideWithoutNPM(t *testing.T) {
-	cache := installedCache(t)
-	binaries(t, []string{"node"}, nil)
-	t.Setenv(EnvCacheDir, cache)
+	folder := installedCache(t)
+	childtest.Programs(t, []string{"node"}, nil)
+	t.Setenv(cache.Env, folder)
 	first, err := Start(t.Context(), nil)
 	require.NoError(t, err)
 	defer first.Close()
@@ -65,7 +66,7 @@ func TestServersRunSideBySideWithoutNPM(t *testing.T) {
 }
 
 func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
-	parent, pid, endpoint := startHelper(t, installedCache(t))
+	parent, pid, endpoint := childtest.Rerun(t, helperEnv, cache.Env+"="+installedCache(t))
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
 	childtest.RequireGone(t, pid)
@@ -74,7 +75,7 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 
 // The end of its input is enough where the kernel does not help.
 func TestServerEndsWithItsInput(t *testing.T) {
-	dir, err := install(t.Context(), quiet(t), installedCache(t))
+	dir, err := Package.Install(t.Context(), installedCache(t), func(string, ...any) {})
 	require.NoError(t, err)
 	node, err := findNode(t.Context())
 	require.NoError(t, err)
@@ -141,14 +142,47 @@ func TestBrokenOffPollTakesNothing(t *testing.T) {
 }
 
 func TestCancelledStartEndsEarly(t *testing.T) {
-	cache := installedCache(t)
+	folder := installedCache(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Start(ctx, &Options{CacheDir: cache})
+	_, err := Start(ctx, &Options{CacheDir: folder})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestNegativeTimeoutIsRefused(t *testing.T) {
 	_, err := Start(t.Context(), &Options{AnswerTimeout: -1})
 	require.ErrorContains(t, err, "must not be negative")
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		node string
+		want []string
+	}{
+		"node":         {"", []string{"node is not on PATH", "install Node.js 20 or newer"}},
+		"newer node":   {"echo v18.20.4", []string{"is Node.js 18", "install Node.js 20"}},
+		"working node": {"echo no library >&2; exit 127", []string{"does not work", "no library", "install Node.js 20"}},
+		"node at all":  {"echo hello", []string{"printed no version: hello"}},
+		"npm":          {"echo v20.1.0", []string{"npm is not on PATH", "install Node.js"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripts := map[string]string{}
+			if c.node != "" {
+				scripts["node"] = c.node
+			}
+			childtest.Programs(t, nil, scripts)
+			_, err := Start(t.Context(), &Options{CacheDir: t.TempDir()})
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestServerThatFailsShowsItsLastLines(t *testing.T) {
+	folder := installedCache(t)
+	childtest.Programs(t, nil, map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
+	_, err := Start(t.Context(), &Options{CacheDir: folder})
+	require.ErrorContains(t, err, "ended before it answered")
+	require.ErrorContains(t, err, "SyntaxError")
 }

@@ -3,8 +3,10 @@
 package childtest
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -86,4 +88,43 @@ func listening(t testing.TB, pid int) []string {
 		}
 	}
 	return found
+}
+
+// Programs makes PATH a folder with just the named programs of the real PATH, and
+// with shell scripts under the given names.
+func Programs(t *testing.T, names []string, scripts map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
+	}
+	for name, script := range scripts {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	t.Setenv("PATH", dir)
+}
+
+// Rerun starts the test binary once more with the variable set to 1, for a TestMain
+// that then runs a server, and returns the process id and the address that it says
+// in its first line.
+func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int, endpoint string) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd = exec.Command(self)
+	cmd.Env = append(append(os.Environ(), variable+"=1"), env...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it is gone already in a test that passes
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Sscan(line, &pid, &endpoint)
+	require.NoError(t, err, line)
+	return cmd, pid, endpoint
 }
