@@ -10,7 +10,7 @@ package idem
 // stand for the same: 1, 1.0 and 10e-1 are one number, and so are
 // 9007199254740993.0 and 9007199254740992, but not 9007199254740993. Refused are
 // numbers beyond the doubles, duplicate member names, invalid UTF-8 (half surrogate
-// pairs included), nesting beyond [MaxDepth], a byte order mark, and anything but
+// pairs included), nesting beyond 200 deep, a byte order mark, and anything but
 // exactly one value: with a [*NotCanonicalError], which matches [ErrNotCanonical].
 // These hold for the whole text, also for parts left out.
 //

@@ -3,7 +3,8 @@ package idem
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // Select says which parts of a JSON input its fingerprint covers: either only
@@ -44,15 +45,11 @@ func (s *Select) Check() error {
 		pointers = s.Without
 	}
 	for i, pointer := range pointers {
-		switch {
-		case pointer == "" && len(s.Without) > 0:
+		if pointer == "" && len(s.Without) > 0 {
 			return bad("Without names the whole input, which leaves nothing to tell two inputs apart: name fields")
-		case pointer != "" && pointer[0] != '/':
-			return bad("%q is no JSON pointer: start it with a slash, as in %q", pointer, "/"+pointer)
-		case !utf8.ValidString(pointer):
-			return bad("%q is not valid UTF-8", pointer)
-		case badEscape(pointer):
-			return bad("%q has a tilde that is not ~0 or ~1: write ~0 for a tilde", pointer)
+		}
+		if err := canonical.CheckPointer(pointer); err != nil {
+			return bad("%v", err)
 		}
 		for j, other := range pointers {
 			if i != j && (other == pointer || strings.HasPrefix(other, pointer) && other[len(pointer)] == '/') {
@@ -61,19 +58,6 @@ func (s *Select) Check() error {
 		}
 	}
 	return nil
-}
-
-func badEscape(pointer string) bool {
-	for {
-		_, rest, found := strings.Cut(pointer, "~")
-		if !found {
-			return false
-		}
-		if rest == "" || rest[0] != '0' && rest[0] != '1' {
-			return true
-		}
-		pointer = rest
-	}
 }
 
 func (s *Select) only() bool { return s != nil && len(s.Only) > 0 }

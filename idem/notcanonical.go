@@ -30,9 +30,6 @@ func (e *NotCanonicalError) Error() string {
 // Is makes the error match [ErrNotCanonical].
 func (e *NotCanonicalError) Is(target error) bool { return target == ErrNotCanonical }
 
-// MaxDepth is how deep the arrays and objects of an input may nest.
-const MaxDepth = canonical.MaxDepth
-
 // notCanonical makes this package's error of the canonical form's.
 func notCanonical(err error) error {
 	if e, ok := errors.AsType[*canonical.Error](err); ok {

@@ -3,8 +3,11 @@ package idemlambda
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // KeyFunc finds tenant and value of the key in an event. It returns
@@ -19,12 +22,13 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // values are joined as by [idem.JoinValues]; what is longer than a key may be then
 // is digested with SHA-256.
 //
-// Names are case-sensitive. A value must be a string that is not empty, or an
-// integer, whose digits are taken as they are. Null, a missing member, a bool, a
-// fraction, an object, an array and a string that is not valid Unicode are errors that
-// match [idem.ErrKeyInvalid]: what is not there must not become everybody's key. So is a member that is there twice,
-// or that another one equals but for its case: another reader, such as a Go handler,
-// could see the other one. A pointer that is none panics.
+// A value is a string that is not empty, or a plain integer, whose digits are taken as
+// they are written: 42 and "42" are one key. Names are case-sensitive. Null, a missing
+// member, a bool, a number with a fraction or an exponent, an object, an array and a text
+// that is not valid JSON in UTF-8 are errors that match [idem.ErrKeyInvalid]: what is not
+// there must not become everybody's key. So is a member on the way that is there twice, or
+// that another one equals but for its case: another reader, such as a Go handler, could
+// see the other one. A pointer that is none panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {
 	return pointersInto("event", "idemlambda.Pointer", tenantPointer, values)
 }
@@ -32,40 +36,51 @@ func Pointer(tenantPointer string, values ...string) KeyFunc {
 // pointersInto is Pointer for a document that errors call doc, made by a function
 // of the name.
 func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
-	var owner pointer
-	if tenant != idem.NoTenant {
-		owner = mustPointer(doc, maker+": tenant", tenant)
-	}
 	if len(values) == 0 {
 		panic(&idem.ConfigError{What: maker, Problem: "there is no pointer to the key's value"})
 	}
-	path := make([]pointer, len(values))
-	for i, v := range values {
-		path[i] = mustPointer(doc, maker+": value", v)
+	var pointers []string
+	if tenant != idem.NoTenant {
+		pointers = append(pointers, mustPointer(maker+": tenant", tenant))
+	}
+	for _, v := range values {
+		pointers = append(pointers, mustPointer(maker+": value", v))
 	}
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
+		found, err := canonical.Values(payload, doc, pointers...)
+		if err != nil {
+			return "", "", noValue(doc, pointers[0], err)
+		}
 		t := idem.NoTenant
 		if tenant != idem.NoTenant {
-			var err error
-			if t, err = owner.scalar(payload); err != nil {
-				return "", "", err
-			}
-			if t == idem.NoTenant {
-				return "", "", owner.wrong("the tenant cannot be used")
+			if t, found = found[0], found[1:]; t == idem.NoTenant {
+				return "", "", fmt.Errorf("%w: the value at %q of the %s cannot be used as a tenant", idem.ErrKeyInvalid, tenant, doc)
 			}
 		}
-		parts := make([]string, len(path))
-		for i, p := range path {
-			var err error
-			if parts[i], err = p.scalar(payload); err != nil {
-				return "", "", err
-			}
+		if len(found) == 1 {
+			return t, found[0], nil
 		}
-		if len(parts) == 1 {
-			return t, parts[0], nil
-		}
-		return t, identityOf(parts...), nil
+		return t, identityOf(found...), nil
 	}
+}
+
+func mustPointer(what, pointer string) string {
+	err := canonical.CheckPointer(pointer)
+	if err == nil && pointer == "" {
+		err = errors.New("write a JSON pointer such as \"/payment/id\", or idem.NoTenant for no tenant")
+	}
+	if err != nil {
+		panic(&idem.ConfigError{What: fmt.Sprintf("%s pointer %q", what, pointer), Problem: err.Error()})
+	}
+	return pointer
+}
+
+// noValue says of a document why no key can be read from it.
+func noValue(doc, pointer string, err error) error {
+	if _, ok := errors.AsType[*canonical.ValueError](err); ok {
+		return fmt.Errorf("%w: %w", idem.ErrKeyInvalid, err)
+	}
+	return fmt.Errorf("%w: the value at %q of the %s cannot be read: %w", idem.ErrKeyInvalid, pointer, doc, err)
 }
 
 // By takes the key from the event as the handler's own type. f returns

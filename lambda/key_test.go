@@ -154,7 +154,7 @@ func TestPointerRefusesMembersThatDifferInCaseAlone(t *testing.T) {
 // The event of somebody who took the names of the Go fields for those of the JSON.
 func TestPointerNamesTheMemberOfAnotherCase(t *testing.T) {
 	for event, has := range map[string]string{
-		`{"customer":{"Id":"1"}}`:              `has "/customer/ID": pointers are case-sensitive`,
+		`{"customer":{"Id":"1"}}`:              `has "/customer": pointers are case-sensitive`,
 		`{"Customer":{"a":[{"id":1}],"id":1}}`: `has "/Customer/id": pointers are case-sensitive`,
 	} {
 		_, _, err := Pointer(idem.NoTenant, "/Customer/ID")(t.Context(), json.RawMessage(event))

@@ -56,7 +56,7 @@ func TestSQSKeyFunctions(t *testing.T) {
 
 		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &alone, tenant: idem.NoTenant, value: "o1"},
 		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
-		{key: SQSPointer(idem.NoTenant, "/order"), m: &alone, err: `neither a string nor an integer at "/order" of the body`},
+		{key: SQSPointer(idem.NoTenant, "/order"), m: &alone, err: `the value at "/order" of the body is neither a string nor an integer`},
 		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
 
 		{key: SQSDeduplicationID(idem.NoTenant), m: &alone, tenant: idem.NoTenant, value: deduplicated},

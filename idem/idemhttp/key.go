@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // Limits of a key, in characters.
@@ -50,15 +52,11 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 		return value, nil, err
 	}
 	if c.opts.KeyPointer != "" {
-		value, err = stringAt(r.Body, c.opts.KeyPointer)
-		switch {
-		case err == ErrNoKey:
-			return "", &refusal{code: CodeKeyMissing}, nil
-		case err == nil:
-			err = c.checkKey(value)
-		case err != errNoString && err != errTwoSpellings:
-			return "", &refusal{code: CodeNotCanonical, why: err.Error()}, nil
+		var no *refusal
+		if value, no = bodyKey(r.Body, c.opts.KeyPointer); no != nil {
+			return "", no, nil
 		}
+		err = c.checkKey(value)
 	} else {
 		values := r.header(c.opts.KeyHeader)
 		if len(values) == 0 {
@@ -72,6 +70,24 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 		return "", &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
 	}
 	return value, nil, nil
+}
+
+// bodyKey reads the key from its field of the body, or says why there is none.
+func bodyKey(body []byte, pointer string) (string, *refusal) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return "", &refusal{code: CodeKeyMissing}
+	}
+	values, err := canonical.Values(body, "body", pointer)
+	if err == nil {
+		return values[0], nil
+	}
+	switch missing, ok := errors.AsType[*canonical.ValueError](err); {
+	case !ok:
+		return "", &refusal{code: CodeNotCanonical, why: "the key is read from it, and " + err.Error()}
+	case missing.Absent:
+		return "", &refusal{code: CodeKeyMissing}
+	}
+	return "", &refusal{code: CodeKeyInvalid, why: err.Error()}
 }
 
 // parseKey reads the key from its header: in the Stripe profile as it is, else as

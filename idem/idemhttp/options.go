@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // DefaultKeyHeader is the header that carries the key, as
@@ -36,8 +37,10 @@ type Options struct {
 
 	// KeyPointer names the body's field that is the key, as a JSON pointer
 	// (RFC 6901) such as "/id", for producers that set no headers. The body is read
-	// as JSON, whatever type it declares; the field is a string under the header's
-	// rules for bare keys. The header is then not looked at. Empty means the header.
+	// as JSON, whatever type it declares. The field is a string, or a plain integer, whose
+	// digits are the key as they are written; either is held to the rules for bare keys
+	// (see MinKey for short ids). The header is then not looked at. Empty means the
+	// header.
 	KeyPointer string
 
 	// Key finds the key in your own way; header and body are then not looked at and
@@ -181,8 +184,8 @@ func (o *Options) check() (Options, error) {
 	case out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32:
 		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
 	}
-	if err := (&idem.Select{Only: pointers(out.KeyPointer)}).Check(); err != nil {
-		return out, mistake("KeyPointer %q is no JSON pointer of a field, such as \"/id\"", out.KeyPointer)
+	if err := canonical.CheckPointer(out.KeyPointer); err != nil {
+		return out, mistake("KeyPointer: %v", err)
 	}
 	if err := out.Select.Check(); err != nil {
 		return out, err
@@ -244,13 +247,6 @@ func (o *Options) checkStatus() error {
 		}
 	}
 	return nil
-}
-
-func pointers(p string) []string {
-	if p == "" {
-		return nil
-	}
-	return []string{p}
 }
 
 func count(facts ...bool) int {

@@ -49,7 +49,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"key function":         {good, &Options{Tenant: NoTenant, KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
 		"key function, length": {good, &Options{Tenant: NoTenant, MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
 		"key pointer":          {good, &Options{Tenant: NoTenant, KeyPointer: "id"}, "JSON pointer"},
-		"key pointer's tilde":  {good, &Options{Tenant: NoTenant, KeyPointer: "/a~2"}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{Tenant: NoTenant, KeyPointer: "/a~2"}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{Tenant: NoTenant, ResponseVersion: -1}, "ResponseVersion"},
 		"deny-list":            {good, &Options{Tenant: NoTenant, NeverStore: []string{"X-Trace:"}}, "header name"},
 		"status":               {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},

@@ -59,14 +59,10 @@ const MaxDepth = 200
 // thousand times that of others for the other. BenchmarkCanonicalWorst holds what a
 // hostile text costs against a plain one of its size.
 func Append(dst, raw []byte) ([]byte, error) {
-	if err := checkDepth(raw); err != nil {
-		return dst, err
-	}
 	start := len(dst)
-	// Duplicate names show when members are put in order.
-	dst, err := jsontext.AppendFormat(dst, raw, jsontext.AllowDuplicateNames(true))
+	dst, err := compact(dst, raw) // duplicate names show when members are put in order
 	if err != nil {
-		return dst[:start], syntaxError(raw, err)
+		return dst, err
 	}
 	c := canonicalizers.Get().(*canonicalizer)
 	defer c.release()
@@ -75,6 +71,20 @@ func Append(dst, raw []byte) ([]byte, error) {
 		return dst[:start], c.wrong(raw)
 	}
 	return append(dst[:start], c.ordered()...), nil
+}
+
+// compact appends a JSON text without white space and with one spelling for each
+// string. Numbers, the order of members and duplicate names are left as they are.
+func compact(dst, raw []byte) ([]byte, error) {
+	if err := checkDepth(raw); err != nil {
+		return dst, err
+	}
+	start := len(dst)
+	dst, err := jsontext.AppendFormat(dst, raw, jsontext.AllowDuplicateNames(true))
+	if err != nil {
+		return dst[:start], syntaxError(raw, err)
+	}
+	return dst, nil
 }
 
 // checkDepth is exact if the text is valid JSON and harmless otherwise.
