@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,7 +52,8 @@ func (s *session) unread(args ...string) {
 	require.NoError(s.t, w.Close())
 }
 
-func serving(t *testing.T) (*session, note) {
+// serving returns a stack, its note and the URL of its HTTP API.
+func serving(t *testing.T) (*session, note, string) {
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t), "--no-tour"))
 	s.until("Still serving")
@@ -66,11 +68,13 @@ func serving(t *testing.T) (*session, note) {
 	require.NoError(t, err)
 	var n note
 	require.NoError(t, json.Unmarshal(raw, &n))
-	return s, n
+	url := regexp.MustCompile(`HTTP API at (\S+),`).FindStringSubmatch(s.seen.String())
+	require.Len(t, url, 2)
+	return s, n, url[1]
 }
 
 func TestCommands(t *testing.T) {
-	s, n := serving(t)
+	s, n, url := serving(t)
 	const orderEvent = "lambda/functions/orders/event.json"
 
 	// Flags work with one dash and with two.
@@ -103,9 +107,9 @@ func TestCommands(t *testing.T) {
 	require.NotContains(t, out, "payments[")
 	s.unread("logs")
 
-	require.Equal(t, 401, pay(t, n, "", "first-key-0123456"))
+	require.Equal(t, 401, pay(t, url, "", "first-key-0123456"))
 	token := strings.TrimSpace(s.must("token", "-tenant", "globex"))
-	require.Equal(t, 201, pay(t, n, token, "first-key-0123456"))
+	require.Equal(t, 201, pay(t, url, token, "first-key-0123456"))
 	require.Regexp(t, `globex +charge +completed`, s.must("records"))
 
 	out = s.must("reset")
@@ -116,7 +120,7 @@ func TestCommands(t *testing.T) {
 
 	// Who does not know the secret gets nothing.
 	n.Secret += "x"
-	require.ErrorContains(t, n.ask(t.Context(), http.MethodPost, "/tokens/acme", nil, nil), "wrong secret")
+	require.ErrorContains(t, n.ask(t.Context(), "token", &tokenTask{Tenant: "acme"}, io.Discard), "wrong secret")
 
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, s.end())
@@ -128,8 +132,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-func pay(t *testing.T, n note, token, key string) int {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/payments", strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
+func pay(t *testing.T, url, token, key string) int {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/payments", strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", key)
@@ -148,11 +152,11 @@ func pay(t *testing.T, n note, token, key string) int {
 // TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
 // meets the killed one before its end is noticed may get a 500, and is repeated.
 func TestKilledFunctionIsReplaced(t *testing.T) {
-	s, n := serving(t)
+	s, _, url := serving(t)
 	token := strings.TrimSpace(s.must("token"))
 	for i := range 2 {
 		key := fmt.Sprintf("key-0123456789-%d", i)
-		require.Eventually(t, func() bool { return pay(t, n, token, key) == 201 }, patience, poll)
+		require.Eventually(t, func() bool { return pay(t, url, token, key) == 201 }, patience, poll)
 		victim := find(t, s.mark, "/bin/payments")
 		require.NoError(t, syscall.Kill(victim, syscall.SIGKILL))
 		require.Eventually(t, func() bool { return processes(t, s.mark)[victim] == "" }, patience, poll)

@@ -34,8 +34,8 @@ func runDir(cacheDir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// folder is a running stack's own: compiled functions, their temporary files,
-// logs, and the note by which other commands find it. Its name starts with the
+// folder is a running stack's own: compiled functions, their temporary files, and
+// the note by which other commands find it. Its name starts with the
 // process id.
 type folder string
 
@@ -80,19 +80,10 @@ const noteName = "stack.json"
 // note is what a command in another process needs of a running stack. It bears a
 // secret: only its owner may read it.
 type note struct {
-	PID      int    `json:"pid"`
-	Started  int64  `json:"started"` // milliseconds since 1970
-	URL      string `json:"url"`     // of the HTTP API
-	Control  string `json:"control"`
-	Secret   string `json:"secret"` // for Control
-	DynamoDB string `json:"dynamodb"`
-	SQS      string `json:"sqs"`
-	// Tables and Queues (URLs) are what reset empties; the first table holds the
-	// records.
-	Tables []string `json:"tables"`
-	Queues []string `json:"queues"`
-	// Logs are files, by the name of what writes them.
-	Logs map[string]string `json:"logs"`
+	PID     int    `json:"pid"`
+	Started int64  `json:"started"` // milliseconds since 1970
+	Control string `json:"control"` // the URL of what runs commands
+	Secret  string `json:"secret"`  // for Control
 }
 
 func (f folder) write(n note) error {

@@ -51,10 +51,6 @@ func buildFunctions(ctx context.Context, dir string, note func(packages int)) er
 
 // startFunction runs a compiled example.
 func (s *stack) startFunction(ctx context.Context, name string, env ...string) error {
-	logs, err := s.openLog(name)
-	if err != nil {
-		return err
-	}
 	path := s.folder.path("bin", name)
 	if goruntime.GOOS == "windows" {
 		path += ".exe"
@@ -66,7 +62,7 @@ func (s *stack) startFunction(ctx context.Context, name string, env ...string) e
 			// So that every answer's story can be told: which attempt, replayed or not.
 			"AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_LOG_LEVEL=DEBUG",
 		}, env...),
-	}, &runtime.Options{Output: logs})
+	}, &runtime.Options{Output: page{s.logs, name}})
 	if err != nil {
 		return err
 	}

@@ -1,171 +1,136 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-// openLog returns the file of what one part of the stack writes.
-func (s *stack) openLog(name string) (io.Writer, error) {
-	if err := os.MkdirAll(s.folder.path("logs"), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(s.folder.path("logs", name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	s.logs[name] = f.Name()
-	s.onClose(func() { _ = f.Close() })
-	return f, nil
-}
-
-type logOptions struct {
-	function, cacheDir string
-	instance, lines    int
-	follow             bool
-}
-
-func logsCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
-	var o logOptions
-	fs.StringVar(&o.function, "function", "", "of this one only: "+functionNames()+", or http for errors behind the HTTP API")
-	fs.IntVar(&o.instance, "instance", 0, "of the instance with this process id only")
-	fs.IntVar(&o.lines, "lines", 50, "how many of the last lines; 0 for all")
-	fs.BoolVar(&o.follow, "follow", false, "keep printing what comes, until Ctrl-C")
-	declareCache(fs, &o.cacheDir)
-	return func(ctx context.Context, out io.Writer) error {
-		n, err := running(ctx, o.cacheDir)
-		if err != nil {
-			return err
-		}
-		names := slices.Sorted(maps.Keys(n.Logs))
-		if o.function != "" {
-			if n.Logs[o.function] == "" {
-				return misuse("-function is %q; there are: %s", o.function, strings.Join(names, ", "))
-			}
-			names = []string{o.function}
-		}
-		return o.show(ctx, out, n, names)
-	}
-}
+// keptLines bounds the memory of a stack that runs for days.
+const keptLines = 100_000
 
 // entry is one line of a log: it begins with the function's name and the process id in
 // brackets.
 type entry struct {
-	at             time.Time // of a line that does not say: that of the one before
-	instance, text string
+	at                   time.Time // of a line that does not say: that of its function's last
+	name, instance, text string
 }
 
-// show prints the last lines of all instances in the order of their times.
-func (o logOptions) show(ctx context.Context, out io.Writer, n note, names []string) error {
-	ends := map[string]int64{}
-	var all []entry
-	for _, name := range names {
-		entries, end, err := readLog(n.Logs[name])
-		if err != nil {
-			return fmt.Errorf("cannot read the log of %s: %w", name, err)
-		}
-		ends[name] = end
-		for _, e := range entries {
-			if o.wants(e.instance) {
-				all = append(all, e)
-			}
-		}
+// book keeps the latest lines of the functions, and of what delivers to them. It is
+// safe for concurrent use.
+type book struct {
+	mu      sync.Mutex
+	entries []entry
+	dropped int           // how many came before
+	grown   chan struct{} // closed when there are more
+	last    map[string]time.Time
+}
+
+func newBook() *book { return &book{grown: make(chan struct{}), last: map[string]time.Time{}} }
+
+// page is where one part of the stack writes, a whole line each time.
+type page struct {
+	*book
+	name string
+}
+
+func (p page) Write(line []byte) (int, error) {
+	e := entry{name: p.name}
+	e.instance, e.text, _ = strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+	var stamp struct{ Timestamp time.Time }
+	_ = json.Unmarshal([]byte(e.text), &stamp) // not JSON: no time
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.at = stamp.Timestamp; e.at.IsZero() {
+		e.at = p.last[p.name]
 	}
-	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
-	if before := len(all) - o.lines; o.lines > 0 && before > 0 {
-		all = all[before:]
+	p.last[p.name] = e.at
+	p.entries = append(p.entries, e)
+	if more := len(p.entries) - keptLines; more > 0 {
+		p.entries, p.dropped = p.entries[more:], p.dropped+more
+	}
+	close(p.grown)
+	p.grown = make(chan struct{})
+	return len(line), nil
+}
+
+// since returns what was written after the first n lines, how many there are then,
+// and what is closed when there are more.
+func (b *book) since(n int) ([]entry, int, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.entries[max(n-b.dropped, 0):]), b.dropped + len(b.entries), b.grown
+}
+
+// Names in the book beside those of the functions: errors behind the HTTP API, and
+// those between the queue and its function.
+const (
+	logHTTP  = "http"
+	logQueue = "queue"
+)
+
+type logsTask struct {
+	Function        string
+	Instance, Lines int
+	Follow          bool
+}
+
+func (t *logsTask) flags(fs *flag.FlagSet, _ *options) {
+	fs.StringVar(&t.Function, "function", "", "of this one only: "+functionNames()+", or http for errors behind the HTTP API")
+	fs.IntVar(&t.Instance, "instance", 0, "of the instance with this process id only")
+	fs.IntVar(&t.Lines, "lines", 50, "how many of the last lines; 0 for all")
+	fs.BoolVar(&t.Follow, "follow", false, "keep printing what comes, until Ctrl-C")
+}
+
+func (t *logsTask) check() error {
+	names := []string{logHTTP, orders, payments, logQueue}
+	if t.Function != "" && !slices.Contains(names, t.Function) {
+		return misuse("-function is %q; there are: %s", t.Function, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// run prints the last lines of all instances in the order of their times.
+func (t *logsTask) run(ctx context.Context, s *stack, out io.Writer) error {
+	entries, next, grown := s.logs.since(0)
+	entries = slices.DeleteFunc(entries, t.ignores)
+	slices.SortStableFunc(entries, func(a, b entry) int { return a.at.Compare(b.at) })
+	if before := len(entries) - t.Lines; t.Lines > 0 && before > 0 {
+		entries = entries[before:]
 		fmt.Fprintf(out, "(%d before; -lines 0 shows all)\n", before)
 	}
-	for _, e := range all {
-		if _, err := fmt.Fprintln(out, e.instance, plainLine(e.text)); err != nil {
-			return err
-		}
-	}
-	if !o.follow {
-		return nil
-	}
-	return o.tail(ctx, out, n, names, ends)
-}
-
-func (o logOptions) wants(instance string) bool {
-	return o.instance == 0 || strings.HasSuffix(instance, "["+strconv.Itoa(o.instance)+"]")
-}
-
-// readLog reads the whole lines of a log, and how far they reach: the last one may
-// still grow.
-func readLog(file string) (all []entry, end int64, err error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, 0, err
-	}
-	raw = raw[:strings.LastIndexByte(string(raw), '\n')+1]
-	var at time.Time
-	for line := range strings.Lines(string(raw)) {
-		instance, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		var stamp struct{ Timestamp time.Time }
-		if json.Unmarshal([]byte(text), &stamp) == nil && !stamp.Timestamp.IsZero() {
-			at = stamp.Timestamp
-		}
-		all = append(all, entry{at, instance, text})
-	}
-	return all, int64(len(raw)), nil
-}
-
-// tail prints new lines as they come, until the stack or the context ends.
-func (o logOptions) tail(ctx context.Context, out io.Writer, n note, names []string, ends map[string]int64) error {
 	for {
-		for _, name := range names {
-			f, err := os.Open(n.Logs[name])
-			if os.IsNotExist(err) {
-				return nil // the stack has ended
+		for _, e := range entries {
+			if t.ignores(e) {
+				continue
 			}
-			if err != nil {
+			if _, err := fmt.Fprintln(out, e.instance, plainLine(e.text)); err != nil {
 				return err
 			}
-			err = o.tailFile(f, out, name, ends)
-			_ = f.Close() // only read
-			if err != nil {
-				return err
-			}
+		}
+		if !t.Follow {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(200 * time.Millisecond):
+		case <-grown:
+			entries, next, grown = s.logs.since(next)
 		}
 	}
 }
 
-func (o logOptions) tailFile(f *os.File, out io.Writer, name string, ends map[string]int64) error {
-	if _, err := f.Seek(ends[name], io.SeekStart); err != nil {
-		return err
-	}
-	r := bufio.NewReader(f)
-	for {
-		line, err := r.ReadString('\n')
-		if err == io.EOF {
-			return nil // the rest of the line comes later
-		}
-		if err != nil {
-			return err
-		}
-		ends[name] += int64(len(line))
-		if instance, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); o.wants(instance) {
-			if _, err := fmt.Fprintln(out, instance, plainLine(text)); err != nil {
-				return err
-			}
-		}
-	}
+func (t *logsTask) ignores(e entry) bool {
+	return t.Function != "" && e.name != t.Function ||
+		t.Instance != 0 && !strings.HasSuffix(e.instance, "["+strconv.Itoa(t.Instance)+"]")
 }
 
 // plainLine writes a structured line for people: time, level, message, the rest.
@@ -188,12 +153,10 @@ func plainLine(line string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %-5v %v", at, fields["level"], fields["message"])
-	for _, first := range []string{"timestamp", "level", "message"} {
-		delete(fields, first)
-	}
-	rest := slices.Sorted(maps.Keys(fields))
-	for _, name := range rest {
-		fmt.Fprintf(&b, " %s=%v", name, fields[name])
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains([]string{"timestamp", "level", "message"}, name) {
+			fmt.Fprintf(&b, " %s=%v", name, fields[name])
+		}
 	}
 	return b.String()
 }

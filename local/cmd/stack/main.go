@@ -15,20 +15,30 @@ import (
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 )
 
-// command is one word after `go run ./local`. flags declares its flags, and
-// returns what runs it once they are parsed.
+// command is one word after `go run ./local`.
 type command struct {
 	name, summary string
-	flags         func(*flag.FlagSet) func(context.Context, io.Writer) error
+	task          func() task
 }
 
-var commands = []command{
-	{"up", "start everything, take the tour, keep serving (the default)", upCommand},
-	{"invoke", "deliver an event to a function, in sequence and at once", invokeCommand},
-	{"records", "show what the table holds", recordsCommand},
-	{"logs", "show what the functions have written", logsCommand},
-	{"token", "print a tenant's token for the HTTP API", tokenCommand},
-	{"reset", "empty the tables and the queues", resetCommand},
+// task is a command with its flags. It is checked where it is typed and run by the
+// process of the stack, where its exported fields come as JSON.
+type task interface {
+	// flags declares the task's, and those of o that it needs beside -cache.
+	flags(fs *flag.FlagSet, o *options)
+	check() error
+	run(ctx context.Context, s *stack, out io.Writer) error
+}
+
+func commands() []command {
+	return []command{
+		{"up", "start everything, take the tour, keep serving (the default)", func() task { return &upTask{} }},
+		{"invoke", "deliver an event to a function, in sequence and at once", func() task { return &invokeTask{} }},
+		{"records", "show what the table holds", func() task { return &recordsTask{} }},
+		{"logs", "show what the functions have written", func() task { return &logsTask{} }},
+		{"token", "print a tenant's token for the HTTP API", func() task { return &tokenTask{} }},
+		{"reset", "empty the tables and the queues", func() task { return &resetTask{} }},
+	}
 }
 
 func main() {
@@ -74,25 +84,23 @@ func misuse(format string, args ...any) error { return usageError{fmt.Errorf(for
 // dispatch runs the command that the arguments name. Flags are written with one
 // dash or two.
 func dispatch(ctx context.Context, args []string, out, errOut io.Writer) error {
-	c := commands[0]
+	c := commands()[0]
 	if len(args) > 0 && args[0] == "help" {
 		args = append([]string{"-help"}, args[1:]...)
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		found := false
-		for _, known := range commands {
-			if known.name == args[0] {
-				c, found = known, true
-			}
-		}
-		if !found {
+		var ok bool
+		if c, ok = commandNamed(args[0]); !ok {
 			return misuse("unknown command %q; there are: %s", args[0], commandNames())
 		}
 		args = args[1:]
 	}
 	fs := flag.NewFlagSet("local "+c.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // mistakes are reported once, by main
-	run := c.flags(fs)
+	var o options
+	fs.StringVar(&o.cacheDir, "cache", "", "folder for what is fetched once and for notes about what runs (default: the user's cache folder)")
+	t := c.task()
+	t.flags(fs, &o)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		usage(errOut, c, fs)
@@ -102,13 +110,42 @@ func dispatch(ctx context.Context, args []string, out, errOut io.Writer) error {
 	case fs.NArg() > 0:
 		return misuse("unexpected argument %q; see `go run ./local %s -help`", fs.Arg(0), c.name)
 	}
-	return run(ctx, out)
+	if err := t.check(); err != nil {
+		return err
+	}
+	return perform(ctx, c.name, t, o, out)
+}
+
+// perform has the running stack run a task. Two can do without one: up starts its
+// own, and so does invoke where none runs.
+func perform(ctx context.Context, name string, t task, o options, out io.Writer) error {
+	if _, up := t.(*upTask); up {
+		return withStack(ctx, o, t, out)
+	}
+	n, err := running(ctx, o.cacheDir)
+	if err == nil {
+		return n.ask(ctx, name, t, out)
+	}
+	if _, alone := t.(*invokeTask); !alone || !errors.Is(err, errNothingRuns) {
+		return err
+	}
+	fmt.Fprintln(out, "nothing runs here: starting everything for this one command (`go run ./local` in another terminal keeps it)")
+	return withStack(ctx, o, t, out)
+}
+
+func commandNamed(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
 }
 
 func commandNames() string {
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.name
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
 	}
 	return strings.Join(names, ", ")
 }
@@ -117,18 +154,17 @@ func usage(out io.Writer, c command, fs *flag.FlagSet) {
 	fmt.Fprintf(out, "go run ./local %s: %s\n\n", c.name, c.summary)
 	fs.SetOutput(out)
 	fs.PrintDefaults()
-	if c.name != commands[0].name {
+	if c.name != commands()[0].name {
 		return
 	}
 	fmt.Fprintln(out, "\nCommands:")
-	for _, c := range commands {
+	for _, c := range commands() {
 		fmt.Fprintf(out, "  %-8s %s\n", c.name, c.summary)
 	}
 }
 
 // options of what starts a stack.
 type options struct {
-	once, noTour               bool
 	endpoint, jarDir, cacheDir string
 	port                       int
 }
@@ -137,22 +173,4 @@ func (o *options) declare(fs *flag.FlagSet) {
 	fs.StringVar(&o.endpoint, "endpoint", "", "DynamoDB endpoint to use instead of starting one")
 	fs.StringVar(&o.jarDir, "jar", "", "folder with DynamoDBLocal.jar to start")
 	fs.IntVar(&o.port, "port", 0, "port of the HTTP API (default: a free one)")
-	declareCache(fs, &o.cacheDir)
-}
-
-func declareCache(fs *flag.FlagSet, dir *string) {
-	fs.StringVar(dir, "cache", "", "folder for what is fetched once and for notes about what runs (default: the user's cache folder)")
-}
-
-func upCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
-	var o options
-	o.declare(fs)
-	fs.BoolVar(&o.once, "once", false, "end after the tour, with exit code 1 if any line differs")
-	fs.BoolVar(&o.noTour, "no-tour", false, "only serve")
-	return func(ctx context.Context, out io.Writer) error {
-		if o.once && o.noTour {
-			return misuse("-once and -no-tour together leave nothing to do")
-		}
-		return up(ctx, o, out)
-	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +20,7 @@ import (
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
 func TestMisuseIsExplained(t *testing.T) {
@@ -54,7 +57,7 @@ func TestMisuseIsExplained(t *testing.T) {
 func TestHelpNamesTheCommands(t *testing.T) {
 	var out bytes.Buffer
 	require.Error(t, dispatch(t.Context(), []string{"-help"}, io.Discard, &out))
-	for _, c := range commands {
+	for _, c := range commands() {
 		require.Contains(t, out.String(), c.name)
 	}
 	require.Contains(t, out.String(), "-once")
@@ -78,35 +81,37 @@ func TestEventsFindTheirFunction(t *testing.T) {
 	}
 }
 
+func payload(s string) runtime.Result { return runtime.Result{Payload: []byte(s)} }
+
 func TestStories(t *testing.T) {
 	for name, c := range map[string]struct {
 		d    delivery
 		want story
 	}{
 		"executed": {delivery{
-			Payload: []byte(`{"statusCode": 201, "headers": {"Content-Type": "application/json"}, "body": "{}"}`),
-			Lines:   []string{`{"message": "idem: claimed", "attempt": 2}`, `{"message": "idem: completed", "attempt": 2}`},
+			Result: payload(`{"statusCode": 201, "headers": {"Content-Type": "application/json"}, "body": "{}"}`),
+			lines:  []string{`{"message": "idem: claimed", "attempt": 2}`, `{"message": "idem: completed", "attempt": 2}`},
 		}, story{"201 executed", "2"}},
 		"replayed": {delivery{
-			Payload: []byte(`{"statusCode": 201, "headers": {"idempotency-replayed": "true"}, "body": "{}"}`),
-			Lines:   []string{`{"message": "idem: replayed", "attempt": 1}`},
+			Result: payload(`{"statusCode": 201, "headers": {"idempotency-replayed": "true"}, "body": "{}"}`),
+			lines:  []string{`{"message": "idem: replayed", "attempt": 1}`},
 		}, story{"201 replayed", "1"}},
 		"in flight": {delivery{
-			Payload: []byte(`{"statusCode": 409, "body": "{\"code\": \"idempotency_key_in_progress\"}"}`),
+			Result: payload(`{"statusCode": 409, "body": "{\"code\": \"idempotency_key_in_progress\"}"}`),
 		}, story{"409 idempotency_key_in_progress", "-"}},
-		"function failed": {delivery{Error: "Sandbox.Timedout: Task timed out"}, story{"function failed: Sandbox.Timedout: Task timed out", "-"}},
+		"function failed": {delivery{Result: runtime.Result{Error: &runtime.FunctionError{Type: "Sandbox.Timedout", Message: "Task timed out"}}}, story{"function failed: Sandbox.Timedout: Task timed out", "-"}},
 		"batch": {delivery{
-			Payload: []byte(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
-			Lines: []string{
+			Result: payload(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
+			lines: []string{
 				`{"message": "idem: message acknowledged", "reason": "executed", "attempt": 1}`,
 				`{"message": "idem: message comes back", "reason": "in_flight", "attempt": 3}`,
 			},
 		}, story{"1 × executed, 1 × in_flight (1 go back)", "1, 3"}},
-		"silent batch": {delivery{Payload: []byte(`{"batchItemFailures": []}`), Lines: []string{"hello"}}, story{"0 messages go back", "-"}},
+		"silent batch": {delivery{Result: payload(`{"batchItemFailures": []}`), lines: []string{"hello"}}, story{"0 messages go back", "-"}},
 		"JSON": {delivery{
-			Payload: []byte(`{"receipt": 1}`), Lines: []string{`{"message": "idem: replayed", "attempt": 1}`},
+			Result: payload(`{"receipt": 1}`), lines: []string{`{"message": "idem: replayed", "attempt": 1}`},
 		}, story{"replayed", "1"}},
-		"silent": {delivery{Payload: []byte(`"ok"`)}, story{"answered", "-"}},
+		"silent": {delivery{Result: payload(`"ok"`)}, story{"answered", "-"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.d.story()) })
 	}
@@ -127,16 +132,16 @@ func TestFolders(t *testing.T) {
 	newer, err := newFolder("")
 	require.NoError(t, err)
 	require.DirExists(t, string(older))
-	require.NoError(t, older.write(note{Started: 1, URL: "older"}))
-	require.NoError(t, newer.write(note{Started: 2, URL: "newer"}))
+	require.NoError(t, older.write(note{Started: 1, Control: "older"}))
+	require.NoError(t, newer.write(note{Started: 2, Control: "newer"}))
 
 	all := func(note) bool { return true }
 	n, err := findStack("", all)
 	require.NoError(t, err)
-	require.Equal(t, "newer", n.URL)
+	require.Equal(t, "newer", n.Control)
 	n, err = findStack("", func(n note) bool { return n.Started == 1 })
 	require.NoError(t, err)
-	require.Equal(t, "older", n.URL)
+	require.Equal(t, "older", n.Control)
 	newer.remove()
 	older.remove()
 	_, err = findStack("", all)
@@ -165,7 +170,7 @@ func TestRecordsForPeople(t *testing.T) {
 	require.Equal(t, "charge/refund", operation)
 
 	var out bytes.Buffer
-	recordOptions{}.print(&out, []row{
+	(&recordsTask{}).print(&out, []row{
 		{id: "acme#charge#x", err: io.ErrUnexpectedEOF},
 		{id: "acme#charge#y", rec: &idem.Record{
 			State: idem.Unknown, Attempt: 3, UpdatedAt: now, Failure: &idem.Failure{Type: "timeout", Message: "no\nanswer"},
@@ -182,34 +187,55 @@ func TestLogLines(t *testing.T) {
 	require.Equal(t, `{"level": "INFO"}`, plainLine(`{"level": "INFO"}`))
 	got := plainLine(`{"timestamp": "2026-11-21T12:00:00Z", "level": "WARN", "message": "idem: parked", "elapsed": 1500000, "attempt": 2}`)
 	require.Regexp(t, `^\d\d:\d\d:00.000 WARN  idem: parked attempt=2 elapsed=1.5ms$`, got)
-
-	file := filepath.Join(t.TempDir(), "log")
-	const whole = "a[1] one\nb[2] two\na[1] three\n"
-	require.NoError(t, os.WriteFile(file, []byte(whole+"a[1] not yet who"), 0o600))
-	all, end, err := readLog(file)
-	require.NoError(t, err)
-	require.Equal(t, []entry{{instance: "a[1]", text: "one"}, {instance: "b[2]", text: "two"}, {instance: "a[1]", text: "three"}}, all)
-	require.EqualValues(t, len(whole), end)
 }
 
 // TestLogsComeInTheOrderOfTheirTimes, whichever function wrote them; a line without a
 // time stays behind the one before it.
 func TestLogsComeInTheOrderOfTheirTimes(t *testing.T) {
-	dir := t.TempDir()
-	n := note{Logs: map[string]string{}}
-	for name, lines := range map[string][]string{
-		"orders":   {`orders[1] {"timestamp": "2026-11-21T12:00:01Z", "message": "second"}`, "orders[1] beside the second"},
-		"payments": {`payments[2] {"timestamp": "2026-11-21T12:00:00Z", "message": "first"}`, `payments[3] {"timestamp": "2026-11-21T12:00:02Z", "message": "third"}`},
+	s := &stack{logs: newBook()}
+	for _, line := range []string{
+		`payments[2] {"timestamp": "2026-11-21T12:00:00Z", "message": "first"}`,
+		`orders[1] {"timestamp": "2026-11-21T12:00:02Z", "message": "third"}`, "orders[1] beside the third",
+		`payments[3] {"timestamp": "2026-11-21T12:00:01Z", "message": "second"}`,
 	} {
-		n.Logs[name] = filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(n.Logs[name], []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+		name, _, _ := strings.Cut(line, "[")
+		_, err := fmt.Fprintln(page{s.logs, name}, line)
+		require.NoError(t, err)
 	}
-	var out strings.Builder
-	require.NoError(t, logOptions{}.show(t.Context(), &out, n, []string{"orders", "payments"}))
-	require.Regexp(t, `^payments\[2\] .* first\norders\[1\] .* second\norders\[1\] beside the second\npayments\[3\] .* third\n$`, out.String())
-	out.Reset()
-	require.NoError(t, logOptions{lines: 3}.show(t.Context(), &out, n, []string{"orders", "payments"}))
-	require.Regexp(t, `^\(1 before; -lines 0 shows all\)\norders\[1\] .* second\n`, out.String())
+	show := func(task logsTask) string {
+		var out strings.Builder
+		require.NoError(t, task.run(t.Context(), s, &out))
+		return out.String()
+	}
+	require.Regexp(t, `^payments\[2\] .* first\npayments\[3\] .* second\norders\[1\] .* third\norders\[1\] beside the third\n$`, show(logsTask{}))
+	require.Regexp(t, `^\(1 before; -lines 0 shows all\)\npayments\[3\] .* second\n`, show(logsTask{Lines: 3}))
+	require.Regexp(t, `^orders\[1\] .* third\norders\[1\] beside the third\n$`, show(logsTask{Function: orders}))
+	require.Regexp(t, `^payments\[3\] .* second\n$`, show(logsTask{Instance: 3}))
+}
+
+func TestLogsAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stack{logs: newBook()}
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		done := make(chan error)
+		go func() { done <- (&logsTask{Function: orders, Follow: true}).run(ctx, s, &out) }()
+		for i := range keptLines + 3 {
+			fmt.Fprintf(page{s.logs, orders}, "orders[1] %d\n", i)
+			fmt.Fprintf(page{s.logs, payments}, "payments[1] %d\n", i)
+			if i%1000 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-done)
+		require.Equal(t, keptLines+3, strings.Count(out.String(), "\n"))
+		require.NotContains(t, out.String(), "payments")
+		kept, next, _ := s.logs.since(0)
+		require.Len(t, kept, keptLines)
+		require.Equal(t, 2*(keptLines+3), next)
+	})
 }
 
 // TestNobodyReads: the command ends in order when what reads its output does not.

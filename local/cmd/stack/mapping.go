@@ -34,16 +34,12 @@ type watch struct {
 }
 
 func (s *stack) startMapping(ctx context.Context) error {
-	logs, err := s.openLog("queue")
-	if err != nil {
-		return err
-	}
 	s.mapping = &mapping{Client: s.queues.client, queue: s.queues.url, watched: map[string]*watch{}, handles: map[string]*watch{}}
 	poller, err := queuepoller.Start(ctx, s.mapping, s.queues.url, s.pools[orders], &queuepoller.Options{
 		MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
 		Observer: queuepoller.Observer{
 			Delivered: s.mapping.delivered,
-			Trouble:   func(err error) { fmt.Fprintf(logs, "queue %v\n", err) }, // a log that cannot be written stops no message
+			Trouble:   func(err error) { fmt.Fprintf(page{s.logs, logQueue}, "queue %v\n", err) },
 		},
 	})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -101,10 +100,7 @@ func (q queues) depth(ctx context.Context, url string) (int, error) {
 	return sum, nil
 }
 
-func purge(ctx context.Context, endpoint, url string) error {
-	_, err := newSQS(endpoint).PurgeQueue(ctx, &sqs.PurgeQueueInput{QueueUrl: &url})
+func (q queues) purge(ctx context.Context, url string) error {
+	_, err := q.client.PurgeQueue(ctx, &sqs.PurgeQueueInput{QueueUrl: &url})
 	return err
 }
-
-// queueName is the last part of the queue's URL.
-func queueName(url string) string { return path.Base(url) }

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -20,73 +22,59 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-type recordOptions struct {
-	state, cacheDir string
-	limit           int
-	ids             bool
+type recordsTask struct {
+	State string
+	Limit int
+	IDs   bool
 }
 
-func recordsCommand(fs *flag.FlagSet) func(context.Context, io.Writer) error {
-	var o recordOptions
-	fs.StringVar(&o.state, "state", "", "of this state only, such as unknown")
-	fs.IntVar(&o.limit, "limit", 50, "how many, the latest first; 0 for all")
-	fs.BoolVar(&o.ids, "ids", false, "with the records' ids, as resolving needs them")
-	declareCache(fs, &o.cacheDir)
-	return func(ctx context.Context, out io.Writer) error {
-		if err := o.check(); err != nil {
-			return err
-		}
-		n, err := running(ctx, o.cacheDir)
-		if err != nil {
-			return err
-		}
-		return o.show(ctx, out, n)
-	}
+func (t *recordsTask) flags(fs *flag.FlagSet, _ *options) {
+	fs.StringVar(&t.State, "state", "", "of this state only, such as unknown")
+	fs.IntVar(&t.Limit, "limit", 50, "how many, the latest first; 0 for all")
+	fs.BoolVar(&t.IDs, "ids", false, "with the records' ids, as resolving needs them")
 }
 
 // check refuses what would look like an empty table.
-func (o recordOptions) check() error {
+func (t *recordsTask) check() error {
 	states := []idem.State{idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
 	switch {
-	case o.state != "" && !slices.Contains(states, idem.State(o.state)):
-		return misuse("-state is %q; there are: %s", o.state, strings.Trim(fmt.Sprint(states), "[]"))
-	case o.limit < 0:
-		return misuse("-limit is %d: use 0 for all", o.limit)
+	case t.State != "" && !slices.Contains(states, idem.State(t.State)):
+		return misuse("-state is %q; there are: %s", t.State, strings.Trim(fmt.Sprint(states), "[]"))
+	case t.Limit < 0:
+		return misuse("-limit is %d: use 0 for all", t.Limit)
 	}
 	return nil
 }
 
-func (o recordOptions) show(ctx context.Context, out io.Writer, n note) error {
-	client, err := newDynamoDB(n.DynamoDB)
+func (t *recordsTask) run(ctx context.Context, s *stack, out io.Writer) error {
+	client, err := newDynamoDB(s.db.Endpoint())
 	if err != nil {
 		return err
 	}
-	store, err := dynamostore.New(client, n.Tables[0], nil)
+	store, err := dynamostore.New(client, recordsTable, nil)
 	if err != nil {
 		return err
 	}
-	listed, err := listItems(ctx, client, n.Tables[0])
+	ids, parts, messages, err := listItems(ctx, client)
 	if err != nil {
-		return fmt.Errorf("cannot read the table %s: %w", n.Tables[0], err)
+		return fmt.Errorf("cannot read the table %s: %w", recordsTable, err)
 	}
 	var rows []row
-	for _, id := range listed.records {
+	for _, id := range ids {
 		rec, err := store.Get(ctx, id)
 		if rec == nil && err == nil {
 			continue // deleted meanwhile
 		}
-		r := row{id: id, rec: rec, err: err}
-		if o.state == "" || rec != nil && string(rec.State) == o.state {
-			rows = append(rows, r)
+		if t.State == "" || rec != nil && string(rec.State) == t.State {
+			rows = append(rows, row{id, rec, err})
 		}
 	}
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.updated(), a.updated()) })
-	shown := rows
-	if o.limit > 0 {
-		shown = rows[:min(o.limit, len(rows))]
+	if t.Limit > 0 {
+		rows = rows[:min(t.Limit, len(rows))]
 	}
-	o.print(out, shown, time.Now())
-	fmt.Fprintf(out, "%d of %d records; beside them %s\n", len(shown), len(listed.records), listed.others())
+	t.print(out, rows, time.Now())
+	fmt.Fprintf(out, "%d of %d records; beside them %d parts of large results, %d outbox messages\n", len(rows), len(ids), parts, messages)
 	return nil
 }
 
@@ -104,13 +92,13 @@ func (r row) updated() int64 {
 	return r.rec.UpdatedAt.UnixMilli()
 }
 
-func (o recordOptions) print(out io.Writer, rows []row, now time.Time) {
-	t := newTable(out)
+func (t *recordsTask) print(out io.Writer, rows []row, now time.Time) {
+	shown := newTable(out)
 	head := table.Row{"tenant", "operation", "state", "attempt", "updated", "lease or expiry", "result", "steps", "error", "stuck"}
-	if o.ids {
+	if t.IDs {
 		head = append(head, "id")
 	}
-	t.AppendHeader(head)
+	shown.AppendHeader(head)
 	for _, r := range rows {
 		tenant, operation := nameOf(r.id)
 		cells := table.Row{tenant, operation, "UNREADABLE", "", "", "", "", "", shorten(fmt.Sprint(r.err), 60), ""}
@@ -120,12 +108,12 @@ func (o recordOptions) print(out io.Writer, rows []row, now time.Time) {
 				resultOf(r.rec), stepsOf(r.rec), failureOf(r.rec), mark(r.rec.Open()),
 			}
 		}
-		if o.ids {
+		if t.IDs {
 			cells = append(cells, r.id)
 		}
-		t.AppendRow(cells)
+		shown.AppendRow(cells)
 	}
-	t.Render()
+	shown.Render()
 }
 
 // newTable draws without lines, so that columns are easy to cut.
@@ -179,26 +167,23 @@ func until(r *idem.Record, now time.Time) string {
 
 // span is a duration in its two largest units.
 func span(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return unit(unit(d.Round(time.Second).String(), "m", "0s"), "h", "0m")
-	case d < 24*time.Hour:
-		return unit(unit(d.Round(time.Minute).String(), "m", "0s"), "h", "0m")
+	if d >= 24*time.Hour {
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	unit := time.Millisecond
+	switch {
+	case d >= time.Hour:
+		unit = time.Minute
+	case d >= time.Minute:
+		unit = time.Second
+	case d >= time.Second:
+		unit = 100 * time.Millisecond
+	}
+	return zeros.ReplaceAllString(d.Round(unit).String(), "$1")
 }
 
-// unit leaves out a unit of zero behind another one.
-func unit(s, larger, zero string) string {
-	if strings.HasSuffix(s, larger+zero) {
-		return strings.TrimSuffix(s, zero)
-	}
-	return s
-}
+// zeros are units of zero behind another one.
+var zeros = regexp.MustCompile(`([hm])(?:0m)?0s$`)
 
 func resultOf(r *idem.Record) string {
 	switch {
@@ -249,43 +234,34 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// listing is what a table holds.
-type listing struct {
-	records       []string
-	parts, outbox int
-}
-
-func (l listing) others() string {
-	return fmt.Sprintf("%d parts of large results, %d outbox messages", l.parts, l.outbox)
-}
-
-func listItems(ctx context.Context, client *dynamodb.Client, tableName string) (l listing, err error) {
-	projection := schema.PK + ", " + schema.SK
-	scan := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &tableName, ProjectionExpression: &projection})
+// listItems returns the records' ids, and how many other items there are.
+func listItems(ctx context.Context, client *dynamodb.Client) (ids []string, parts, messages int, err error) {
+	scan := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{
+		TableName: aws.String(recordsTable), ProjectionExpression: aws.String(schema.PK + ", " + schema.SK),
+	})
 	for scan.HasMorePages() {
 		page, err := scan.NextPage(ctx)
 		if err != nil {
-			return l, err
+			return nil, 0, 0, err
 		}
 		for _, item := range page.Items {
 			pk, sk := stringOf(item[schema.PK]), stringOf(item[schema.SK])
 			switch {
 			case strings.Contains(pk, schema.PartPK):
-				l.parts++
+				parts++
 			case sk == schema.RecordSK:
-				l.records = append(l.records, pk)
+				ids = append(ids, pk)
 			case strings.HasPrefix(sk, schema.OutboxSK):
-				l.outbox++
+				messages++
 			}
 		}
 	}
-	return l, nil
+	return ids, parts, messages, nil
 }
 
 func stringOf(v types.AttributeValue) string {
-	s, _ := v.(*types.AttributeValueMemberS)
-	if s == nil {
-		return ""
+	if s, ok := v.(*types.AttributeValueMemberS); ok {
+		return s.Value
 	}
-	return s.Value
+	return ""
 }

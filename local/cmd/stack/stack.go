@@ -26,7 +26,7 @@ const defaultTenant = "acme"
 // stack is everything that runs.
 type stack struct {
 	folder   folder
-	note     note
+	url      string // of the HTTP API
 	wire     *wire
 	wireURL  string
 	provider *provider
@@ -36,7 +36,7 @@ type stack struct {
 	queues   queues
 	mapping  *mapping
 	pools    map[string]*runtime.Pool
-	logs     map[string]string
+	logs     *book
 	closers  []func()
 }
 
@@ -52,7 +52,7 @@ func (s *stack) close() {
 
 // start brings everything up, or leaves nothing behind.
 func start(ctx context.Context, o options, say func(string, ...any)) (*stack, error) {
-	s := &stack{pools: map[string]*runtime.Pool{}, logs: map[string]string{}}
+	s := &stack{pools: map[string]*runtime.Pool{}, logs: newBook()}
 	if err := s.start(ctx, o, say); err != nil {
 		s.close()
 		if ctx.Err() != nil {
@@ -175,17 +175,14 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	for _, route := range []string{"POST /payments", "POST /refunds", "POST /statements"} {
 		routes[route] = s.pools[payments].Call
 	}
-	report, err := s.openLog("http")
-	if err != nil {
-		return err
-	}
+	report := page{s.logs, logHTTP}
 	api, err := gateway.New(routes, &gateway.Options{Claims: s.issuer.Claims, Report: func(id string, err error) {
-		fmt.Fprintf(report, "http request %s: %v\n", id, err) // a log that cannot be written stops no request
+		fmt.Fprintf(report, "http request %s: %v\n", id, err)
 	}})
 	if err != nil {
 		return err
 	}
-	s.note.URL, err = s.listen(o.port, api)
+	s.url, err = s.listen(o.port, api)
 	return err
 }
 
@@ -207,14 +204,11 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second))
 
 // announce lets other commands find the stack.
 func (s *stack) announce() (err error) {
-	s.note.PID, s.note.Started, s.note.Secret = os.Getpid(), time.Now().UnixMilli(), newSecret()
-	s.note.DynamoDB, s.note.Tables = s.db.Endpoint(), []string{recordsTable, ordersTable}
-	s.note.SQS, s.note.Queues = s.sqs.Endpoint(), []string{s.queues.url, s.queues.deadURL}
-	s.note.Logs = s.logs
-	if s.note.Control, err = s.listen(0, s.control(s.note.Secret)); err != nil {
+	n := note{PID: os.Getpid(), Started: time.Now().UnixMilli(), Secret: newSecret()}
+	if n.Control, err = s.listen(0, s.control(n.Secret)); err != nil {
 		return err
 	}
-	return s.folder.write(s.note)
+	return s.folder.write(n)
 }
 
 // listen serves on 127.0.0.1 until the stack is closed.

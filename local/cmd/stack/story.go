@@ -29,7 +29,7 @@ type logLine struct {
 // of its messages, anything else by what the library logged last.
 func (d delivery) story() story {
 	var lines []logLine
-	for _, raw := range d.Lines {
+	for _, raw := range d.lines {
 		var l logLine
 		if json.Unmarshal([]byte(raw), &l) == nil && (strings.HasPrefix(l.Message, "idem: ") || l.Reason != "") {
 			lines = append(lines, l)
@@ -41,8 +41,8 @@ func (d delivery) story() story {
 	}
 	_ = json.Unmarshal(d.Payload, &batch) // not a batch: no failures
 	switch {
-	case d.Error != "":
-		st.outcome = "function failed: " + shorten(d.Error, 80)
+	case d.Error != nil:
+		st.outcome = "function failed: " + shorten(d.Error.Error(), 80)
 	case batch.Failures != nil:
 		st.outcome = messagesOf(lines, len(batch.Failures))
 	default:

@@ -103,7 +103,7 @@ func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply
 const storeTries = 5
 
 func (t *tour) postOnce(ctx context.Context, tenant, path, key, body string) reply {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.note.URL+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+path, strings.NewReader(body))
 	if err != nil {
 		return reply{err: err}
 	}

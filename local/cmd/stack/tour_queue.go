@@ -98,14 +98,11 @@ func (t *tour) outcome(ctx context.Context, d queuepoller.Delivery) string {
 	if d.Err != nil {
 		return d.Err.Error()
 	}
-	got := delivery{Payload: d.Result.Payload, Lines: linesOf(ctx, t.pools[orders], d.Result)}
-	if d.Result.Error != nil {
-		got.Error = d.Result.Error.Error()
-	}
+	outcome := t.deliveryOf(ctx, d.Result).story().outcome
 	if len(d.Returned) > 0 {
-		return got.story().outcome + ", goes back"
+		return outcome + ", goes back"
 	}
-	return got.story().outcome + ", acknowledged"
+	return outcome + ", acknowledged"
 }
 
 // effects counts the order's rows and the requests that wrote them.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -30,9 +31,9 @@ func printer(out io.Writer) func(string, ...any) {
 	}
 }
 
-// up starts the stack, takes the tour and serves. Whatever it has started is
-// gone when it returns.
-func up(ctx context.Context, o options, out io.Writer) error {
+// withStack starts a stack for one task. Whatever it has started is gone when it
+// returns.
+func withStack(ctx context.Context, o options, t task, out io.Writer) error {
 	say := printer(out)
 	begun := time.Now()
 	s, err := start(ctx, o, say)
@@ -42,22 +43,47 @@ func up(ctx context.Context, o options, out io.Writer) error {
 	defer s.close()
 	ctx, cancel := s.whileComplete(ctx)
 	defer cancel()
-	say("HTTP API at %s, ready after %v\n", s.note.URL, time.Since(begun).Round(100*time.Millisecond))
+	say("HTTP API at %s, ready after %v\n", s.url, time.Since(begun).Round(100*time.Millisecond))
+	err = t.run(ctx, s, out)
+	var ended *endedError
+	if errors.As(context.Cause(ctx), &ended) {
+		return ended
+	}
+	return err
+}
 
-	if !o.noTour {
+// upTask takes the tour and serves.
+type upTask struct{ once, noTour bool }
+
+func (t *upTask) flags(fs *flag.FlagSet, o *options) {
+	o.declare(fs)
+	fs.BoolVar(&t.once, "once", false, "end after the tour, with exit code 1 if any line differs")
+	fs.BoolVar(&t.noTour, "no-tour", false, "only serve")
+}
+
+func (t *upTask) check() error {
+	if t.once && t.noTour {
+		return misuse("-once and -no-tour together leave nothing to do")
+	}
+	return nil
+}
+
+func (t *upTask) run(ctx context.Context, s *stack, out io.Writer) error {
+	say := printer(out)
+	if !t.noTour {
 		differs, err := s.guide(ctx, out, say)
-		if ctx.Err() != nil {
-			return stopped(ctx, say)
-		}
-		if err != nil || o.once {
+		if ctx.Err() == nil && (err != nil || t.once) {
 			return errors.Join(err, differs)
 		}
 	}
-	if err := s.explain(say); err != nil {
-		return err
+	if ctx.Err() == nil {
+		if err := s.explain(say); err != nil {
+			return err
+		}
+		<-ctx.Done()
 	}
-	<-ctx.Done()
-	return stopped(ctx, say)
+	say("\nstopped")
+	return nil
 }
 
 // guide takes the tour and prints it. differs is errDiffers if a line does.
@@ -74,23 +100,13 @@ func (s *stack) guide(ctx context.Context, out io.Writer, say func(string, ...an
 	return differs, printLines(out, lines)
 }
 
-// stopped is nil for a stop that was asked for.
-func stopped(ctx context.Context, say func(string, ...any)) error {
-	var ended *endedError
-	if errors.As(context.Cause(ctx), &ended) {
-		return ended
-	}
-	say("\nstopped")
-	return nil
-}
-
 // explain says how to call what keeps serving.
 func (s *stack) explain(say func(string, ...any)) error {
 	token, err := s.issuer.Token(defaultTenant, nil, tokenLifetime)
 	if err != nil {
 		return err
 	}
-	say("%s", strings.NewReplacer("URL", s.note.URL, "TOKEN", token, "TENANT", defaultTenant).Replace(`
+	say("%s", strings.NewReplacer("URL", s.url, "TOKEN", token, "TENANT", defaultTenant).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant TENANT:
 
   curl -i URL/payments -H 'Idempotency-Key: my-first-payment-1' \

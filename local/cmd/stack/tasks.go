@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// tokenLifetime is long enough for a day's work.
+const tokenLifetime = 12 * time.Hour
+
+type tokenTask struct{ Tenant string }
+
+func (t *tokenTask) flags(fs *flag.FlagSet, _ *options) {
+	fs.StringVar(&t.Tenant, "tenant", defaultTenant, "the token's subject, which is the tenant")
+}
+
+func (t *tokenTask) check() error {
+	if t.Tenant == "" {
+		return misuse("-tenant is empty")
+	}
+	return nil
+}
+
+func (t *tokenTask) run(_ context.Context, s *stack, out io.Writer) error {
+	token, err := s.issuer.Token(t.Tenant, nil, tokenLifetime)
+	if err == nil {
+		_, err = fmt.Fprintln(out, token)
+	}
+	return err
+}
+
+type resetTask struct{}
+
+func (*resetTask) flags(*flag.FlagSet, *options) {}
+func (*resetTask) check() error                  { return nil }
+
+func (*resetTask) run(ctx context.Context, s *stack, out io.Writer) error {
+	// Queues first: a message that is left would write again.
+	for name, url := range map[string]string{ordersQueue: s.queues.url, deadOrders: s.queues.deadURL} {
+		if err := s.queues.purge(ctx, url); err != nil {
+			return fmt.Errorf("cannot empty the queue %s: %w", name, err)
+		}
+		fmt.Fprintf(out, "queue %s: emptied\n", name)
+	}
+	client, err := newDynamoDB(s.db.Endpoint())
+	if err != nil {
+		return err
+	}
+	for _, table := range []string{recordsTable, ordersTable} {
+		items, err := emptyTable(ctx, client, table)
+		if err != nil {
+			return fmt.Errorf("cannot empty the table %s: %w", table, err)
+		}
+		fmt.Fprintf(out, "table %s: %d items deleted\n", table, items)
+	}
+	return nil
+}
