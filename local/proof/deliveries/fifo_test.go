@@ -59,7 +59,7 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 		}
 		return anyFate(n, run)
 	}, "SHOP_REPEATABLE=1")
-	s.wire.SetOdds(50)
+	s.killOneIn(50)
 	var all sync.WaitGroup
 	var delivered atomic.Int64
 	for worker := range workers {
@@ -120,8 +120,8 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.wire.SetOdds(0)
-	kills := s.wire.Kills()
+	s.network.Calm()
+	kills := s.kills.Count()
 	t.Logf("%d groups of %d messages, %d deliveries, %d runs, kills %v", groups, groupSize, delivered.Load(), s.recorder.count(), kills)
 	require.NotEmpty(t, kills)
 	want := 0

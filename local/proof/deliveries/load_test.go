@@ -152,7 +152,7 @@ func (l *load) send(part []sending) {
 func (l *load) run(odds int) {
 	t := l.t
 	began := time.Now()
-	l.wire.SetOdds(odds)
+	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances, FunctionTimeout: timeout,
 		Observer: queuepoller.Observer{Delivered: l.note, Trouble: l.trouble},
@@ -165,11 +165,11 @@ func (l *load) run(odds int) {
 	}
 	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
-	l.wire.SetOdds(0)
+	l.network.Calm()
 	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, reasons %v, %d troubles of the poller", l.count, len(l.sent),
-		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.wire.Kills(), &l.reasons, l.troubles)
+		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.kills.Count(), &l.reasons, l.troubles)
 	kills := 0
-	for _, n := range l.wire.Kills() {
+	for _, n := range l.kills.Count() {
 		kills += n
 	}
 	require.Greater(t, kills, l.count/100, "instances were killed")
@@ -218,7 +218,7 @@ func (l *load) sendingOf(m types.Message) (s sending, ok bool) {
 func (l *load) gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.killed[pid] || l.wire.Killed(pid)
+	return l.killed[pid] || l.kills.Killed(pid)
 }
 
 // dead takes everything out of the dead-letter queue.

@@ -27,7 +27,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
-	"github.com/idem-go/idempotency/local/proof/kills"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 const (
@@ -81,7 +81,8 @@ type stage struct {
 	streams          *dynamodbstreams.Client
 	store            *dynamostore.Store
 	records, effects string
-	wire             *kills.Wire
+	network          *faultnet.Network
+	kills            *faultnet.Kills
 	recorder         *recorder
 	reasons          reasons
 }
@@ -116,7 +117,7 @@ func (r *reasons) String() string {
 func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *stage {
 	endpoint := dynamotest.Endpoint(t)
 	s := &stage{
-		t: t, wire: kills.NewWire(t, endpoint), recorder: newRecorder(t, fate),
+		t: t, network: faultnet.New(), recorder: newRecorder(t, fate),
 		records: "records-" + rand.Text(), effects: "effects-" + rand.Text(),
 	}
 	cfg := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")}
@@ -139,14 +140,19 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 		fn.Timeout = timeout
 	}
 	fn.Env = append([]string{
-		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
+		schema.EnvEndpoint + "=" + s.network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
 		"SHOP_TABLE=" + s.effects, "SHOP_RECORDER=" + s.recorder.url, "SHOP_SOURCE=sqs",
 	}, env...)
 	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)
-	s.wire.Kill(s.pool)
 	return s
+}
+
+// killOneIn has one call in so many kill its instance.
+func (s *stage) killOneIn(odds int) {
+	s.kills = faultnet.NewKills(odds, faultnet.Caller(s.pool))
+	s.network.Set(s.kills.Rule)
 }
 
 // newQueue makes a queue with a dead-letter queue.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // A function that hangs is killed at its time-out, or before it by somebody; its
@@ -32,7 +34,10 @@ func TestHangs(t *testing.T) {
 
 				hung := make(chan runtime.Result, 1)
 				go func() {
-					result, _ := s.pool.Invoke(context.Background(), o.event(), nil)
+					result, err := s.pool.Invoke(context.Background(), o.event(), nil)
+					for err == nil && result.Error != nil && slices.Contains(busy, result.Error.Type) {
+						result, err = s.pool.Invoke(context.Background(), o.event(), nil)
+					}
 					hung <- result
 				}()
 				require.Eventually(t, func() bool { return len(s.booked(o)) == 1 }, 30*time.Second, 5*time.Millisecond, "it is in its handler")
@@ -96,11 +101,12 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, c.fn, &c.o)
-			s.wire.SetOdds(12)
+			killing := faultnet.NewKills(12, faultnet.Caller(s.pool))
+			s.network.Set(killing.Rule)
 			answers, unknown, invocations, pids := s.askUntilSettled(n)
 
-			s.wire.SetOdds(0)
-			kills := s.wire.Kills()
+			s.network.Calm()
+			kills := killing.Count()
 			credits := 0
 			for i := range n {
 				o := orderOf(i)
@@ -122,7 +128,7 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 			}
 			require.Equal(t, n-n/4, credits)
 			t.Logf("%d invocations for %d orders, kills %v, %d answered, %d unknown", invocations, n, kills, len(answers), len(unknown))
-			for _, moment := range Moments {
+			for _, moment := range faultnet.Moments {
 				require.NotZero(t, kills[moment], moment)
 			}
 			if n >= 1000 {

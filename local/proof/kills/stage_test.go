@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // margin as the function has it.
@@ -56,13 +57,13 @@ type stage struct {
 	store             *dynamostore.Store
 	records, bookings string
 	hang              string
-	wire              *Wire
+	network           *faultnet.Network
 }
 
 func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 	endpoint := dynamotest.Endpoint(t)
 	s := &stage{
-		t: t, hang: t.TempDir(), wire: NewWire(t, endpoint),
+		t: t, hang: t.TempDir(), network: faultnet.New(),
 		records: fmt.Sprintf("kills%d", time.Now().UnixNano()), bookings: fmt.Sprintf("ledger%d", time.Now().UnixNano()),
 	}
 	var err error
@@ -76,12 +77,11 @@ func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 
 	fn.Path = function
 	fn.Env = []string{
-		schema.EnvEndpoint + "=" + s.wire.URL, schema.EnvTable + "=" + s.records,
+		schema.EnvEndpoint + "=" + s.network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
 		"LEDGER_TABLE=" + s.bookings, "LEDGER_HANG=" + s.hang,
 	}
 	s.pool, err = runtime.Start(context.Background(), fn, o)
 	require.NoError(t, err)
-	s.wire.Kill(s.pool)
 	t.Cleanup(s.pool.Close)
 	return s
 }
@@ -111,6 +111,9 @@ func (s *stage) invoke(o order) runtime.Result {
 	return result
 }
 
+// busy are the errors of a store that a busy machine keeps from answering in time.
+var busy = []string{"StoreUnavailableError", "OutOfTimeError"}
+
 // settled invokes until the record is in nobody's hands any more, and the store
 // of a busy machine answers in time.
 func (s *stage) settled(o order) runtime.Result {
@@ -119,7 +122,7 @@ func (s *stage) settled(o order) runtime.Result {
 	defer cancel()
 	for {
 		result := s.invoke(o)
-		if result.Error == nil || !slices.Contains([]string{"InFlightError", "StoreUnavailableError", "OutOfTimeError"}, result.Error.Type) {
+		if result.Error == nil || result.Error.Type != "InFlightError" && !slices.Contains(busy, result.Error.Type) {
 			return result
 		}
 		select {

@@ -28,7 +28,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/proof/kills/signed"
+	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
 type booking struct {
@@ -43,7 +43,7 @@ type receipt struct {
 
 func main() {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
 	})
 	if err != nil {
 		log.Fatal(err)

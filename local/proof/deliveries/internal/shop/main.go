@@ -27,7 +27,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/sqsparking"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
-	"github.com/idem-go/idempotency/local/proof/kills/signed"
+	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func main() {
 
 func open() (any, error) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
 	})
 	if err != nil {
 		return nil, err

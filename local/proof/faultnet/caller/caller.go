@@ -1,6 +1,6 @@
-// Package signed tells a proxy which process a call comes from. It is apart so that
-// compiled functions do not reach test code.
-package signed
+// Package caller tells a faulty network which process a call comes from. It is apart so
+// that compiled functions do not reach test code.
+package caller
 
 import (
 	"net/http"

@@ -1,0 +1,70 @@
+package faultnet
+
+import (
+	"sync"
+	"time"
+)
+
+// Fault does to a call what the network does instead of passing it on.
+type Fault func(*Call) (*Reply, error)
+
+// LoseRequest breaks the connection before the service gets the call.
+func LoseRequest(*Call) (*Reply, error) { return nil, ErrReset }
+
+// LoseReply breaks the connection when the service has answered.
+func LoseReply(c *Call) (*Reply, error) {
+	_, _ = c.Pass() // nobody hears of it
+	return nil, ErrReset
+}
+
+// Hang loses the call in silence: nothing comes back while the client waits.
+func Hang(c *Call) (*Reply, error) {
+	<-c.Context().Done()
+	return nil, c.Context().Err()
+}
+
+// Delay brings the call to the service late, while the client waits for the reply.
+func Delay(d time.Duration) Fault {
+	return func(c *Call) (*Reply, error) {
+		<-time.After(d)
+		return c.Pass()
+	}
+}
+
+// LoseAndArrive breaks the connection at once; the call arrives late all the same.
+func LoseAndArrive(d time.Duration) Fault {
+	return func(c *Call) (*Reply, error) {
+		c.Later(func() { _, _ = Delay(d)(c) }) // nobody hears of it
+		return nil, ErrReset
+	}
+}
+
+// Kept holds calls that are lost until they are delivered.
+type Kept struct {
+	mu    sync.Mutex
+	calls []*Call
+}
+
+// Lose is a [Fault]: it breaks the connection and keeps the call.
+func (k *Kept) Lose(c *Call) (*Reply, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, c)
+	return nil, ErrReset
+}
+
+// Deliver brings what is kept to the service, in order, and returns the replies.
+func (k *Kept) Deliver() ([]*Reply, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []*Reply
+	for _, c := range k.calls {
+		r, err := c.Pass()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	k.calls = nil
+	return all, nil
+}
