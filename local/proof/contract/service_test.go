@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // kind is a gateway in one of its modes, and the answers of its own.
@@ -85,11 +86,11 @@ type service struct {
 	profile idemhttp.Profile
 	issuer  *gateway.Issuer
 	client  *http.Client
-	proxy   *proxy
+	network *faultnet.Network // to the table, of apart
 
 	calm  at // long time-out
 	hasty at // short time-out: a killed process' lease ends soon
-	apart at // one process, behind the proxy
+	apart at // one process, behind the network
 	// impatient is calm behind a gateway that waits a moment only.
 	impatient at
 
@@ -108,7 +109,7 @@ func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service
 	t.Helper()
 	issuer, err := gateway.NewIssuer("https://issuer.local")
 	require.NoError(t, err)
-	s := &service{lab: l, kind: k, profile: profile, issuer: issuer, proxy: newProxy(t, l.endpoint)}
+	s := &service{lab: l, kind: k, profile: profile, issuer: issuer, network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{
@@ -117,7 +118,7 @@ func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service
 	}
 	s.calm = s.open(t, l.endpoint, time.Minute, 4, patience)
 	s.hasty = s.open(t, l.endpoint, 4*time.Second, 6, patience)
-	s.apart = s.open(t, s.proxy.url, time.Minute, 1, 2*time.Second)
+	s.apart = s.open(t, s.network.Serve(t, l.endpoint), time.Minute, 1, 2*time.Second)
 	s.impatient = at{s.serve(t, s.calm.pool, 300*time.Millisecond), s.calm.pool}
 	return s
 }

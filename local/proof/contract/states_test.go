@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 func tooLargeToKeep(t *testing.T, s *service) {
@@ -122,13 +123,14 @@ func (s *service) update(t *testing.T, r request, expression string) {
 
 // storeAway: one process that cannot reach the table, before or after its handler ran.
 func storeAway(t *testing.T, s *service) {
-	for _, how := range []state{cut, stalled} {
+	away := func(f faultnet.Fault) faultnet.Rule { return func(*faultnet.Call) faultnet.Fault { return f } }
+	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.Hang} {
 		p := s.always(made)
 		r := s.post(p, via(s.apart))
-		s.proxy.become(how)
+		s.network.Set(away(how))
 		s.refused(t, s.send(t, r), idemhttp.CodeStoreUnavailable)
 		require.Zero(t, p.count())
-		s.proxy.become(up)
+		s.network.Set(nil)
 		first := s.send(t, r)
 		require.Equal(t, 201, first.status, "%s", first.body)
 		s.replayed(t, first, s.send(t, r))
@@ -140,12 +142,12 @@ func storeAway(t *testing.T, s *service) {
 	r := s.post(p, via(s.apart))
 	first := s.background(t, r)
 	p.process(t)
-	s.proxy.become(cut)
+	s.network.Set(away(faultnet.LoseRequest))
 	close(p.gate)
 	live := <-first
 	require.Equal(t, 201, live.status, "%s", live.body)
 	require.Equal(t, "made", live.body)
-	s.proxy.become(up)
+	s.network.Set(nil)
 	s.replayed(t, live, s.send(t, r))
 	require.Equal(t, 1, p.count())
 }
