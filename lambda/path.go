@@ -3,6 +3,8 @@ package idemlambda
 import (
 	"net/url"
 	"strings"
+
+	"github.com/idem-go/idempotency/internal/pathtemplate"
 )
 
 // withoutBase takes off what stands in front of the route's template: the stage,
@@ -15,33 +17,26 @@ func withoutBase(path, template string, parameters map[string]string) string {
 	case "/":
 		return template
 	}
-	want := strings.Split(strings.Trim(template, "/"), "/")
-	have := strings.Split(strings.Trim(path, "/"), "/")
-	for i := range have {
-		if fits(have[i:], want, parameters) {
-			return "/" + strings.Join(have[i:], "/")
+	template = "/" + strings.Trim(template, "/")
+	fits := func(s pathtemplate.Segment, part string) bool {
+		switch s.Kind {
+		case pathtemplate.Parameter:
+			return same(part, parameters[s.Text])
+		case pathtemplate.Rest:
+			return same(part, strings.Trim(parameters[s.Text], "/"))
 		}
+		return same(part, s.Text)
 	}
-	return path
-}
-
-func fits(have, want []string, parameters map[string]string) bool {
-	for i, w := range want {
-		if i >= len(have) {
-			return false
+	for have := "/" + strings.Trim(path, "/"); ; {
+		if _, ok := pathtemplate.Match(have, template, fits); ok {
+			return have
 		}
-		name, variable := strings.CutPrefix(w, "{")
-		name, greedy := strings.CutSuffix(name, "+}")
-		switch {
-		case variable && greedy:
-			return same(strings.Join(have[i:], "/"), strings.Trim(parameters[name], "/"))
-		case variable && !same(have[i], parameters[strings.TrimSuffix(name, "}")]):
-			return false
-		case !variable && !same(have[i], w):
-			return false
+		next := strings.IndexByte(have[1:], '/')
+		if next < 0 {
+			return path
 		}
+		have = have[1+next:]
 	}
-	return len(have) == len(want)
 }
 
 // same compares a path's part with what the front says of it: one of the two may

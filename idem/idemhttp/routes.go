@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/internal/pathtemplate"
 )
 
 // Routes declares the operation of each method and route template, written as
@@ -54,7 +55,7 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		switch {
 		case !ok:
 			return nil, mistake("route %q: write method and path template, such as \"POST /payments/{id}\"", name)
-		case !isTemplate(location):
+		case !pathtemplate.Valid(location):
 			return nil, mistake("route %q: a parameter is a whole segment in braces, such as \"{id}\"", name)
 		case !slices.Contains(methods, method):
 			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods or remove the route", name, method)
@@ -71,21 +72,28 @@ func parseRoute(name string) (method, location string, ok bool) {
 	return method, location, ok
 }
 
-// isTemplate reports whether every parameter of a path is a whole segment in
-// braces with a name: what other routers write as ":id" would match nothing.
-func isTemplate(location string) bool {
-	for segment := range strings.SplitSeq(location, "/") {
-		name, isParameter := strings.CutPrefix(segment, "{")
-		if isParameter {
-			if name, isParameter = strings.CutSuffix(name, "}"); !isParameter || name == "" {
-				return false
-			}
+// byTemplate finds the operation of the declared template that the path fits, for
+// fronts that match no templates themselves. Of several the one wins that is
+// literal for longest, as in API Gateway.
+func (c *Contract) byTemplate(method, path string) (idem.Operation, bool) {
+	var found route
+	var best string
+	for at := range c.routes {
+		if at.method != method || !strings.Contains(at.location, "{") {
+			continue
 		}
-		if strings.ContainsAny(name, "{}") || strings.HasPrefix(name, ":") {
-			return false
+		rank, ok := pathtemplate.Match(path, at.location, isLiteral)
+		if rank += at.location; ok && (best == "" || rank < best) {
+			best, found = rank, at
 		}
 	}
-	return true
+	op, ok := c.routes[found]
+	return op, ok && best != ""
+}
+
+// isLiteral takes any part for a parameter.
+func isLiteral(s pathtemplate.Segment, part string) bool {
+	return s.Kind != pathtemplate.Literal || s.Text == part
 }
 
 // covers reports a route of the API that needs a key and has no operation. What

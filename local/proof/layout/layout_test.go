@@ -17,7 +17,8 @@ const module = "github.com/idem-go/idempotency"
 // allowed is what a package may reach besides the standard library: prefixes of
 // import paths; those of this module count from its root.
 var allowed = map[string][]string{
-	"internal/canonical": {jsonModule},
+	"internal/canonical":    {jsonModule},
+	"internal/pathtemplate": {},
 
 	"idem":             {jsonModule, canonicalForm, protocol},
 	"idem/protocol":    {},
@@ -29,17 +30,17 @@ var allowed = map[string][]string{
 	"idem/outbox/sqssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/snssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/idemhttp":                 {jsonModule, canonicalForm, "./idem", protocol, "github.com/dunglas/httpsfv"},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, "./idem", protocol, "github.com/dunglas/httpsfv"},
 	"idem/storetest":                {jsonModule, canonicalForm, "./idem", protocol, "github.com/stretchr/testify", testifyNeeds},
 	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", protocol, "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
-		jsonModule, canonicalForm, "./idem", protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, "./idem", protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsparking":    queueSide,
 	"idem/idemhttp/coverage": {
-		jsonModule, canonicalForm, "./idem", protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, "./idem", protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
@@ -56,18 +57,19 @@ const (
 	testifyNeeds = "go.yaml.in/yaml"
 
 	canonicalForm = "./internal/canonical"
+	pathTemplates = "./internal/pathtemplate"
 	protocol      = "./idem/protocol"
 )
 
 // queueSide is what speaks to SQS for the wrappers.
 var queueSide = []string{
-	jsonModule, canonicalForm, "./idem", protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	jsonModule, canonicalForm, pathTemplates, "./idem", protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
 	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"internal/canonical", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
+var handlerSide = []string{"internal/canonical", "internal/pathtemplate", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
 
 type listed struct {
 	ImportPath string
