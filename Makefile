@@ -29,8 +29,8 @@ help: ## Explain the targets
 test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
 	@$(MAKE) -k --no-print-directory test-library test-proofs test-cdk
 
-# Fetched once. Every package then starts a DynamoDB Local of its own: one that has
-# served hundreds of tables answers late.
+# Fetched once. Every package then starts a DynamoDB Local of its own, which costs a
+# second: no package waits for the tables and streams of another one.
 .PHONY: servers
 servers:
 	@$(WITH_DB) true

@@ -136,7 +136,7 @@ func open(tb testing.TB, o *Options) *fixture {
 	// What only looks on must not fail for a connection that broke.
 	admin = dynamodb.New(admin.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
 	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text()}
-	require.NoError(tb, CreateTable(context.Background(), admin, f.table))
+	require.NoError(tb, CreateTable(context.Background(), dynamotest.WithoutStream{Client: admin}, f.table))
 	tb.Cleanup(func() {
 		_, err := admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &f.table})
 		require.NoError(tb, err)

@@ -19,20 +19,26 @@ import (
 func TestCreateTableAndCheck(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	require.NoError(t, Check(ctx, f.admin, f.table))
-	require.NoError(t, CreateTable(ctx, f.admin, f.table), "a table that exists and fits")
+	name := "created-" + rand.Text()
+	require.NoError(t, CreateTable(ctx, f.admin, name))
+	defer func() {
+		_, err := f.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name})
+		require.NoError(t, err)
+	}()
+	require.NoError(t, Check(ctx, f.admin, name))
+	require.NoError(t, CreateTable(ctx, f.admin, name), "a table that exists and fits")
 
-	out, err := f.admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &f.table})
+	out, err := f.admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	require.NoError(t, err)
 	require.Equal(t, types.StreamViewTypeNewAndOldImages, out.Table.StreamSpecification.StreamViewType)
 	require.Equal(t, types.BillingModePayPerRequest, out.Table.BillingModeSummary.BillingMode)
 	require.Equal(t, types.ProjectionTypeKeysOnly, out.Table.GlobalSecondaryIndexes[0].Projection.ProjectionType)
 
-	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &f.table,
+	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &name,
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(schema.ExpiresAt), Enabled: aws.Bool(false)}})
 	require.NoError(t, err)
-	says(t, Check(ctx, f.admin, f.table), "TTL off")
-	says(t, CreateTable(ctx, f.admin, f.table), "TTL off")
+	says(t, Check(ctx, f.admin, name), "TTL off")
+	says(t, CreateTable(ctx, f.admin, name), "TTL off")
 }
 
 func says(t *testing.T, err error, texts ...string) {
