@@ -94,15 +94,13 @@ func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) 
 
 // settle deletes what is done.
 func (p *Poller) settle(d Delivery, done []types.Message) {
-	d.Undeleted = p.delete(context.WithoutCancel(p.ctx), done)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
+	defer cancel()
+	if len(done) > 0 {
+		d.Undeleted = p.delete(ctx, done)
+	}
 	d.Took = time.Since(d.Arrived)
 	d.Overdue = d.Took > p.queue.visibility
-	switch {
-	case d.Err != nil || d.Result.Error != nil && !p.options.ReportBatchItemFailures:
-		p.limit.failed()
-	default:
-		p.limit.succeeded()
-	}
 	p.options.Observer.delivered(d)
 }
 
@@ -114,18 +112,8 @@ func ids(messages []types.Message) []string {
 	return list
 }
 
-// delete deletes messages, ten at a time, and returns the ids of those that it
-// could not delete.
-func (p *Poller) delete(ctx context.Context, messages []types.Message) (failed []string) {
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-	for part := range slices.Chunk(messages, maxReceive) {
-		failed = append(failed, p.deletePart(ctx, part)...)
-	}
-	return failed
-}
-
-func (p *Poller) deletePart(ctx context.Context, messages []types.Message) []string {
+// delete deletes messages and returns the ids of those that it could not delete.
+func (p *Poller) delete(ctx context.Context, messages []types.Message) []string {
 	left := messages
 	for try := 1; ; try++ {
 		entries := make([]types.DeleteMessageBatchRequestEntry, len(left))

@@ -7,9 +7,8 @@
 //
 // # What is as in Lambda
 //
-//   - Batches of up to 10 messages; of up to 10,000 from standard queues with a
-//     batch window. A batch goes out when it is full, when its window is over,
-//     or before the event would exceed 6 MB.
+//   - Batches of up to 10 messages: what one receive returns, in several events if
+//     one would exceed 6 MB.
 //   - Long polls of 20 seconds, up to five at once, and a maximum concurrency.
 //   - The event's form, member by member.
 //   - What the function's answer means: see [Options.ReportBatchItemFailures].
@@ -17,21 +16,16 @@
 //     again when the queue's visibility time-out ends, and goes to the
 //     dead-letter queue by the queue's own redrive policy.
 //   - FIFO queues: no two batches with messages of one group at once.
-//   - Back-off: a failed invocation halves the number of batches that are
-//     processed at once, a success raises it by one. While it is down to one, the
-//     next poll waits, from 100 ms doubling to 5 s. Lambda documents that it
-//     reduces concurrency, not by how much; the wait is this package's own. With
-//     ReportBatchItemFailures failures do not slow it down, as documented.
 //   - A function whose time-out is longer than the queue's visibility time-out is
 //     refused, if the time-out is told.
 //
 // # What is not imitated
 //
-// Event filters, provisioned pollers, scaling up beyond the concurrency it starts
+// Event filters, batch windows and batches of more than 10 messages, back-off while
+// the function fails, provisioned pollers, scaling up beyond the concurrency it starts
 // with, throttling (a pool's callers wait instead; keep MaxConcurrency at or
 // below the pool's instances, for the visibility time-out runs while a batch
-// waits), cross-account queues, encryption, metrics, fair queues. A batch from a
-// FIFO queue is what one receive returns.
+// waits), cross-account queues, encryption, metrics, fair queues.
 //
 // Where a message of a FIFO group arrives again while the group is still being
 // processed, because its visibility ended too early, it is not delivered; it

@@ -18,23 +18,16 @@ const (
 	// DefaultMaxConcurrency is what Lambda starts with.
 	DefaultMaxConcurrency = 5
 
-	maxReceive       = 10 // messages of one receive, and of a batch of a FIFO queue
-	maxBatchSize     = 10_000
-	maxBatchWindow   = 5 * time.Minute
+	maxReceive       = 10 // messages of one receive
 	minConcurrency   = 2
 	limitConcurrency = 1000
 )
 
 // Options of a poller; nil and zero values mean the defaults.
 type Options struct {
-	// BatchSize is the largest number of messages of an event. Default 10. At
-	// most 10,000, and 10 for FIFO queues; above 10 it needs a BatchWindow.
+	// BatchSize is the largest number of messages of an event, from 1 to 10.
+	// Default 10.
 	BatchSize int
-	// BatchWindow is how long a batch may wait for more messages, counted from
-	// its first, in whole seconds; the last poll may take up to a second longer.
-	// Default 0: what one receive returns is a batch. At most 5 minutes, less
-	// than the queue's visibility time-out. FIFO queues have none.
-	BatchWindow time.Duration
 	// MaxConcurrency is how many batches may be processed at once, from 2 to
 	// 1000. Default 5.
 	MaxConcurrency int
@@ -120,18 +113,8 @@ func (o *Options) withDefaults(q queueFacts) (Options, error) {
 	opts.BatchSize = cmp.Or(opts.BatchSize, DefaultBatchSize)
 	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
 	switch {
-	case opts.BatchSize < 1 || opts.BatchSize > maxBatchSize:
-		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]", opts.BatchSize, maxBatchSize)
-	case q.fifo && opts.BatchSize > maxReceive:
-		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d: a FIFO queue's batches have at most %d messages", opts.BatchSize, maxReceive)
-	case opts.BatchWindow < 0 || opts.BatchWindow > maxBatchWindow || opts.BatchWindow%time.Second != 0:
-		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v is not whole seconds in [0, %v]", opts.BatchWindow, maxBatchWindow)
-	case q.fifo && opts.BatchWindow > 0:
-		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v: a FIFO queue has no batch window", opts.BatchWindow)
-	case opts.BatchSize > maxReceive && opts.BatchWindow == 0:
-		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d: batches of more than %d messages need a BatchWindow of at least 1s", opts.BatchSize, maxReceive)
-	case opts.BatchWindow > 0 && opts.BatchWindow >= q.visibility:
-		return opts, fmt.Errorf("queuepoller: Options.BatchWindow %v: the queue's visibility time-out, %v, must be longer", opts.BatchWindow, q.visibility)
+	case opts.BatchSize < 1 || opts.BatchSize > maxReceive:
+		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]; larger batches are not imitated", opts.BatchSize, maxReceive)
 	case opts.MaxConcurrency < minConcurrency || opts.MaxConcurrency > limitConcurrency:
 		return opts, fmt.Errorf("queuepoller: Options.MaxConcurrency %d is not in [%d, %d]", opts.MaxConcurrency, minConcurrency, limitConcurrency)
 	case opts.FunctionTimeout < 0:

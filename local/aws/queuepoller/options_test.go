@@ -18,15 +18,8 @@ func TestOptionsThatLambdaRefuses(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{standardARN, Options{BatchSize: -1}, "BatchSize -1 is not in [1, 10000]"},
-		{standardARN, Options{BatchSize: 10_001, BatchWindow: time.Second}, "BatchSize 10001"},
-		{standardARN, Options{BatchSize: 11}, "need a BatchWindow"},
-		{standardARN, Options{BatchWindow: -time.Second}, "BatchWindow -1s"},
-		{standardARN, Options{BatchWindow: 301 * time.Second}, "BatchWindow 5m1s"},
-		{standardARN, Options{BatchWindow: 1500 * time.Millisecond}, "whole seconds"},
-		{standardARN, Options{BatchWindow: 30 * time.Second}, "visibility time-out, 30s, must be longer"},
-		{fifoARN, Options{BatchSize: 11}, "at most 10 messages"},
-		{fifoARN, Options{BatchWindow: time.Second}, "no batch window"},
+		{standardARN, Options{BatchSize: -1}, "BatchSize -1 is not in [1, 10]"},
+		{standardARN, Options{BatchSize: 11}, "not imitated"},
 		{standardARN, Options{MaxConcurrency: 1}, "MaxConcurrency 1 is not in [2, 1000]"},
 		{standardARN, Options{MaxConcurrency: 1001}, "MaxConcurrency 1001"},
 		{standardARN, Options{FunctionTimeout: -1}, "is negative"},
@@ -40,8 +33,8 @@ func TestOptionsThatLambdaRefuses(t *testing.T) {
 		options Options
 	}{
 		{standardARN, Options{}},
+		{standardARN, Options{BatchSize: 1, MaxConcurrency: 2}},
 		{fifoARN, Options{BatchSize: 10, MaxConcurrency: 1000, FunctionTimeout: 30 * time.Second}},
-		{standardARN, Options{BatchSize: 10_000, BatchWindow: 29 * time.Second, MaxConcurrency: 2}},
 	} {
 		p, err := Start(t.Context(), newFakeQueue(c.arn), "url", functionFunc(noop), &c.options)
 		require.NoError(t, err)

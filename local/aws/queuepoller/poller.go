@@ -28,7 +28,7 @@ type Client interface {
 }
 
 const (
-	longPoll = 20 * time.Second
+	longPoll = 20 // seconds
 	// pollers is how many polls wait at the queue at once.
 	pollers = 5
 
@@ -43,7 +43,7 @@ type Poller struct {
 	function Function
 	queue    queueFacts
 	options  Options
-	limit    *limiter
+	places   chan struct{} // of which every batch on its way has one
 
 	ctx    context.Context // of the polls
 	cancel context.CancelFunc
@@ -75,7 +75,7 @@ func Start(ctx context.Context, client Client, queueURL string, function Functio
 	}
 	p := &Poller{
 		client: client, url: queueURL, function: function,
-		queue: facts, options: opts, limit: newLimiter(opts.MaxConcurrency),
+		queue: facts, options: opts, places: make(chan struct{}, opts.MaxConcurrency),
 		busy: map[string]bool{},
 	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
@@ -97,76 +97,46 @@ func (p *Poller) Close() {
 // before the poll, so that nothing is received that would have to wait.
 func (p *Poller) poll() {
 	retry := firstRetry
-	for p.limit.acquire(p.ctx) {
-		messages, arrived, err := p.gather()
+	for {
+		select {
+		case p.places <- struct{}{}:
+		case <-p.ctx.Done():
+			return
+		}
+		messages, err := p.receive()
+		arrived := time.Now()
 		if len(messages) == 0 {
-			p.limit.release()
+			<-p.places
 		} else {
 			p.work.Go(func() {
-				defer p.limit.release()
+				defer func() { <-p.places }()
 				p.process(messages, arrived)
 			})
+		}
+		if p.ctx.Err() != nil {
+			return
 		}
 		if err == nil {
 			retry = firstRetry
 			continue
 		}
-		if p.ctx.Err() != nil {
-			return
-		}
 		p.options.Observer.trouble("poll %s, again in %v: %w", p.url, retry, err)
-		if !p.sleep(retry) {
+		select {
+		case <-time.After(retry):
+		case <-p.ctx.Done():
 			return
 		}
 		retry = min(2*retry, lastRetry)
 	}
 }
 
-// sleep reports false if polling was ended meanwhile.
-func (p *Poller) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
-}
-
-// gather receives a batch, the first of which arrived then. What it has received
-// it returns with an error, too.
-func (p *Poller) gather() (messages []types.Message, arrived time.Time, err error) {
-	messages, err = p.receive(min(p.options.BatchSize, maxReceive), longPoll)
-	arrived = time.Now()
-	if err != nil || len(messages) == 0 || p.options.BatchWindow == 0 {
-		return messages, arrived, err
-	}
-	end := arrived.Add(p.options.BatchWindow)
-	size := p.eventSize(messages)
-	for len(messages) < p.options.BatchSize && size < runtime.MaxEventBytes {
-		left := time.Until(end)
-		if left <= 0 {
-			break
-		}
-		more, err := p.receive(min(p.options.BatchSize-len(messages), maxReceive), min(left, longPoll))
-		if err != nil {
-			return messages, arrived, err
-		}
-		messages = append(messages, more...)
-		size += p.eventSize(more)
-	}
-	return messages, arrived, nil
-}
-
-// receive rounds the wait up, as SQS counts in whole seconds. The client's own
-// retries are switched off: a reply that was lost has taken messages with it,
-// which the observer should hear of.
-func (p *Poller) receive(most int, wait time.Duration) ([]types.Message, error) {
+// receive switches the client's own retries off: a reply that was lost has taken
+// messages with it, which the observer should hear of.
+func (p *Poller) receive() ([]types.Message, error) {
 	out, err := p.client.ReceiveMessage(p.ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(p.url),
-		MaxNumberOfMessages:         int32(most),
-		WaitTimeSeconds:             int32((wait + time.Second - 1) / time.Second),
+		MaxNumberOfMessages:         int32(p.options.BatchSize),
+		WaitTimeSeconds:             longPoll,
 		MessageAttributeNames:       []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 	}, func(o *sqs.Options) { o.Retryer = aws.NopRetryer{} })
@@ -174,13 +144,4 @@ func (p *Poller) receive(most int, wait time.Duration) ([]types.Message, error) 
 		return nil, err
 	}
 	return out.Messages, nil
-}
-
-// eventSize is what messages add to an event at least.
-func (p *Poller) eventSize(messages []types.Message) int {
-	size := 0
-	for _, m := range messages {
-		size += len(aws.ToString(m.Body))
-	}
-	return size
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-func TestBatchesWithoutAWindowAreWhatAReceiveReturns(t *testing.T) {
+func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, w := newFakeQueue(standardARN), &watch{}
 		q.send(messages(25)...)
@@ -35,59 +35,6 @@ func TestBatchesWithoutAWindowAreWhatAReceiveReturns(t *testing.T) {
 		for _, wait := range q.waits {
 			require.EqualValues(t, 20, wait)
 		}
-	})
-}
-
-func TestWindowGathersUntilItIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		q.attributes["VisibilityTimeout"] = "60"
-		// One gathers; the other poll is kept waiting outside the queue.
-		second := make(chan struct{})
-		q.receives = func(n int) error {
-			if n == 2 {
-				<-second
-			}
-			return nil
-		}
-		open(t, q, functionFunc(noop), Options{BatchSize: 100, BatchWindow: 30 * time.Second, MaxConcurrency: 2, Observer: w.observer()})
-		synctest.Wait()
-		began := time.Now()
-		q.send(message("first", ""))
-		for range 5 {
-			time.Sleep(7 * time.Second) // the bubble's
-			q.send(message(fmt.Sprint(time.Since(began)), ""))
-		}
-		synctest.Wait()
-		d := w.deliveries()
-		require.Len(t, d, 1)
-		require.Len(t, d[0].Messages, 5, "first, 7 s, 14 s, 21 s, 28 s")
-		require.Equal(t, 30*time.Second, d[0].Took)
-		q.mu.Lock()
-		require.Equal(t, []int32{20, 20, 20, 20, 16, 9, 2}, q.waits[:7], "the window's rest, at most 20 s, rounded up")
-		q.mu.Unlock()
-		close(second)
-	})
-}
-
-func TestWindowEndsWithAFullBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		q.send(messages(25)...)
-		open(t, q, functionFunc(noop), Options{BatchSize: 25, BatchWindow: 20 * time.Second, MaxConcurrency: 2, Observer: w.observer()})
-		time.Sleep(21 * time.Second)
-		total := 0
-		for _, d := range w.deliveries() {
-			total += len(d.Messages)
-		}
-		require.Equal(t, 25, total)
-
-		q.send(messages(5000)...)
-		synctest.Wait()
-		for _, d := range w.deliveries() {
-			require.LessOrEqual(t, len(d.Messages), 25)
-		}
-		require.Len(t, q.gone(), 5025, "full batches do not wait")
 	})
 }
 
@@ -323,19 +270,6 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 	}
 }
 
-// A window that is broken off delivers what it has.
-func TestCloseDeliversAnOpenWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue(standardARN)
-		q.send(messages(3)...)
-		p := open(t, q, functionFunc(noop), Options{BatchSize: 100, BatchWindow: 20 * time.Second})
-		synctest.Wait()
-		require.Empty(t, q.gone())
-		p.Close()
-		require.Len(t, q.gone(), 3)
-	})
-}
-
 func TestLateBatchesAreReportedAsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, w := newFakeQueue(standardARN), &watch{}
@@ -350,5 +284,54 @@ func TestLateBatchesAreReportedAsOverdue(t *testing.T) {
 		p.Close()
 		require.True(t, w.deliveries()[0].Overdue)
 		require.Equal(t, 31*time.Second, w.deliveries()[0].Took)
+	})
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	for _, most := range []int{2, 3, 50} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newFakeQueue(standardARN)
+			q.send(messages(100)...)
+			var mu sync.Mutex
+			running, peak := 0, 0
+			f := functionFunc(func(fakeEvent) (string, error) {
+				mu.Lock()
+				running++
+				peak = max(peak, running)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				running--
+				return "null", nil
+			})
+			open(t, q, f, Options{BatchSize: 1, MaxConcurrency: most})
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, most, peak)
+			require.Len(t, q.gone(), 100)
+		})
+	}
+}
+
+type closedFunction struct{}
+
+func (closedFunction) Invoke(context.Context, []byte, *runtime.InvokeOptions) (runtime.Result, error) {
+	return runtime.Result{}, runtime.ErrClosed
+}
+
+func TestFunctionThatCannotBeInvoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newFakeQueue(standardARN), &watch{}
+		q.send(messages(3)...)
+		open(t, q, closedFunction{}, Options{ReportBatchItemFailures: true, Observer: w.observer()})
+		synctest.Wait()
+		require.Empty(t, q.gone())
+		d := w.deliveries()
+		require.Len(t, d, 1)
+		require.ErrorIs(t, d[0].Err, runtime.ErrClosed)
+		require.ErrorIs(t, d[0].Reason, runtime.ErrClosed)
+		require.Len(t, d[0].Returned, 3)
 	})
 }
