@@ -1,108 +1,85 @@
 package streampoller
 
 import (
-	"errors"
-	"time"
+	"encoding/json"
+	"fmt"
+	"slices"
 )
 
-// delivery brings one batch to its end: delivered, or discarded.
-type delivery struct {
-	*shard
-	invocations int
-	last        error
-}
-
-// run delivers the batch until it is done with. retries counts the failed
-// deliveries of these records. It reports false if the poller ends before.
-func (d *delivery) run(batch []record, retries int) bool {
-	for pause := d.Backoff; ; pause = min(2*pause, DefaultMaxBackoff) {
-		if batch = d.dropOld(batch); len(batch) == 0 {
-			return true
-		}
-		done, failed := d.once(batch)
-		if done < 0 {
+// deliver brings a batch to the function until it is done with. It reports false if
+// the poller ends before.
+func (s *shard) deliver(batch []record) bool {
+	for pause := s.Backoff; ; pause = min(2*pause, maxBackoff) {
+		done, whole, ended := s.once(batch)
+		if ended {
 			return false
 		}
-		d.count(func(s *Stats) { s.Delivered += done })
-		batch = batch[done:]
-		if len(batch) == 0 {
+		s.count(func(st *Stats) { st.Delivered += done })
+		if batch = batch[done:]; len(batch) == 0 {
 			return true
+		}
+		if whole && s.BisectBatchOnFunctionError && len(batch) > 1 {
+			half := len(batch) / 2
+			return s.deliver(batch[:half:half]) && s.deliver(batch[half:])
 		}
 		if done > 0 {
-			// The checkpoint has moved: what is left has not been tried as often.
-			retries, pause = 0, d.Backoff
+			pause = s.Backoff // what is left has not been tried as often
 		}
-		if failed && d.BisectBatchOnFunctionError && len(batch) > 1 {
-			half := len(batch) / 2
-			return d.run(batch[:half:half], retries) && d.run(batch[half:], retries)
-		}
-		retries++
-		if d.MaxRetryAttempts == NoRetry || d.MaxRetryAttempts > 0 && retries > d.MaxRetryAttempts {
-			d.discard(batch, RetryAttemptsExhausted)
-			return true
-		}
-		if !d.pause(pause) {
+		if !s.pause(pause) {
 			return false
 		}
 	}
 }
 
-// once invokes the function. It returns how many records are done with, -1 if the
-// poller ends; failed is set if the whole batch failed.
-func (d *delivery) once(batch []record) (done int, failed bool) {
-	if d.ctx.Err() != nil {
-		return -1, false
+// once invokes the function. It returns how many records are done with, whether the
+// batch failed as a whole, and whether the poller has ended.
+func (s *shard) once(batch []record) (done int, whole, ended bool) {
+	if s.ctx.Err() != nil {
+		return 0, false, true
 	}
-	d.count(func(s *Stats) { s.Invocations++ })
-	d.invocations++
-	answer, err := d.invoke(d.ctx, eventOf(batch))
-	if err != nil && d.stops(err) {
-		return -1, false
+	s.count(func(st *Stats) { st.Invocations++ })
+	answer, err := s.invoke(s.ctx, eventOf(batch))
+	if err != nil && s.stops(err) {
+		return 0, false, true
 	}
 	done = len(batch)
-	if err == nil && d.ReportBatchItemFailures {
+	if err == nil && s.ReportBatchItemFailures {
 		done, err = checkpoint(answer, batch)
 	}
-	switch {
-	case err != nil:
-		done, failed = 0, true
-		d.last = err
-		d.Logf("streampoller: shard %s: %d records from %s on: %v", d.id, len(batch), batch[0].sequence, err)
-	case done < len(batch):
-		d.last = errors.New("the function reported record " + batch[done].sequence + " as failed")
-	default:
-		return done, false
+	if err != nil {
+		s.Logf("streampoller: shard %s: %d records from %s on: %v", s.id, len(batch), batch[0].sequence, err)
+		done, whole = 0, true
 	}
-	d.count(func(s *Stats) { s.Failures++ })
-	return done, failed
+	if done < len(batch) {
+		s.count(func(st *Stats) { st.Failures++ })
+	}
+	return done, whole, false
 }
 
-// dropOld discards the records that have become too old; the oldest come first.
-func (d *delivery) dropOld(batch []record) []record {
-	if d.MaxRecordAge == 0 {
-		return batch
+// checkpoint reads a function's answer under ReportBatchItemFailures: the index of
+// the first record that is to be delivered again, or the length of the batch. An
+// error is an answer that makes the whole batch a failure.
+//
+// Source: AWS Lambda developer guide, "Configuring partial batch response with
+// DynamoDB and Lambda".
+func checkpoint(answer []byte, batch []record) (int, error) {
+	if len(answer) == 0 || string(answer) == "null" {
+		return len(batch), nil
 	}
-	n := 0
-	for n < len(batch) && !batch[n].created.IsZero() && time.Since(batch[n].created) > d.MaxRecordAge {
-		n++
+	var response struct {
+		Failures []map[string]any `json:"batchItemFailures"`
 	}
-	if n > 0 {
-		d.discard(batch[:n], RecordAgeExceeded)
+	if err := json.Unmarshal(answer, &response); err != nil {
+		return 0, fmt.Errorf("the answer is no batch response: %w", err)
 	}
-	return batch[n:]
-}
-
-func (d *delivery) discard(batch []record, condition string) {
-	d.count(func(s *Stats) { s.Discarded += len(batch) })
-	first, last := batch[0], batch[len(batch)-1]
-	out := Discarded{
-		Condition: condition, Invocations: d.invocations, Err: d.last,
-		StreamARN: d.stream, ShardID: d.id,
-		FirstSequenceNumber: first.sequence, LastSequenceNumber: last.sequence,
-		FirstArrival: first.created, LastArrival: last.created,
+	first := len(batch)
+	for _, f := range response.Failures {
+		id, _ := f["itemIdentifier"].(string)
+		at := slices.IndexFunc(batch, func(r record) bool { return r.sequence == id })
+		if id == "" || at < 0 {
+			return 0, fmt.Errorf("itemIdentifier %q is the sequence number of no record of the batch", id)
+		}
+		first = min(first, at)
 	}
-	for _, r := range batch {
-		out.Records = append(out.Records, r.json)
-	}
-	d.OnFailure(out)
+	return first, nil
 }

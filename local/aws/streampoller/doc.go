@@ -13,12 +13,10 @@
 //
 //   - Shards side by side, one batch at a time in each, in the order of the shard;
 //     a shard begins when its parent has been delivered.
-//   - TRIM_HORIZON and LATEST; filters before batching; batch size, batch window,
-//     and 6 MB for an event.
-//   - A batch that fails is delivered again, with growing pauses, and holds up its
-//     shard meanwhile: without end, or up to a number of retries or an age; what is
-//     given up goes to the destination and the shard goes on.
-//   - Bisecting after a function error, which counts as no retry.
+//   - TRIM_HORIZON; filters before batching; batch size, and 6 MB for an event.
+//   - A batch that fails is delivered again without end, with growing pauses, and
+//     holds up its shard meanwhile.
+//   - Bisecting after a function error.
 //   - ReportBatchItemFailures: the lowest sequence number in the answer is where the
 //     next delivery begins; an answer that cannot be understood fails the batch.
 //   - The event's form, that of events/dynamodb-stream.json; a removal by TTL has
@@ -26,13 +24,10 @@
 //
 // # What is not imitated
 //
-// Checkpoints are in memory: a new poller begins at its starting position again, so
-// starting one with [TrimHorizon] replays the stream. ParallelizationFactor,
-// tumbling windows, filters other than [Filter] names, a metadata document for the
-// destination (the hook gets a [Discarded]), the back-off of empty polls, throttling
-// and permissions are missing. Retries restart their count when a partial answer
-// moves the checkpoint, which is not documented of Lambda. LATEST misses nothing
-// that is written after [Start] has returned; on AWS a new mapping takes minutes.
+// Checkpoints are in memory: a new poller replays the stream. LATEST, batch windows,
+// limits of retries and age with their destination, ParallelizationFactor, tumbling
+// windows, filters other than [Filter] names, the back-off of empty polls, throttling
+// and permissions are missing.
 //
 // Source: AWS Lambda developer guide, "Using AWS Lambda with Amazon DynamoDB" and
 // the pages below it.

@@ -3,6 +3,7 @@ package streampoller
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,17 +29,10 @@ import (
 //
 // Source: AWS Lambda developer guide, "Control which events Lambda sends to your
 // function"; Amazon EventBridge user guide, "Comparison operators".
-type Filter struct{ fields []field }
+type Filter struct{ matches matcher }
 
-// field is one member of a pattern's object: an object again, or rules.
-type field struct {
-	name  string
-	inner []field // of an object
-	rules []rule  // of a leaf
-}
-
-// rule says whether a leaf's value matches; present is false if there is none.
-type rule func(value any, present bool) bool
+// matcher says whether a value matches; present is false if there is none.
+type matcher func(value any, present bool) bool
 
 // ParseFilter compiles a pattern. The error says what is wrong with it and where.
 func ParseFilter(pattern string) (*Filter, error) {
@@ -50,11 +44,11 @@ func ParseFilter(pattern string) (*Filter, error) {
 	if !ok || len(object) == 0 {
 		return nil, fmt.Errorf("streampoller: filter %q: use a JSON object that names at least one field", pattern)
 	}
-	fields, err := parseObject(object, "")
+	m, err := compile(object, "")
 	if err != nil {
 		return nil, fmt.Errorf("streampoller: filter %q: %w", pattern, err)
 	}
-	return &Filter{fields}, nil
+	return &Filter{m}, nil
 }
 
 // Match reports whether a record, as the function would get it, matches.
@@ -63,7 +57,7 @@ func (f *Filter) Match(record []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("streampoller: the record is not JSON: %w", err)
 	}
-	return matchObject(f.fields, v), nil
+	return f.matches(v, true), nil
 }
 
 func decode(b []byte) (any, error) {
@@ -74,92 +68,114 @@ func decode(b []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("something follows the JSON value")
+		return nil, errors.New("something follows the JSON value")
 	}
 	return v, nil
 }
 
-func parseObject(object map[string]any, path string) ([]field, error) {
-	var fields []field
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		f := field{name: name}
-		var err error
-		switch v := object[name].(type) {
-		case map[string]any:
-			if len(v) == 0 {
-				return nil, fmt.Errorf("%s is an empty object: name a field in it", at)
-			}
-			f.inner, err = parseObject(v, at)
-		case []any:
-			switch {
-			case strings.HasPrefix(name, "$"):
-				err = fmt.Errorf("%s is not imitated", at)
-			case len(v) == 0:
-				err = fmt.Errorf("%s is an empty array: give it at least one rule", at)
-			}
-			for _, r := range v {
-				if err != nil {
-					break
-				}
-				var compiled rule
-				compiled, err = parseRule(r, at)
-				f.rules = append(f.rules, compiled)
-			}
-		default:
-			err = fmt.Errorf("%s must be an object or an array of rules, as [%s]", at, toJSON(v))
+// compile compiles an object of fields or a leaf of rules.
+func compile(pattern any, at string) (matcher, error) {
+	var all []matcher
+	switch p := pattern.(type) {
+	case map[string]any:
+		if len(p) == 0 {
+			return nil, fmt.Errorf("%s is an empty object: name a field in it", at)
 		}
-		if err != nil {
-			return nil, err
+		for _, name := range slices.Sorted(maps.Keys(p)) {
+			inner := strings.TrimPrefix(at+"."+name, ".")
+			if strings.HasPrefix(name, "$") {
+				return nil, fmt.Errorf("%s is not imitated", inner)
+			}
+			m, err := compile(p[name], inner)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, func(value any, _ bool) bool {
+				object, _ := value.(map[string]any) // of nothing, every field is absent
+				field, present := object[name]
+				return m(field, present)
+			})
 		}
-		fields = append(fields, f)
+		return inElements(func(value any, present bool) bool {
+			return !slices.ContainsFunc(all, func(m matcher) bool { return !m(value, present) })
+		}), nil
+	case []any:
+		if len(p) == 0 {
+			return nil, fmt.Errorf("%s is an empty array: give it at least one rule", at)
+		}
+		for _, r := range p {
+			m, err := compileRule(r)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", at, err)
+			}
+			all = append(all, m)
+		}
+		return inElements(func(value any, present bool) bool {
+			if _, object := value.(map[string]any); object {
+				present, value = false, nil // rules are about leaves
+			}
+			return slices.ContainsFunc(all, func(m matcher) bool { return m(value, present) })
+		}), nil
 	}
-	return fields, nil
+	return nil, fmt.Errorf("%s must be an object or an array of rules, as [%s]", at, toJSON(pattern))
 }
 
-func parseRule(v any, at string) (rule, error) {
+// inElements applies a matcher to the elements of an array, of which one must match;
+// an empty one counts as absent.
+func inElements(m matcher) matcher {
+	return func(value any, present bool) bool {
+		list, ok := value.([]any)
+		switch {
+		case !ok:
+			return m(value, present)
+		case len(list) == 0:
+			return m(nil, false)
+		}
+		return slices.ContainsFunc(list, func(e any) bool { return inElements(m)(e, true) })
+	}
+}
+
+func compileRule(v any) (matcher, error) {
 	operator, ok := v.(map[string]any)
 	if !ok {
 		if _, nested := v.([]any); nested {
-			return nil, fmt.Errorf("%s: a rule cannot be an array", at)
+			return nil, errors.New("a rule cannot be an array")
 		}
 		return func(value any, present bool) bool { return present && equal(v, value) }, nil
 	}
 	if len(operator) != 1 {
-		return nil, fmt.Errorf("%s: a rule has one operator, this one has %d", at, len(operator))
+		return nil, fmt.Errorf("a rule has one operator, this one has %d", len(operator))
 	}
-	for name, argument := range operator {
-		if parse := operators[name]; parse != nil {
-			r, err := parse(argument)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", at, name, err)
-			}
-			return r, nil
-		}
-		return nil, fmt.Errorf("%s: operator %q is not imitated; there are %s", at, name,
-			strings.Join(slices.Sorted(maps.Keys(operators)), ", "))
+	name := slices.Collect(maps.Keys(operator))[0]
+	parse := operators[name]
+	if parse == nil {
+		return nil, fmt.Errorf("operator %q is not imitated; there are %s", name, strings.Join(slices.Sorted(maps.Keys(operators)), ", "))
 	}
-	panic("unreachable")
+	m, err := parse(operator[name])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
 }
 
-var operators = map[string]func(any) (rule, error){
+var operators = map[string]func(any) (matcher, error){
 	"prefix":             text(strings.HasPrefix),
 	"suffix":             text(strings.HasSuffix),
 	"equals-ignore-case": text(strings.EqualFold),
-	"exists": func(v any) (rule, error) {
+	"exists": func(v any) (matcher, error) {
 		want, ok := v.(bool)
 		if !ok {
-			return nil, fmt.Errorf("use true or false")
+			return nil, errors.New("use true or false")
 		}
 		return func(_ any, present bool) bool { return present == want }, nil
 	},
-	"anything-but": func(v any) (rule, error) {
+	"anything-but": func(v any) (matcher, error) {
 		list, ok := v.([]any)
 		if !ok {
 			list = []any{v}
 		}
 		if len(list) == 0 {
-			return nil, fmt.Errorf("the list is empty")
+			return nil, errors.New("the list is empty")
 		}
 		for _, e := range list {
 			switch e.(type) {
@@ -172,15 +188,15 @@ var operators = map[string]func(any) (rule, error){
 			return present && !slices.ContainsFunc(list, func(e any) bool { return equal(e, value) })
 		}, nil
 	},
-	"numeric": parseNumeric,
+	"numeric": compileNumeric,
 }
 
 // text makes a rule of a comparison of strings.
-func text(compare func(value, argument string) bool) func(any) (rule, error) {
-	return func(v any) (rule, error) {
+func text(compare func(value, argument string) bool) func(any) (matcher, error) {
+	return func(v any) (matcher, error) {
 		argument, ok := v.(string)
 		if !ok || argument == "" {
-			return nil, fmt.Errorf("use a string that is not empty")
+			return nil, errors.New("use a string that is not empty")
 		}
 		return func(value any, _ bool) bool {
 			s, ok := value.(string)
@@ -189,42 +205,39 @@ func text(compare func(value, argument string) bool) func(any) (rule, error) {
 	}
 }
 
-func parseNumeric(v any) (rule, error) {
+// comparisons are the operators of numeric, by the sign of a comparison.
+var comparisons = map[any]func(sign int) bool{
+	"=":  func(sign int) bool { return sign == 0 },
+	"<":  func(sign int) bool { return sign < 0 },
+	"<=": func(sign int) bool { return sign <= 0 },
+	">":  func(sign int) bool { return sign > 0 },
+	">=": func(sign int) bool { return sign >= 0 },
+}
+
+func compileNumeric(v any) (matcher, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != 2 && len(list) != 4 {
-		return nil, fmt.Errorf(`use ["=", 1] or a range such as [">", 0, "<=", 10]`)
+		return nil, errors.New(`use ["=", 1] or a range such as [">", 0, "<=", 10]`)
 	}
-	type bound struct {
-		operator string
-		number   *big.Rat
-	}
-	var bounds []bound
+	var bounds []func(*big.Rat) bool
 	for i := 0; i < len(list); i += 2 {
-		op, ok := list[i].(string)
-		if !ok || !slices.Contains([]string{"=", "<", "<=", ">", ">="}, op) {
+		operator, _ := list[i].(string)
+		holds := comparisons[operator]
+		if holds == nil {
 			return nil, fmt.Errorf("%s is none of = < <= > >=", toJSON(list[i]))
 		}
-		n, ok := number(list[i+1])
+		limit, ok := number(list[i+1])
 		if !ok {
 			return nil, fmt.Errorf("%s is no number in the range of a filter", toJSON(list[i+1]))
 		}
-		bounds = append(bounds, bound{op, n})
-	}
-	if len(bounds) == 2 && (bounds[0].operator[0] != '>' || bounds[1].operator[0] != '<') {
-		return nil, fmt.Errorf("a range has its lower bound first, with > or >=, then the upper one, with < or <=")
+		if len(list) == 4 && !strings.HasPrefix(operator, []string{">", "<"}[i/2]) {
+			return nil, errors.New("a range has its lower bound first, with > or >=, then the upper one, with < or <=")
+		}
+		bounds = append(bounds, func(n *big.Rat) bool { return holds(n.Cmp(limit)) })
 	}
 	return func(value any, _ bool) bool {
 		n, ok := number(value)
-		if !ok {
-			return false
-		}
-		for _, b := range bounds {
-			c := n.Cmp(b.number)
-			if !(c == 0 && strings.Contains(b.operator, "=") || c < 0 && b.operator[0] == '<' || c > 0 && b.operator[0] == '>') {
-				return false
-			}
-		}
-		return true
+		return ok && !slices.ContainsFunc(bounds, func(holds func(*big.Rat) bool) bool { return !holds(n) })
 	}, nil
 }
 
@@ -246,53 +259,18 @@ func number(v any) (*big.Rat, bool) {
 	return r, true
 }
 
+// equal compares scalars; an object or array equals none.
 func equal(a, b any) bool {
-	if x, ok := a.(json.Number); ok {
-		y, ok := b.(json.Number)
-		if !ok {
-			return false
-		}
-		m, mok := number(x)
-		n, nok := number(y)
-		return x == y || mok && nok && m.Cmp(n) == 0
+	m, mok := number(a)
+	n, nok := number(b)
+	if mok && nok {
+		return m.Cmp(n) == 0
 	}
-	return a == b // scalars; an object or array is compared with scalars alone
-}
-
-// matchObject reports whether all fields match in v, or in one element of v if it
-// is an array.
-func matchObject(fields []field, v any) bool {
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		return slices.ContainsFunc(list, func(e any) bool { return matchObject(fields, e) })
+	switch b.(type) {
+	case map[string]any, []any:
+		return false
 	}
-	object, _ := v.(map[string]any) // of nothing, every field is absent
-	for _, f := range fields {
-		value, present := object[f.name]
-		if f.inner != nil {
-			if !matchObject(f.inner, value) {
-				return false
-			}
-			continue
-		}
-		if !matchLeaf(f.rules, value, present) {
-			return false
-		}
-	}
-	return true
-}
-
-func matchLeaf(rules []rule, value any, present bool) bool {
-	if list, ok := value.([]any); ok {
-		if len(list) == 0 {
-			present, value = false, nil
-		} else {
-			return slices.ContainsFunc(list, func(e any) bool { return matchLeaf(rules, e, true) })
-		}
-	}
-	if _, object := value.(map[string]any); object {
-		present, value = false, nil // rules are about leaves
-	}
-	return slices.ContainsFunc(rules, func(r rule) bool { return r(value, present) })
+	return a == b
 }
 
 func toJSON(v any) string {

@@ -39,14 +39,14 @@ type Stats struct {
 	// Invocations and Failures count deliveries and those of them that failed,
 	// partially or as a whole.
 	Invocations, Failures int
-	// Delivered counts the records that are done with, Discarded those given up.
-	Delivered, Discarded int
+	// Delivered counts the records that are done with.
+	Delivered int
 	// Shards counts the shards that were begun.
 	Shards int
 }
 
-// Start begins to deliver the stream. It returns when it knows where to begin in
-// each shard. The poller runs until Close, the end of ctx, or the pool's.
+// Start begins to deliver the stream with the oldest record that it still has. The
+// poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
 	s, err := options.withDefaults()
 	switch {
@@ -123,19 +123,7 @@ func (d *discovery) begin() error {
 		return fmt.Errorf("streampoller: stream %s: %w", d.stream, err)
 	}
 	for _, info := range list {
-		s := d.add(info)
-		if d.StartingPosition != Latest {
-			continue
-		}
-		if info.SequenceNumberRange != nil && info.SequenceNumberRange.EndingSequenceNumber != nil {
-			close(s.done) // nothing will be written to it any more
-			s.started = true
-			continue
-		}
-		// The iterator is made here, so that what is written from now on is delivered.
-		if s.iterator, err = s.iteratorAt(types.ShardIteratorTypeLatest); err != nil {
-			return fmt.Errorf("streampoller: shard %s: %w", s.id, err)
-		}
+		d.add(info)
 	}
 	d.startReady()
 	return nil
@@ -175,13 +163,12 @@ func (d *discovery) list() ([]types.Shard, error) {
 	}
 }
 
-func (d *discovery) add(info types.Shard) *shard {
+func (d *discovery) add(info types.Shard) {
 	s := &shard{
 		Poller: d.Poller, id: aws.ToString(info.ShardId), parent: aws.ToString(info.ParentShardId),
 		done: make(chan struct{}),
 	}
 	d.known[s.id] = s
-	return s
 }
 
 // startReady starts the shards whose parent is done, or gone from the stream:

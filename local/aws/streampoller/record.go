@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
@@ -13,7 +12,6 @@ import (
 // record is one change on its way to the function.
 type record struct {
 	sequence string
-	created  time.Time
 	json     []byte // as the function gets it
 }
 
@@ -29,8 +27,7 @@ func newRecord(r *types.Record, streamARN string) (record, error) {
 		"SizeBytes":      aws.ToInt64(d.SizeBytes),
 		"StreamViewType": string(d.StreamViewType),
 	}
-	created := aws.ToTime(d.ApproximateCreationDateTime)
-	if !created.IsZero() {
+	if created := aws.ToTime(d.ApproximateCreationDateTime); !created.IsZero() {
 		change["ApproximateCreationDateTime"] = created.Unix()
 	}
 	for name, image := range map[string]map[string]types.AttributeValue{
@@ -61,7 +58,7 @@ func newRecord(r *types.Record, streamARN string) (record, error) {
 	if err := enc.Encode(event); err != nil {
 		return record{}, fmt.Errorf("streampoller: %w", err)
 	}
-	return record{sequence: *d.SequenceNumber, created: created, json: bytes.TrimSpace(b.Bytes())}, nil
+	return record{sequence: *d.SequenceNumber, json: bytes.TrimSpace(b.Bytes())}, nil
 }
 
 func imageOf(image map[string]types.AttributeValue) (map[string]any, error) {

@@ -2,7 +2,6 @@ package streampoller
 
 import (
 	"errors"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
@@ -18,8 +17,6 @@ type shard struct {
 	iterator *string
 	last     string // the sequence number that was read last
 	pending  []record
-	bytes    int       // of pending
-	since    time.Time // when the first of pending was read
 }
 
 // run reads and delivers until the shard's end; it reports false if the poller
@@ -31,7 +28,7 @@ func (s *shard) run() bool {
 			if err := s.open(); err != nil {
 				s.Logf("streampoller: shard %s: %v", s.id, err)
 				s.pause(pause)
-				pause = min(2*pause, DefaultMaxBackoff)
+				pause = min(2*pause, maxBackoff)
 				continue
 			}
 		}
@@ -50,49 +47,45 @@ func (s *shard) run() bool {
 				s.iterator = nil
 			}
 			s.pause(pause)
-			pause = min(2*pause, DefaultMaxBackoff)
+			pause = min(2*pause, maxBackoff)
 			continue
 		}
 		pause = s.Backoff
 		s.gather(out.Records)
 		s.iterator = out.NextShardIterator
 		ended := s.iterator == nil
-		if !s.deliver(ended) {
-			return false
+		for len(s.pending) > 0 {
+			n := s.fit()
+			batch := s.pending[:n:n]
+			s.pending = s.pending[n:]
+			if !s.deliver(batch) {
+				return false
+			}
 		}
 		if ended {
 			return true
 		}
 		if len(out.Records) == 0 {
-			s.pause(s.wait())
+			s.pause(s.PollInterval)
 		}
 	}
 	return false
 }
 
 // open gets an iterator behind what was read.
-func (s *shard) open() (err error) {
-	at := types.ShardIteratorTypeTrimHorizon
+func (s *shard) open() error {
+	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
 	if s.last != "" {
-		at = types.ShardIteratorTypeAfterSequenceNumber
-	}
-	s.iterator, err = s.iteratorAt(at)
-	return err
-}
-
-func (s *shard) iteratorAt(at types.ShardIteratorType) (*string, error) {
-	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: at}
-	if at == types.ShardIteratorTypeAfterSequenceNumber {
-		in.SequenceNumber = &s.last
+		in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &s.last
 	}
 	out, err := s.client.GetShardIterator(s.ctx, in)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if out.ShardIterator == nil {
-		return nil, errors.New("the stream gave no iterator")
+	if s.iterator = out.ShardIterator; s.iterator == nil {
+		return errors.New("the stream gave no iterator")
 	}
-	return out.ShardIterator, nil
+	return nil
 }
 
 // gather adds what the filters let through to what is to be delivered.
@@ -111,14 +104,9 @@ func (s *shard) gather(records []types.Record) {
 				st.Filtered++
 			}
 		})
-		if !pass {
-			continue
+		if pass {
+			s.pending = append(s.pending, r)
 		}
-		if len(s.pending) == 0 {
-			s.since = time.Now()
-		}
-		s.pending = append(s.pending, r)
-		s.bytes += len(r.json) + 1
 	}
 }
 
@@ -133,28 +121,6 @@ func (s *shard) pass(r record) bool {
 	return len(s.filters) == 0
 }
 
-// deliver sends what is ready: full batches, and the rest if its window is over or
-// the shard is.
-func (s *shard) deliver(ended bool) bool {
-	for len(s.pending) > 0 {
-		n := s.fit()
-		full := n == s.BatchSize || n < len(s.pending)
-		if !full && !ended && time.Since(s.since) < s.BatchWindow {
-			return true
-		}
-		batch := s.pending[:n:n]
-		s.pending = s.pending[n:]
-		for _, r := range batch {
-			s.bytes -= len(r.json) + 1
-		}
-		if !(&delivery{shard: s}).run(batch, 0) {
-			return false
-		}
-		s.since = time.Now()
-	}
-	return true
-}
-
 // fit is how many of the pending records make the next event.
 func (s *shard) fit() int {
 	size := len(eventHead) + len(eventTail)
@@ -165,13 +131,4 @@ func (s *shard) fit() int {
 		}
 	}
 	return len(s.pending)
-}
-
-// wait is how long nothing is to be done: the poll interval, or what is left of
-// the window.
-func (s *shard) wait() time.Duration {
-	if len(s.pending) == 0 {
-		return s.PollInterval
-	}
-	return max(min(s.PollInterval, s.BatchWindow-time.Since(s.since)), time.Millisecond)
 }
