@@ -1,11 +1,13 @@
 package outage
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,12 +17,15 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 const (
 	put, update, get = "PutItem", "UpdateItem", "GetItem"
-	budget           = time.Second
-	deadline         = 30 * time.Second
+	// withdraw is the UpdateItem that takes a claim back.
+	withdraw = "withdraw"
+	budget   = time.Second
+	deadline = 30 * time.Second
 )
 
 var (
@@ -28,22 +33,18 @@ var (
 	notRepeatable = idem.Operation{Name: "work"}
 )
 
-// stage is an engine over DynamoDB Local with a wire that can be broken, and a
-// second engine with a whole one.
-type stage struct {
-	t      *testing.T
-	wire   *transport
-	engine *idem.Engine
-	store  *dynamostore.Store
-	ran    int
+// setup is an engine over DynamoDB Local with a network that can be broken.
+type setup struct {
+	t       *testing.T
+	network *faultnet.Network
+	kept    faultnet.Kept
+	engine  *idem.Engine
+	store   *dynamostore.Store
+	ran     int
 }
 
-func open(t *testing.T, endpoint string, wire *transport, table string) (*idem.Engine, *dynamostore.Store) {
-	o := &dynamostore.ClientOptions{Endpoint: endpoint}
-	if wire != nil {
-		o.Transport = wire
-	}
-	client, err := dynamostore.NewClient(aws.Config{}, o)
+func open(t *testing.T, endpoint string, network *faultnet.Network, table string) (*idem.Engine, *dynamostore.Store) {
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint, Transport: network})
 	require.NoError(t, err)
 	if table == "" {
 		table = "outage-" + rand.Text()
@@ -56,14 +57,28 @@ func open(t *testing.T, endpoint string, wire *transport, table string) (*idem.E
 	return engine, store
 }
 
-func newStage(t *testing.T) *stage {
-	s := &stage{t: t, wire: &transport{}}
-	s.engine, s.store = open(t, dynamotest.Endpoint(t), s.wire, "")
+func newSetup(t *testing.T) *setup {
+	s := &setup{t: t, network: faultnet.New()}
+	s.engine, s.store = open(t, dynamotest.Endpoint(t), s.network, "")
 	return s
 }
 
+// fail gives the operations a fault, and no others.
+func (s *setup) fail(f faultnet.Fault, operations ...string) {
+	s.network.Set(func(c *faultnet.Call) faultnet.Fault {
+		op := c.Operation
+		if bytes.Contains(c.Body, []byte(`":new_owner"`)) {
+			op = withdraw
+		}
+		if slices.Contains(operations, op) {
+			return f
+		}
+		return nil
+	})
+}
+
 // call makes a call as Lambda does, with a kill time.
-func (s *stage) call(op idem.Operation, key string, in func()) (string, error) {
+func (s *setup) call(op idem.Operation, key string, in func()) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
 	defer cancel()
 	end, _ := ctx.Deadline()
@@ -82,7 +97,7 @@ func (s *stage) call(op idem.Operation, key string, in func()) (string, error) {
 
 // served makes a call until the table answers within the budget, which a busy machine
 // may take some calls for.
-func (s *stage) served(op idem.Operation, key string, in func()) (string, error) {
+func (s *setup) served(op idem.Operation, key string, in func()) (string, error) {
 	for {
 		value, err := s.call(op, key, in)
 		if !errors.Is(err, idem.ErrStoreUnavailable) {
@@ -91,8 +106,8 @@ func (s *stage) served(op idem.Operation, key string, in func()) (string, error)
 	}
 }
 
-func (s *stage) record(op idem.Operation, key string) *idem.Record {
-	s.wire.set(pass)
+func (s *setup) record(op idem.Operation, key string) *idem.Record {
+	s.network.Set(nil)
 	rec, err := s.store.Get(s.t.Context(), op.Key("acme", key).ID())
 	require.NoError(s.t, err)
 	return rec
@@ -100,8 +115,8 @@ func (s *stage) record(op idem.Operation, key string) *idem.Record {
 
 // settled is the record when the engine is done with the calls so far: what a busy
 // machine left it no time for is done with the next invocation.
-func (s *stage) settled(op idem.Operation, key string) *idem.Record {
-	s.wire.set(pass)
+func (s *setup) settled(op idem.Operation, key string) *idem.Record {
+	s.network.Set(nil)
 	require.NoError(s.t, s.engine.Flush(s.t.Context()))
 	rec := s.record(op, key)
 	require.NotNil(s.t, rec)
@@ -116,11 +131,13 @@ func withinBudget(t *testing.T, begun time.Time) {
 
 func TestDownBeforeTheClaim(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"hangs": hang, "throttles": throttle, "breaks": broken, "resets": lostAsk} {
+	for name, f := range map[string]faultnet.Fault{
+		"hangs": faultnet.Hang, "throttles": faultnet.Throttle, "breaks": faultnet.ServerError, "resets": faultnet.LoseRequest,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			s.wire.set(f, put, update, get, withdraw)
+			s := newSetup(t)
+			s.fail(f, put, update, get, withdraw)
 			begun := time.Now()
 			_, err := s.call(repeatable, "k", nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -137,8 +154,8 @@ func TestDownBeforeTheClaim(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
-		s := &stage{t: t}
-		s.engine, s.store = open(t, "http://"+l.Addr().String(), nil, "none")
+		s := &setup{t: t}
+		s.engine, s.store = open(t, "http://"+l.Addr().String(), faultnet.New(), "none")
 		begun := time.Now()
 		_, err = s.call(repeatable, "k", nil)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -147,18 +164,23 @@ func TestDownBeforeTheClaim(t *testing.T) {
 	})
 }
 
+const replyLost = "reply lost"
+
 func TestDownAfterTheHandler(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"hangs": hang, "throttles": throttle, "breaks": broken, "reply lost": lostReply, "request lost": lostAsk} {
+	for name, f := range map[string]faultnet.Fault{
+		"hangs": faultnet.Hang, "throttles": faultnet.Throttle, "breaks": faultnet.ServerError,
+		replyLost: faultnet.LoseReply, "request lost": faultnet.LoseRequest,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			value, err := s.served(notRepeatable, "k", func() { s.wire.set(f, put, update, get, withdraw) })
+			s := newSetup(t)
+			value, err := s.served(notRepeatable, "k", func() { s.fail(f, put, update, get, withdraw) })
 			require.NoError(t, err)
 			require.Equal(t, "run 1", value, "the caller gets the handler's result")
 			rec := s.record(notRepeatable, "k")
 			require.NotNil(t, rec)
-			if f == lostReply {
+			if name == replyLost {
 				require.Equal(t, idem.Completed, rec.State)
 			} else {
 				require.Equal(t, idem.InProgress, rec.State, "the claim is kept")
@@ -180,14 +202,14 @@ func TestDownAfterTheHandler(t *testing.T) {
 // it may still land; the next invocation takes it back before anything else.
 func TestWithdrawalWaitsForTheNextInvocation(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.wire.set(lostAsk, put, withdraw)
+	s := newSetup(t)
+	s.fail(s.kept.Lose, put, withdraw)
 	_, err := s.call(notRepeatable, "k", nil)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-	s.wire.set(pass)
-	statuses, err := s.wire.deliver()
+	s.network.Set(nil)
+	replies, err := s.kept.Deliver()
 	require.NoError(t, err)
-	require.Contains(t, statuses, 200, "one of the requests lands late")
+	require.True(t, slices.ContainsFunc(replies, func(r *faultnet.Reply) bool { return r.Status == 200 }), "one of the requests lands late")
 
 	value, err := s.served(notRepeatable, "k", nil)
 	require.NoError(t, err)
@@ -198,11 +220,15 @@ func TestWithdrawalWaitsForTheNextInvocation(t *testing.T) {
 // next call is not blocked, and the claim cannot land later.
 func TestRepliesOfTheClaimLost(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"after it was applied": lostReply, "before it arrived": lostAsk} {
-		t.Run(name, func(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		t.Run(fmt.Sprintf("applied %v", applied), func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			s.wire.set(f, put)
+			s := newSetup(t)
+			lost := s.kept.Lose
+			if applied {
+				lost = faultnet.LoseReply
+			}
+			s.fail(lost, put)
 			_, err := s.call(notRepeatable, "k", nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
@@ -219,23 +245,27 @@ func TestRepliesOfTheClaimLost(t *testing.T) {
 }
 
 // late delivers what was lost and shows that it changes nothing.
-func (s *stage) late(before *idem.Record) {
-	statuses, err := s.wire.deliver()
+func (s *setup) late(before *idem.Record) {
+	replies, err := s.kept.Deliver()
 	require.NoError(s.t, err)
-	for _, status := range statuses {
-		require.Equal(s.t, 400, status, "a write that was taken back landed")
+	for _, r := range replies {
+		require.Equal(s.t, 400, r.Status, "a write that was taken back landed")
 	}
 	require.Equal(s.t, before, s.record(notRepeatable, "k"))
 }
 
 func TestRepliesOfATakeoverLost(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"after it was applied": lostReply, "before it arrived": lostAsk} {
-		t.Run(name, func(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		t.Run(fmt.Sprintf("applied %v", applied), func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newSetup(t)
+			lost := s.kept.Lose
+			if applied {
+				lost = faultnet.LoseReply
+			}
 			require.NoError(t, s.released("k"))
-			s.wire.set(f, update)
+			s.fail(lost, update)
 			_, err := s.call(notRepeatable, "k", nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
@@ -250,7 +280,7 @@ func TestRepliesOfATakeoverLost(t *testing.T) {
 }
 
 // released leaves a retryable record.
-func (s *stage) released(key string) error {
+func (s *setup) released(key string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
 	defer cancel()
 	_, err := s.engine.Execute(ctx, idem.Call{
@@ -262,7 +292,7 @@ func (s *stage) released(key string) error {
 
 func TestResultsOfEverySizeReplayByteForByte(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newSetup(t)
 	for _, size := range []int{0, 1 << 10, 390 << 10, 450 << 10, 5632 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			body := make([]byte, size)
