@@ -173,8 +173,7 @@ func TestTransfers(t *testing.T) {
 			dice := rand.New(rand.NewPCG(*seed, 0))
 			all := transfers(dice, n)
 			queue := callers(dice, all)
-			s := newStage(t, mode, *seed, timeout, anyFault)
-			s.wires[0].stick = true
+			s := newStage(t, mode, *seed, timeout, true, anyFault)
 			s.startRelay(*seed)
 
 			got := s.askAll(queue)
@@ -204,7 +203,7 @@ func TestConflictsAlone(t *testing.T) {
 			all := transfers(dice, 40)
 			queue := callers(dice, all)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
-			s := newStage(t, mode, *seed, time.Minute, func(op string) (int, []string) {
+			s := newStage(t, mode, *seed, time.Minute, false, func(op string) (int, []string) {
 				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
 					return 30, []string{conflict}
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // binaries are the compiled functions.
@@ -62,7 +63,7 @@ type stage struct {
 	store                      *dynamostore.Store
 	records, accounts, entries string
 	pool                       *runtime.Pool
-	wires                      []*wire
+	networks                   []*faultnet.Network
 	tally                      *tally
 
 	relay  *runtime.Pool
@@ -70,8 +71,9 @@ type stage struct {
 	queue  queuetest.Queue
 }
 
-// newStage starts all of it. The faults are of the function's calls.
-func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, faults func(op string) (int, []string), env ...string) *stage {
+// newStage starts all of it. The faults are of the function's calls; stick has some
+// transactions get no answer at all.
+func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, stick bool, of func(op string) (int, []string), env ...string) *stage {
 	endpoint := dynamotest.Endpoint(t)
 	s := &stage{
 		t: t, records: "records-" + rand.Text(), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
@@ -93,18 +95,20 @@ func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, fau
 	require.NoError(t, err)
 	s.open()
 
-	calls := newWire(t, endpoint, seed, s.tally, faults)
+	network := faultnet.New()
 	s.pool, err = runtime.Start(context.Background(), runtime.Function{
 		Path: binaries["worker"], MaxInstances: 6, Timeout: timeout,
 		Env: append([]string{
-			schema.EnvEndpoint + "=" + calls.url, schema.EnvTable + "=" + s.records,
+			schema.EnvEndpoint + "=" + network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
 			"LEDGER_ACCOUNTS=" + s.accounts, "LEDGER_ENTRIES=" + s.entries, "LEDGER_MODE=" + mode,
 		}, env...),
 	}, &runtime.Options{Output: s.tally})
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)
-	calls.pool.Store(s.pool)
-	s.wires = append(s.wires, calls)
+	calls := newFaults(seed, s.tally, s.pool, of)
+	calls.stick = stick
+	network.Set(calls.rule)
+	s.networks = append(s.networks, network)
 	return s
 }
 
@@ -136,32 +140,30 @@ func (s *stage) open() {
 
 func accountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
-// startRelay sends the messages from the table's stream to a queue, over wires that
+// startRelay sends the messages from the table's stream to a queue, over networks that
 // kill the relay and lose its calls.
 func (s *stage) startRelay(seed uint64) {
 	t := s.t
 	s.queue = queuetest.New(t, queuetest.Spec{})
-	faults := func(string) (int, []string) {
-		return 12, []string{killBefore, killAfter, lostCall, lostReply, lateCut}
-	}
-	unseen := newTally()
-	db := newWire(t, dynamotest.Endpoint(t), seed+1, unseen, faults)
-	out := newWire(t, queuetest.Endpoint(t), seed+2, unseen, faults)
+	db, out := faultnet.New(), faultnet.New()
 	routes, err := json.Marshal(map[string]string{"made": s.queue.URL})
 	require.NoError(t, err)
 	s.relay, err = runtime.Start(context.Background(), runtime.Function{
 		Path: binaries["relay"], MaxInstances: 2, Timeout: 20 * time.Second,
 		Env: []string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + out.url,
-			schema.EnvTable + "=" + s.records, schema.EnvEndpoint + "=" + db.url, schema.EnvOutboxRoutes + "=" + string(routes),
+			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + out.Serve(t, queuetest.Endpoint(t)),
+			schema.EnvTable + "=" + s.records, schema.EnvEndpoint + "=" + db.Serve(t, dynamotest.Endpoint(t)), schema.EnvOutboxRoutes + "=" + string(routes),
 			schema.EnvOutboxBackoff + "=20ms", schema.EnvOutboxGrace + "=100ms", schema.EnvOutboxMaxTries + "=50",
 		},
 	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(s.relay.Close)
-	for _, w := range []*wire{db, out} {
-		w.pool.Store(s.relay)
-		s.wires = append(s.wires, w)
+	unseen := newTally()
+	for i, network := range []*faultnet.Network{db, out} {
+		network.Set(newFaults(seed+1+uint64(i), unseen, s.relay, func(string) (int, []string) {
+			return 12, []string{killBefore, killAfter, lostCall, lostReply, lateCut}
+		}).rule)
+		s.networks = append(s.networks, network)
 	}
 	stream, err := streampoller.StreamOf(t.Context(), s.db, s.records)
 	require.NoError(t, err)
@@ -178,7 +180,7 @@ func (s *stage) startRelay(seed uint64) {
 
 // calm ends all faults, and waits for what is late.
 func (s *stage) calm() {
-	for _, w := range s.wires {
-		w.calm()
+	for _, network := range s.networks {
+		network.Calm()
 	}
 }

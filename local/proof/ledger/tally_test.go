@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// tally counts what went over the wires, what the processes said, and what became
+// tally counts what went over the networks, what the processes said, and what became
 // of the transactions that were sent.
 type tally struct {
 	mu      sync.Mutex
@@ -24,7 +25,7 @@ type tally struct {
 // commit is a transaction under its client request token.
 type commit struct {
 	number    int  // from 1, in the order in which they come
-	thrown    bool // the wire's: its first try has met its fault
+	thrown    bool // the network's: its first try has met its fault
 	tries     int
 	ambiguous bool // a try got no answer
 	killed    bool // the process that sent it was killed over it
@@ -43,16 +44,16 @@ type noted struct {
 	fault  string
 }
 
-func (t *tally) call(op string, body []byte) *noted {
+func (t *tally) call(c *faultnet.Call) *noted {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls[op]++
+	t.calls[c.Operation]++
 	n := &noted{tally: t}
-	if op != "TransactWriteItems" {
+	if c.Operation != "TransactWriteItems" {
 		return n
 	}
 	var in struct{ ClientRequestToken string }
-	_ = json.Unmarshal(body, &in) // the SDK has written it
+	_ = c.Read(&in) // the SDK has written it
 	n.commit = t.commits[in.ClientRequestToken]
 	if n.commit == nil {
 		n.commit = &commit{number: len(t.commits) + 1}
@@ -81,15 +82,13 @@ func (n *noted) met(fault string) {
 func (n *noted) passed(status int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.commit != nil && status == http.StatusOK {
+	if n.commit == nil {
+		return
+	}
+	if status == http.StatusOK {
 		n.commit.applied = true
 	}
-}
-
-func (n *noted) replied(int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.commit != nil && n.commit.ambiguous && n.fault == "" {
+	if n.commit.ambiguous && n.fault == "" {
 		n.commit.settled = true
 	}
 }

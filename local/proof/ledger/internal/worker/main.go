@@ -32,11 +32,12 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
 func main() {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: signed{http.DefaultTransport.(*http.Transport).Clone()},
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -108,15 +109,6 @@ func isOverdraft(err error) bool {
 		return recorded.Type == "Overdraft"
 	}
 	return errors.As(err, &own)
-}
-
-// signed tells whose calls they are.
-type signed struct{ http.RoundTripper }
-
-func (s signed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("X-Pid", strconv.Itoa(os.Getpid()))
-	return s.RoundTripper.RoundTrip(r)
 }
 
 type transfer struct {
