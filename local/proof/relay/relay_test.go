@@ -24,13 +24,13 @@ func TestStreamReplayedFromTheStart(t *testing.T) {
 	r.caughtUp(p, 30)
 	p.Close()
 	r.allDispatched()
-	once := r.road.deliveries()
+	once := r.batches.deliveries()
 	require.Len(t, once, 30)
 
 	p = r.poll()
 	r.caughtUp(p, 30)
 	p.Close()
-	require.Equal(t, once, r.road.deliveries())
+	require.Equal(t, once, r.batches.deliveries())
 	_, ids := r.receive()
 	r.nothingLost(ids)
 	require.Len(t, ids, 30)
@@ -55,8 +55,8 @@ func TestHalfABatchFails(t *testing.T) {
 			var n atomic.Int32
 			var mu sync.Mutex
 			refused := map[string]bool{}
-			r.road.set(func(r *road) {
-				r.refuse = func(id string) bool {
+			r.batches.set(func(b *batches) {
+				b.refuse = func(id string) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					if n.Add(1)%2 == 0 || refused[id] {
@@ -112,8 +112,8 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 				r.publish(fmt.Sprintf("o-%d", i), fmt.Sprintf("k-%d", i%2), 2)
 			}
 			var kills atomic.Int32
-			r.road.set(func(road *road) {
-				road.taken = func() {
+			r.batches.set(func(b *batches) {
+				b.taken = func() {
 					if kills.Add(1) > 3 {
 						return
 					}
@@ -129,7 +129,7 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 			bodies, ids := r.receive()
 			r.nothingLost(ids)
 			again := 0
-			for _, n := range r.road.deliveries() {
+			for _, n := range r.batches.deliveries() {
 				again += n - 1
 			}
 			require.Positive(t, again, "it was killed over messages that were taken")
@@ -149,7 +149,7 @@ func TestSweepAlone(t *testing.T) {
 	r.publish("o-1", "", 1)
 	r.publish("o-2", "k-0", 1)
 	poison := r.want[1]
-	r.road.set(func(r *road) { r.refuse = func(id string) bool { return id == poison } })
+	r.batches.set(func(b *batches) { b.refuse = func(id string) bool { return id == poison } })
 	until(t, func() bool {
 		r.sweep()
 		return r.in(schema.OutboxDispatched) == 4 && r.in(schema.OutboxParked) == 1
@@ -186,9 +186,9 @@ func TestFaultsAtRandom(t *testing.T) {
 		}
 	}
 	var kills atomic.Int32
-	r.road.set(func(road *road) {
-		road.refuse = func(string) bool { return chance(20) }
-		road.before = func() bool {
+	r.batches.set(func(b *batches) {
+		b.refuse = func(string) bool { return chance(20) }
+		b.before = func() bool {
 			// A try that was noted before is nobody else's for some seconds.
 			if chance(5) && kills.Load() < 2 {
 				kills.Add(1)
@@ -196,7 +196,7 @@ func TestFaultsAtRandom(t *testing.T) {
 			}
 			return !chance(10)
 		}
-		road.taken = func() {
+		b.taken = func() {
 			if chance(10) && kills.Load() < 5 {
 				kills.Add(1)
 				kill()
@@ -235,7 +235,7 @@ func TestFaultsAtRandom(t *testing.T) {
 			last = order*10 + n
 		}
 	}
-	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.road.deliveries()), p.Stats().Invocations)
+	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.batches.deliveries()), p.Stats().Invocations)
 }
 
 func total(m map[string]int) (n int) {

@@ -27,6 +27,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // binary is the compiled relay.
@@ -51,25 +52,25 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// rig is all of it: table and operations, stream, relay, road, queue.
+// rig is all of it: table and operations, stream, relay, network, queue.
 type rig struct {
-	t      *testing.T
-	db     *dynamodb.Client
-	table  string
-	engine *idem.Engine
-	client *dynamodbstreams.Client
-	stream string
-	pool   *runtime.Pool
-	road   *road
-	queue  queuetest.Queue
-	want   []string // ids published, in order
+	t       *testing.T
+	db      *dynamodb.Client
+	table   string
+	engine  *idem.Engine
+	client  *dynamodbstreams.Client
+	stream  string
+	pool    *runtime.Pool
+	batches *batches
+	queue   queuetest.Queue
+	want    []string // ids published, in order
 }
 
 var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
 func newRig(t *testing.T, fifo bool, env ...string) *rig {
 	endpoint := dynamotest.Endpoint(t)
-	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo})}
+	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
 	var err error
 	r.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
@@ -88,13 +89,14 @@ func newRig(t *testing.T, fifo bool, env ...string) *rig {
 	r.stream, err = streampoller.StreamOf(t.Context(), r.db, r.table)
 	require.NoError(t, err)
 
-	r.road = newRoad(t, queuetest.Endpoint(t))
+	network := faultnet.New()
+	network.Set(r.batches.rule)
 	routes, err := json.Marshal(map[string]string{"orders": r.queue.URL})
 	require.NoError(t, err)
 	r.pool, err = runtime.Start(context.Background(), runtime.Function{
 		Path: binary, Timeout: 20 * time.Second,
 		Env: append([]string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + r.road.URL,
+			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + network.Serve(t, queuetest.Endpoint(t)),
 			schema.EnvTable + "=" + r.table, schema.EnvEndpoint + "=" + endpoint, schema.EnvOutboxRoutes + "=" + string(routes),
 			schema.EnvOutboxBackoff + "=20ms",
 		}, env...),
