@@ -1,12 +1,9 @@
 package crash
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -25,86 +22,70 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-var errReset = errors.New("read: connection reset by peer")
-
-// wire is a process's way to DynamoDB: every request is a point, but for those that
+// requests makes a point of every request of a process to DynamoDB, but for those that
 // are sent again, such as by a slow machine.
-type wire struct {
+type requests struct {
 	p    *process
 	mu   sync.Mutex
 	last string
 }
 
+// networkOf is a process's way to DynamoDB.
+func networkOf(p *process) *faultnet.Network {
+	n, r := faultnet.New(), &requests{p: p}
+	n.Set(func(c *faultnet.Call) faultnet.Fault {
+		fault, err := r.point(c)
+		if err != nil {
+			return func(*faultnet.Call) (*faultnet.Reply, error) { return nil, err }
+		}
+		return fault
+	})
+	return n
+}
+
 // again reports whether the request is the one before.
-func (w *wire) again(op string, body []byte) (bool, error) {
+func (r *requests) again(c *faultnet.Call) (bool, error) {
 	var in any
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return false, err
 	}
 	sorted, err := json.Marshal(in)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	same := w.last == op+string(sorted)
-	w.last = op + string(sorted)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	same := r.last == c.Operation+string(sorted)
+	r.last = c.Operation + string(sorted)
 	return same, err
 }
 
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
+func (r *requests) point(c *faultnet.Call) (faultnet.Fault, error) {
+	label, step, err := read(c)
 	if err != nil {
 		return nil, err
 	}
-	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	label, step, err := read(op, body)
-	if err != nil {
+	if r.p.isDead() {
+		return faultnet.AccessDenied, nil // it does not ask again, and nobody believes it
+	}
+	if same, err := r.again(c); err != nil {
 		return nil, err
+	} else if same {
+		label = ""
 	}
-	if w.p.isDead() {
-		return gone(r), nil
+	c.OnPass = func(reply *faultnet.Reply) {
+		if reply.Status == http.StatusOK && step != "" {
+			r.p.w.note(effectOf(step))
+		}
 	}
-	same, err := w.again(op, body)
-	if err != nil {
-		return nil, err
+	if label == "" {
+		return nil, nil
 	}
-	k := pass
-	if !same {
-		k = w.p.point(label)
-	}
-	switch k {
-	case killBefore:
-		w.p.die()
-		return gone(r), nil
-	case loseRequest:
-		return nil, errReset
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil && res.StatusCode == http.StatusOK && step != "" {
-		w.p.w.note(effectOf(step))
-	}
-	if k == pass || err != nil {
-		return res, err
-	}
-	_, _ = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	if k == killAfter {
-		w.p.die()
-		return gone(r), nil
-	}
-	return nil, errReset
-}
-
-// gone is an answer to a dead process that it does not ask again after. Nobody
-// believes it.
-func gone(r *http.Request) *http.Response {
-	const body = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"the process is dead"}`
-	return &http.Response{
-		StatusCode: http.StatusBadRequest, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)), Request: r,
-	}
+	die := func(*faultnet.Call) { r.p.die() }
+	return map[kind]faultnet.Fault{
+		killBefore: faultnet.KillBefore(die), killAfter: faultnet.KillAfter(die),
+		loseRequest: faultnet.LoseRequest, loseReply: faultnet.LoseReply,
+	}[r.p.point(label)], nil
 }
 
 type attribute struct {
@@ -114,12 +95,13 @@ type attribute struct {
 }
 
 // read names a request by what it is for, and the step whose outcome it records.
-func read(op string, body []byte) (label, step string, err error) {
+func read(c *faultnet.Call) (label, step string, err error) {
+	op := c.Operation
 	var in struct {
 		Key, Item, ExpressionAttributeValues map[string]attribute
 		ExpressionAttributeNames             map[string]string
 	}
-	if err := json.Unmarshal(body, &in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return "", "", fmt.Errorf("%s: %w", op, err)
 	}
 	part := strings.Contains(in.Key["pk"].S+in.Item["pk"].S, "#part#")
@@ -203,7 +185,7 @@ func (g *ground) stage(t *testing.T) *stage {
 }
 
 func (g *ground) open(p *process) (idem.Store, error) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: &wire{p: p}})
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
 	if err != nil {
 		return nil, err
 	}
