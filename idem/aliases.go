@@ -28,7 +28,7 @@ const (
 	InProgress = protocol.InProgress
 	Completed  = protocol.Completed
 	Failed     = protocol.Failed
-	Retryable  = protocol.Retryable
+	Released   = protocol.Released
 	Unknown    = protocol.Unknown
 )
 

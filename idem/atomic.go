@@ -58,11 +58,11 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 	w.Write = w.Owner + ".0"
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
 	taken := func() (Outcome, error) {
-		c.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.a.rec.Attempt, State: Retryable})
+		c.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
 		c.over(next)
-		c.a.stood = Retryable
+		c.a.stood = Released
 		return barred()
 	}
 	rec, err := c.withdrawOnce(ctx, w)
@@ -81,7 +81,7 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 		}
 		return out, err
 	}
-	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Retryable, Attempt: c.a.rec.Attempt}, err)
+	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
 	return Outcome{}, c.failed(ctx, Absent, true, why)
 }
 

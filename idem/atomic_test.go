@@ -139,7 +139,7 @@ func TestAtomicMeetsARecord(t *testing.T) {
 		state   idem.State
 		attempt int
 	}{
-		{"retryable", both2(uncertainly), nil, idem.Completed, 2},
+		{"released", both2(uncertainly), nil, idem.Completed, 2},
 		{"released", both2(released), nil, idem.Completed, 2},
 		{"lapsed", both2(abandoned, later), nil, idem.Completed, 2},
 		{"expired", both2(finished, later), nil, idem.Completed, 2},
@@ -216,19 +216,19 @@ func TestAtomicInDoubt(t *testing.T) {
 		{"reply lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.LoseReply}},
 			false, true, idem.Completed, idem.Completed},
 		{"request lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {nil}},
-			false, false, idem.Retryable, idem.Retryable},
+			false, false, idem.Released, idem.Released},
 		{"reply lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {idemtest.LoseReply}, idemtest.Withdraw: {idemtest.LoseRequest}},
 			false, true, idem.Completed, idem.Completed},
 		{"request lost, and the bar's reply", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseReply}},
-			false, false, idem.Retryable, idem.Retryable},
+			false, false, idem.Released, idem.Released},
 		{"request lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}},
-			true, false, idem.Absent, idem.Retryable},
+			true, false, idem.Absent, idem.Released},
 		{"everything lost", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}, idemtest.Get: {idemtest.LoseRequest}},
-			true, false, idem.Absent, idem.Retryable},
+			true, false, idem.Absent, idem.Released},
 		{"refused by the store", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.Refuse}},
 			false, false, idem.Absent, idem.Absent},
 	} {
@@ -377,7 +377,7 @@ func TestATakenBackCommitIsRemembered(t *testing.T) {
 		require.ErrorIs(t, err, idem.ErrNotCommitted)
 		require.NotContains(t, err.Error(), "may have been", "it has been barred")
 		rec := r.record(t, op.Key("t", "k"))
-		require.Equal(t, idem.Retryable, rec.State)
+		require.Equal(t, idem.Released, rec.State)
 		require.GreaterOrEqual(t, rec.ExpiresAt.Sub(r.clock.Now()), 15*time.Minute, "AWS takes a signed request for as long")
 		_, err = idem.Do(t.Context(), r.engine, idem.Operation{Name: op.Name}.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the body may have had an effect")

@@ -277,10 +277,10 @@ func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)
 	if err == nil || isAnswer(err) {
-		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Retryable})
+		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Retryable, Attempt: c.Record.Attempt}, err)
+	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.

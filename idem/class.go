@@ -23,7 +23,7 @@ const (
 	// ClassNotExecuted: surely nothing took effect; the next call gets the claim,
 	// whatever the declaration and, as long as no step is recorded, whatever its input.
 	ClassNotExecuted
-	// ClassUncertain: nobody knows. A repeatable operation becomes Retryable, any
+	// ClassUncertain: nobody knows. A repeatable operation becomes Released, any
 	// other Unknown.
 	ClassUncertain
 	// ClassRejected: the answer is one that handlers give before they do anything,

@@ -204,7 +204,7 @@ func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 	s := c.a.stood
 	c.notify(ctx, c.engine.obs.Uncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	return Outcome{
-		Body: c.ans.Body, State: s, Ended: Retryable, Failure: failureOf(c.ans.Err),
+		Body: c.ans.Body, State: s, Ended: Released, Failure: failureOf(c.ans.Err),
 		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt, ResponseVersion: c.ans.ResponseVersion,
 	}, unmark(c.ans.Err)
 }
@@ -311,7 +311,7 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
 		}
 		return c.takeBack(ctx, err, func() (Outcome, error) {
-			return Outcome{}, c.failed(ctx, Retryable, false, err)
+			return Outcome{}, c.failed(ctx, Released, false, err)
 		})
 	}
 	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
@@ -340,7 +340,7 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State
 	part, cancel := share(ctx, commitShare)
 	err := e.store.Finish(part, c.recorded, w)
 	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Retryable {
+	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
 		// By a stricter twin: the question stays open, and the commit is barred.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
 		err = e.store.Finish(part, c.recorded, w)

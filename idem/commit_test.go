@@ -281,7 +281,7 @@ func TestPanicDropsTheUnit(t *testing.T) {
 	})
 	require.True(t, e.sealed)
 	require.Zero(t, r.ledger.sum())
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 }
 
 // A unit is asked for where it can commit.

@@ -83,7 +83,7 @@ func TestCompensationResumes(t *testing.T) {
 	require.ErrorIs(t, err, declinedError{})
 	require.ErrorIs(t, err, errPlain)
 	require.ErrorContains(t, err, `compensation of step "hotel"`)
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 	require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
 
 	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -129,7 +129,7 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end   error
 		state idem.State
-	}{"plain": {errPlain, idem.Retryable}, "not executed": {idem.NotExecuted(errPlain), idem.Retryable}, "for good": {idem.Permanent(errPlain), idem.Unknown}} {
+	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released}, "for good": {idem.Permanent(errPlain), idem.Unknown}} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
@@ -267,7 +267,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 					if semantics == idem.AtMostOnce {
 						require.Zero(t, e.ran("ship"))
 					}
-					require.Equal(t, idem.Retryable, r.state(t, key), "nothing runs that is not recorded as begun")
+					require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 					r.faults.Heal()
 					_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
 						_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(semantics))
@@ -342,7 +342,7 @@ func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 // No handler runs into a panic of the engine's when its step panics: it goes on,
 // and the record says what is known.
 func TestPanicInAStep(t *testing.T) {
-	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Retryable, idem.AtMostOnce: idem.Unknown} {
+	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released, idem.AtMostOnce: idem.Unknown} {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
 		require.PanicsWithValue(t, "boom", func() {

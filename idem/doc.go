@@ -19,7 +19,7 @@
 // # The states
 //
 // A record is in_progress while an attempt holds its claim, then completed or
-// failed. It is retryable after an attempt that is safe to run again, and unknown
+// failed. It is released after an attempt that is safe to run again, and unknown
 // after one that may have taken effect. Package protocol has the machine, its picture
 // and what each write does.
 //
@@ -42,7 +42,7 @@
 // or not at all. In [Atomic] mode there is no claim: one write records the outcome.
 //
 // An expired record counts as absent, whether or not the store has deleted it.
-// Open questions (unknown, pending, retryable with steps) never expire.
+// Open questions (unknown, pending, released with steps) never expire.
 //
 // # Words of time
 //

@@ -154,7 +154,7 @@ func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
 		var config *idem.ConfigError
 		require.ErrorAs(t, err, &config)
 		require.Zero(t, r.ledger.sum(), "the result does not stand: its steps are being undone")
-		require.Equal(t, idem.Retryable, r.state(t, key))
+		require.Equal(t, idem.Released, r.state(t, key))
 	})
 }
 

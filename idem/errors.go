@@ -39,9 +39,9 @@ var (
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
 	// ErrNotUnknown: a resolution met a record that has no open question.
 	ErrNotUnknown = errors.New("idem: only an unknown outcome can be resolved")
-	// ErrTooEarly: a resolution to Retryable came before the parked attempt's lease
+	// ErrTooEarly: a resolution to Released came before the parked attempt's lease
 	// and margin were over.
-	ErrTooEarly = errors.New("idem: the parked attempt may still be running; resolve to retryable after its lease")
+	ErrTooEarly = errors.New("idem: the parked attempt may still be running; resolve to released after its lease")
 	// ErrNotFound: there is no such record.
 	ErrNotFound = errors.New("idem: no such record")
 )
@@ -112,7 +112,7 @@ func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOu
 // the commit has either landed or is barred, or is in doubt (Maybe). Sent again,
 // the same call gets what is true.
 type CommitError struct {
-	// State that the record is in as far as is known: Retryable or absent, and the
+	// State that the record is in as far as is known: Released or absent, and the
 	// same call runs again; Unknown, and it does not; InProgress, and it finds out
 	// when the lease is over.
 	State State

@@ -40,7 +40,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 		require.ErrorAs(t, err, &open)
 		require.WithinDuration(t, proof, open.AskAgain, time.Second)
 		require.ErrorIs(t, err, errPlain)
-		require.Equal(t, idem.Retryable, r.state(t, key), "a later attempt asks again")
+		require.Equal(t, idem.Released, r.state(t, key), "a later attempt asks again")
 		require.True(t, r.record(t, key).Steps["charge"].Begun)
 		require.True(t, r.record(t, key).Uncertain)
 		require.Zero(t, e.ran("charge"))

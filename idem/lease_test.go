@@ -184,7 +184,7 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 				return 0, ctx.Err()
 			})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Equal(t, idem.Released, r.state(t, key))
 			require.Zero(t, r.count(idemtest.Extend))
 		})
 	}
@@ -203,9 +203,9 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 		}{
 			{"in time", 9800 * time.Millisecond, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
 			{"after the kill time", 11 * time.Second, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Retryable}},
+			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
 			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-			{"uncertain", 9800 * time.Millisecond, errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Unknown}},
+			{"uncertain", 9800 * time.Millisecond, errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
 		} {
 			t.Run(op.Name+"/"+end.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 
 // A handler that means its own operation marks again.
 func TestMarksMadeAgain(t *testing.T) {
-	for want, mark := range map[idem.State]func(error) error{idem.Retryable: idem.NotExecuted, idem.Failed: idem.Permanent} {
+	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted, idem.Failed: idem.Permanent} {
 		r := newRig(t, nil)
 		key := unsafe.Key("t", "k")
 		own := errors.New("refused")
@@ -111,7 +111,7 @@ func TestRejectedAnswers(t *testing.T) {
 		does  func(r *rig, ctx context.Context)
 		state idem.State // of a not repeatable operation
 	}{
-		"nothing": {func(*rig, context.Context) {}, idem.Retryable},
+		"nothing": {func(*rig, context.Context) {}, idem.Released},
 		"token":   {func(_ *rig, ctx context.Context) { idem.Token(ctx) }, idem.Unknown},
 		"info":    {func(_ *rig, ctx context.Context) { _, _ = idem.InfoOf(ctx) }, idem.Unknown},
 		"step": {func(_ *rig, ctx context.Context) {
@@ -134,7 +134,7 @@ func TestRejectedAnswers(t *testing.T) {
 				require.Equal(t, "429", string(out.Body))
 				want := tc.state
 				if op.Repeat == idem.Repeatable {
-					want = idem.Retryable
+					want = idem.Released
 				}
 				require.Equal(t, want, r.state(t, key))
 				require.Equal(t, tc.state == idem.Unknown, r.record(t, key).Uncertain)

@@ -22,7 +22,7 @@ func (e *Engine) record(ctx context.Context, now time.Time, f protocol.Finish) e
 		if f.Absent == nil || !errors.As(err, &conflict) || conflict.Existing == nil {
 			return err
 		}
-		if f.Ending.State == Retryable && !f.Ending.Uncertain {
+		if f.Ending.State == Released && !f.Ending.Uncertain {
 			return err // there is nothing to remember
 		}
 		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: f.Absent.Fingerprint, Repeat: f.Absent.Repeat, Margin: e.opts.Margin}

@@ -267,7 +267,7 @@ func TestFailOpenOutcomeLandsOverAWithdrawnClaim(t *testing.T) {
 	w.faults.Next(idemtest.Acquire, idemtest.LoseReply)
 	_, err = idem.Do(inLambda(t.Context()), w.engine, other.Key("t", "k"), 1, c.run)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 	v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 	require.NoError(t, err)
 	require.Equal(t, 1, v)

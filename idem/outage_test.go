@@ -107,7 +107,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 		{"create", unsafe, nil, 1},
 		{"create, repeatable", safe, nil, 1},
 		{"take over", safe, both2(abandoned, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
-		{"claim a retryable", unsafe, released, 2},
+		{"claim a released record", unsafe, released, 2},
 		{"replace an expired", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
 	} {
 		for _, applied := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 					require.Equal(t, []string{"Withdrawn", "StoreUnavailable"}, r.events.take())
 					require.Zero(t, c.count())
 					withdrawn := r.record(t, key)
-					require.Equal(t, idem.Retryable, withdrawn.State)
+					require.Equal(t, idem.Released, withdrawn.State)
 
 					require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
 					require.Equal(t, withdrawn, r.record(t, key))
@@ -187,7 +187,7 @@ func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 	strict.Repeat = idem.NotRepeatable
 	_, err = idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)

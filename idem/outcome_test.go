@@ -21,10 +21,10 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 		want   idem.State
 	}{
 		{"success", idem.NotRepeatable, idem.Answer{}, idem.Completed},
-		{"success that is none", idem.NotRepeatable, idem.Answer{Class: idem.ClassNotExecuted}, idem.Retryable},
+		{"success that is none", idem.NotRepeatable, idem.Answer{Class: idem.ClassNotExecuted}, idem.Released},
 		{"failure", idem.NotRepeatable, idem.Answer{Err: idem.Permanent(down)}, idem.Failed},
 		{"uncertain", idem.NotRepeatable, idem.Answer{Err: down}, idem.Unknown},
-		{"repeatable", idem.Repeatable, idem.Answer{Err: down}, idem.Retryable},
+		{"repeatable", idem.Repeatable, idem.Answer{Err: down}, idem.Released},
 	} {
 		for _, written := range []bool{true, false} {
 			t.Run(c.name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (l *late) weigh() {
 		return
 	}
 	l.size += l.terminal.size()
-	if !l.terminal.stands && l.State != Retryable {
+	if !l.terminal.stands && l.State != Released {
 		l.settles = l.id
 	}
 }

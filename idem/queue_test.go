@@ -69,8 +69,8 @@ func TestEveryEndWithALostReply(t *testing.T) {
 	}{
 		"complete":  {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
 		"fail":      {idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-		"release":   {idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Retryable}},
-		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Retryable, idem.NotRepeatable: idem.Unknown}},
+		"release":   {idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
+		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
 	} {
 		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
 			for _, op := range both {

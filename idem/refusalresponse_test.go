@@ -75,7 +75,7 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	_, err := r.engine.Execute(t.Context(), call(declinedError{}))
 	require.ErrorIs(t, err, errPlain)
 	require.ErrorIs(t, err, declinedError{})
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 	out, err := r.engine.Execute(t.Context(), call(nil))
 	require.NoError(t, err)
 	require.Equal(t, "402", string(out.Body), "it says the failure in its own words")

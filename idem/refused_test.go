@@ -31,9 +31,9 @@ func TestRefusedUnit(t *testing.T) {
 		safe     idem.State
 		unsafe   idem.State
 	}{
-		{"plain", errPlain, nil, idem.Retryable, idem.Unknown},
+		{"plain", errPlain, nil, idem.Released, idem.Unknown},
 		{"permanent", idem.Permanent(errPlain), nil, idem.Failed, idem.Failed},
-		{"not executed", idem.NotExecuted(errPlain), nil, idem.Retryable, idem.Retryable},
+		{"not executed", idem.NotExecuted(errPlain), nil, idem.Released, idem.Released},
 		{"hook: failed", errPlain, says(idem.ClassFailed), idem.Failed, idem.Failed},
 		{"hook: completed", errPlain, says(idem.ClassCompleted), idem.Failed, idem.Failed},
 	} {
@@ -46,7 +46,7 @@ func TestRefusedUnit(t *testing.T) {
 					if op.Repeat == idem.Repeatable {
 						want = tc.safe
 					}
-					if op.Mode == idem.Atomic && want == idem.Retryable && !doubt {
+					if op.Mode == idem.Atomic && want == idem.Released && !doubt {
 						want = idem.Absent // nothing is written, and nothing need be barred
 					}
 					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, doubt: doubt}, nil))
@@ -109,7 +109,7 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 			require.ErrorIs(t, err, errPlain)
 			if doubt {
 				require.Empty(t, undone, "the commit may still land")
-				require.Equal(t, idem.Retryable, r.state(t, key))
+				require.Equal(t, idem.Released, r.state(t, key))
 				_, err = idem.Do(t.Context(), r.engine, key, 1, handler(false))
 				require.ErrorIs(t, err, errPlain)
 			}
@@ -174,7 +174,7 @@ func TestPanicOverARefusal(t *testing.T) {
 		case op.Mode == idem.Atomic:
 			require.Equal(t, idem.Absent, r.state(t, key))
 		case op.Repeat == idem.Repeatable:
-			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Equal(t, idem.Released, r.state(t, key))
 		default:
 			require.Equal(t, idem.Unknown, r.state(t, key))
 		}

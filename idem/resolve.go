@@ -14,7 +14,7 @@ import (
 // provider, found out.
 type Resolution struct {
 	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
-	// in Failure) or Retryable (it surely did not take effect). Required.
+	// in Failure) or Released (it surely did not take effect). Required.
 	To State
 	// Result of To Completed, encoded as the operation's own results are: JSON for
 	// [Do], [Run] and the Lambda handlers; an idemhttp.Contract makes the resolution
@@ -41,8 +41,8 @@ type Resolution struct {
 
 func (r Resolution) check() error {
 	switch {
-	case r.To != Completed && r.To != Failed && r.To != Retryable:
-		return &ConfigError{"resolution", "To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Retryable"}
+	case r.To != Completed && r.To != Failed && r.To != Released:
+		return &ConfigError{"resolution", "To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released"}
 	case r.To == Failed && r.Failure == nil:
 		return &ConfigError{"resolution", "Failure is nil: say what the failure is"}
 	case r.To != Completed && r.Result != nil:
@@ -84,7 +84,7 @@ type NotUndoneError struct {
 }
 
 func (e *NotUndoneError) Error() string {
-	return fmt.Sprintf("%v: %q: resolve to retryable, so that the operation's next attempt undoes them or goes on; "+
+	return fmt.Sprintf("%v: %q: resolve to released, so that the operation's next attempt undoes them or goes on; "+
 		"or undo them by hand and set Resolution.Undone", ErrNotUndone, e.Steps)
 }
 
@@ -104,7 +104,7 @@ func notUndone(rec *Record) (names []string) {
 
 // Resolve settles the unknown outcome of the record with the id ([Key.ID]). It
 // replaces the owner: the parked attempt can change nothing any more. The
-// resolution to Retryable is refused with [ErrTooEarly] while the parked attempt
+// resolution to Released is refused with [ErrTooEarly] while the parked attempt
 // may still be running. A record that is not unknown gives [ErrNotUnknown], also
 // if somebody else was faster; a claim of a not repeatable operation whose lease
 // is over counts as unknown. An absent record gives [ErrNotFound].
@@ -188,7 +188,7 @@ func (e *Engine) settlement(rec *Record, r Resolution) protocol.Settlement {
 			kept++
 		}
 	}
-	if r.To == Retryable && kept > 0 {
+	if r.To == Released && kept > 0 {
 		s.Ending.ExpiresAt = time.Time{}
 	}
 	return s

@@ -42,7 +42,7 @@ func TestResolve(t *testing.T) {
 			require.ErrorAs(t, err, &recorded)
 			require.Equal(t, "card", recorded.Code)
 		}, 0},
-		{"retryable", idem.Resolution{To: idem.Retryable, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
+		{"released", idem.Resolution{To: idem.Released, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
 			require.NoError(t, err)
 			require.Equal(t, 1, v)
 		}, 1},
@@ -69,11 +69,11 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestResolveToRetryableWaitsForTheLease(t *testing.T) {
+func TestResolveToReleasedWaitsForTheLease(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
 	parked(t, r, key)
-	retry := idem.Resolution{To: idem.Retryable}
+	retry := idem.Resolution{To: idem.Released}
 	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly)
 	r.clock.Advance(idem.DefaultLease)
 	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly, "the margin counts")
@@ -93,7 +93,7 @@ func TestResolveRefuses(t *testing.T) {
 	r.faults.Reset()
 	for _, bad := range []idem.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
-		{To: idem.Failed, Failure: &idem.Failure{}, Result: []byte("1")}, {To: idem.Retryable, Result: []byte("1")},
+		{To: idem.Failed, Failure: &idem.Failure{}, Result: []byte("1")}, {To: idem.Released, Result: []byte("1")},
 		{To: idem.Completed, Result: []byte("receipt 7")}, {To: idem.Completed, Result: []byte("")}, {To: idem.Completed, Undone: true},
 		{To: idem.Completed, Result: []byte("1"), Check: func([]byte) error { return errPlain }},
 	} {

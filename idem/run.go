@@ -136,11 +136,11 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Endi
 	}
 	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
-		en.State, en.Uncertain = Retryable, a.rec.Uncertain
+		en.State, en.Uncertain = Released, a.rec.Uncertain
 	} else if a.rec.Repeat == Repeatable && !a.steps.mustPark() {
-		en.State = Retryable
+		en.State = Released
 	}
-	if en.State == Retryable && !a.steps.any() {
+	if en.State == Released && !a.steps.any() {
 		en.ExpiresAt = expires
 	}
 	return en
@@ -230,7 +230,7 @@ func (e *Engine) ended(s State) func(context.Context, Notice) {
 		return e.obs.Completed
 	case Failed:
 		return e.obs.Failed
-	case Retryable:
+	case Released:
 		return e.obs.Released
 	}
 	return e.obs.Parked

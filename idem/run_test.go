@@ -38,29 +38,29 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		unsafe   idem.State
 	}{
 		{"result", returns(7, nil), nil, idem.Completed, idem.Completed},
-		{"plain error", returns(0, errPlain), nil, idem.Retryable, idem.Unknown},
-		{"cancelled", returns(0, context.Canceled), nil, idem.Retryable, idem.Unknown},
-		{"not executed", returns(0, idem.NotExecuted(errPlain)), nil, idem.Retryable, idem.Retryable},
-		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil, idem.Retryable, idem.Retryable},
+		{"plain error", returns(0, errPlain), nil, idem.Released, idem.Unknown},
+		{"cancelled", returns(0, context.Canceled), nil, idem.Released, idem.Unknown},
+		{"not executed", returns(0, idem.NotExecuted(errPlain)), nil, idem.Released, idem.Released},
+		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil, idem.Released, idem.Released},
 		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
 		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, nil
-		}, nil, idem.Retryable, idem.Retryable},
+		}, nil, idem.Released, idem.Released},
 		{"not executed beside an error", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, errPlain
-		}, nil, idem.Retryable, idem.Retryable},
+		}, nil, idem.Released, idem.Released},
 
-		{"hook: default", returns(0, errPlain), says(idem.ClassDefault), idem.Retryable, idem.Unknown},
+		{"hook: default", returns(0, errPlain), says(idem.ClassDefault), idem.Released, idem.Unknown},
 		{"hook: nonsense", returns(7, nil), says(99), idem.Completed, idem.Completed},
 		{"hook: completed", returns(7, nil), says(idem.ClassCompleted), idem.Completed, idem.Completed},
 		{"hook: completed although an error", returns(7, errPlain), says(idem.ClassCompleted), idem.Completed, idem.Completed},
 		{"hook: failed", returns(0, coded), says(idem.ClassFailed), idem.Failed, idem.Failed},
 		{"hook: failed without an error", returns(7, nil), says(idem.ClassFailed), idem.Completed, idem.Completed},
-		{"hook: not executed", returns(7, nil), says(idem.ClassNotExecuted), idem.Retryable, idem.Retryable},
-		{"hook: uncertain", returns(7, nil), says(idem.ClassUncertain), idem.Retryable, idem.Unknown},
-		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted), idem.Retryable, idem.Retryable},
+		{"hook: not executed", returns(7, nil), says(idem.ClassNotExecuted), idem.Released, idem.Released},
+		{"hook: uncertain", returns(7, nil), says(idem.ClassUncertain), idem.Released, idem.Unknown},
+		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted), idem.Released, idem.Released},
 	} {
 		for _, op := range both {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					require.ErrorAs(t, err, &recorded)
 					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
 					require.Equal(t, 1, runs)
-				case idem.Retryable:
+				case idem.Released:
 					require.Equal(t, 2, runs)
 					require.Equal(t, 2, r.record(t, key).Attempt)
 				case idem.Unknown:
@@ -148,7 +148,7 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 // uncertain is the state that an uncertain attempt leaves behind.
 func uncertain(op idem.Operation) idem.State {
 	if op.Repeat == idem.Repeatable {
-		return idem.Retryable
+		return idem.Released
 	}
 	return idem.Unknown
 }
@@ -221,7 +221,7 @@ func TestClientDisconnects(t *testing.T) {
 		})
 		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Equal(t, idem.Retryable, r.state(t, unsafe.Key("t", "k")), "taken back")
+		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "taken back")
 		require.Zero(t, c.count())
 	})
 	t.Run("when the claim has come", func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestClientDisconnects(t *testing.T) {
 		})
 		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
 		require.ErrorIs(t, err, gone)
-		require.Equal(t, idem.Retryable, r.state(t, unsafe.Key("t", "k")), "given back")
+		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "given back")
 		require.False(t, r.record(t, unsafe.Key("t", "k")).Uncertain)
 		require.Zero(t, c.count())
 	})
@@ -297,7 +297,7 @@ func TestTimeLeft(t *testing.T) {
 				require.ErrorIs(t, err, idem.ErrOutOfTime, name)
 				require.Zero(t, c.count(), name)
 				rec := r.record(t, op.Key("t", "k"))
-				require.Equal(t, idem.Retryable, rec.State, name)
+				require.Equal(t, idem.Released, rec.State, name)
 				require.False(t, rec.Uncertain, name)
 			}
 		})
@@ -350,7 +350,7 @@ func TestTimeLeft(t *testing.T) {
 			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, c.run)
 			require.ErrorIs(t, err, idem.ErrOutOfTime)
 			require.Zero(t, c.count())
-			require.Equal(t, idem.Retryable, r.state(t, op.Key("t", "k")))
+			require.Equal(t, idem.Released, r.state(t, op.Key("t", "k")))
 		})
 	})
 }

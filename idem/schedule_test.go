@@ -137,10 +137,10 @@ func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 func TestScheduleDeclarationChanges(t *testing.T) {
 	loose := idem.Operation{Name: "same", Repeat: idem.Repeatable}
 	strict := idem.Operation{Name: "same"}
-	t.Run("uncertain retryable met by not repeatable is parked", func(t *testing.T) {
+	t.Run("uncertain released met by not repeatable is parked", func(t *testing.T) {
 		r := newRig(t, nil)
 		uncertainly(t, r, loose.Key("t", "k"))
-		require.Equal(t, idem.Retryable, r.state(t, loose.Key("t", "k")))
+		require.Equal(t, idem.Released, r.state(t, loose.Key("t", "k")))
 		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		rec := r.record(t, strict.Key("t", "k"))
@@ -191,7 +191,7 @@ func TestScheduleParkedByAStricterTwin(t *testing.T) {
 		want idem.State
 	}{
 		"uncertain":    {errPlain, idem.Unknown},
-		"not executed": {idem.NotExecuted(errPlain), idem.Retryable},
+		"not executed": {idem.NotExecuted(errPlain), idem.Released},
 		"permanent":    {idem.Permanent(errPlain), idem.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 				require.ErrorIs(t, err, idem.ErrOutOfTime)
 				require.Zero(t, c.count())
-				require.Equal(t, idem.Retryable, r.state(t, key), "surely nothing was executed")
+				require.Equal(t, idem.Released, r.state(t, key), "surely nothing was executed")
 				v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
 				require.NoError(t, err)
 				require.Equal(t, 1, v)

@@ -88,7 +88,7 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 		}
 		_, err := doSteps(t, r, key, handler(errPlain))
 		require.Same(t, errPlain, err)
-		require.Equal(t, idem.Retryable, r.state(t, key))
+		require.Equal(t, idem.Released, r.state(t, key))
 		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
 		out, err := doSteps(t, r, key, handler(errPlain))
 		require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestStepsOfANotRepeatableOperation(t *testing.T) {
 	}
 	_, err := doSteps(t, r, key, handler(idem.NotExecuted(errPlain)))
 	require.Same(t, errPlain, err)
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 	out, err := doSteps(t, r, key, handler(nil))
 	require.NoError(t, err)
 	require.Equal(t, "done", out)
@@ -257,7 +257,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 		runs  int // after a second call
 	}{
 		"plain":        {errPlain, idem.Unknown, 1},
-		"not executed": {idem.NotExecuted(errPlain), idem.Retryable, 2},
+		"not executed": {idem.NotExecuted(errPlain), idem.Released, 2},
 		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 		return 1, nil // swallowed
 	})
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	require.Equal(t, idem.Retryable, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key))
 }
 
 // Each step has a token of its own, the same in every attempt.

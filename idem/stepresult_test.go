@@ -40,7 +40,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 				}
 				_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)
-				require.Equal(t, idem.Retryable, r.state(t, key))
+				require.Equal(t, idem.Released, r.state(t, key))
 				require.True(t, r.record(t, key).Steps["s"].Unavailable)
 				_, err = doSteps(t, r, key, handler(idem.PermanentStep))
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)

@@ -47,7 +47,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 			require.Equal(t, protocol.StepRoom, limit.Limit)
 			require.Greater(t, ran, 300)
 			require.NotContains(t, r.record(t, key).Steps, last)
-			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Equal(t, idem.Released, r.state(t, key))
 			before, where := ran, last
 
 			_, err = doSteps(t, r, key, handler(idem.Permanent))

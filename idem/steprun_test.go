@@ -46,7 +46,7 @@ func TestBeginMarkInDoubt(t *testing.T) {
 			_, err := doSteps(t, r, key, handler)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, e.ran("ship"))
-			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Equal(t, idem.Released, r.state(t, key))
 			_, err = doSteps(t, r, key, handler)
 			require.Equal(t, c.state == idem.Completed, err == nil, "%v", err)
 			require.Equal(t, c.state, r.state(t, key))
@@ -164,7 +164,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			if result != nil {
 				require.ErrorIs(t, err, declinedError{})
 			}
-			require.Equal(t, idem.Retryable, r.state(t, key))
+			require.Equal(t, idem.Released, r.state(t, key))
 			close(finish)
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
@@ -184,9 +184,9 @@ func TestCompensationsWithoutAClaim(t *testing.T) {
 		state idem.State
 	}{
 		"undone":        {nil, idem.Failed},
-		"not undone":    {errPlain, idem.Retryable},
+		"not undone":    {errPlain, idem.Released},
 		"never undone":  {idem.Permanent(errPlain), idem.Unknown},
-		"not in a step": {idem.NotExecuted(errPlain), idem.Retryable},
+		"not in a step": {idem.NotExecuted(errPlain), idem.Released},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)

@@ -59,7 +59,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 
 // Taken back, or ended for another try, a record with steps is an open question:
 // it is kept for good.
-func TestRetryableWithStepsIsKept(t *testing.T) {
+func TestReleasedWithStepsIsKept(t *testing.T) {
 	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -71,7 +71,7 @@ func TestRetryableWithStepsIsKept(t *testing.T) {
 			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
 			require.Error(t, err)
 			rec := r.record(t, key)
-			require.Equal(t, idem.Retryable, rec.State)
+			require.Equal(t, idem.Released, rec.State)
 			require.Len(t, rec.Steps, 1)
 			require.Zero(t, rec.ExpiresAt)
 			require.True(t, rec.Uncertain)
@@ -80,7 +80,7 @@ func TestRetryableWithStepsIsKept(t *testing.T) {
 }
 
 // An open at-most-once step parks what is not repeatable; resolving it to
-// retryable settles the step and keeps the others.
+// released settles the step and keeps the others.
 func TestInterruptedStepParks(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := unsafe.Key("t", "k")
@@ -88,7 +88,7 @@ func TestInterruptedStepParks(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	require.Zero(t, c.count())
-	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Retryable}))
+	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Released}))
 	rec := r.record(t, key)
 	require.Len(t, rec.Steps, 1)
 	require.Contains(t, rec.Steps, "charge")

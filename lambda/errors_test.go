@@ -88,8 +88,8 @@ func TestMarksCountAroundLambdaErrors(t *testing.T) {
 	}{
 		{own, idem.Unknown},
 		{idem.Permanent(own), idem.Failed},
-		{idem.NotExecuted(own), idem.Retryable},
-		{idem.NotExecuted(idem.Permanent(own)), idem.Retryable},
+		{idem.NotExecuted(own), idem.Released},
+		{idem.NotExecuted(idem.Permanent(own)), idem.Released},
 	} {
 		store := memory()
 		h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
@@ -126,7 +126,7 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 	var flight *idem.InFlightError
 	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)
 	require.Equal(t, 3, flight.Attempt)
-	require.Equal(t, "NotCommittedError", typeName(toRuntime(&idem.CommitError{State: idem.Retryable, Err: errors.New("no answer")})))
+	require.Equal(t, "NotCommittedError", typeName(toRuntime(&idem.CommitError{State: idem.Released, Err: errors.New("no answer")})))
 	require.Equal(t, "OutcomeUnknownError", typeName(toRuntime(&idem.CommitError{State: idem.Unknown, Err: errors.New("no answer")})))
 	own := errors.New("own")
 	require.True(t, toRuntime(own) == own)

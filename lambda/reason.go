@@ -75,7 +75,7 @@ func reasonOfOwn(out idem.Outcome) Reason {
 		return ReasonExecuted
 	case out.State == idem.Failed:
 		return ReasonFailed
-	case out.State == idem.Retryable:
+	case out.State == idem.Released:
 		return ReasonReleased
 	case out.State == idem.Unknown:
 		return ReasonUnknown

@@ -50,11 +50,11 @@ func TestCallsPerPath(t *testing.T) {
 	count("takeover", []string{upd}, acquire(again("o4.0", false, "a", "o5")))
 	count("park", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o5", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	count("resolve", []string{upd}, func() error {
-		return f.Settle(ctx, base, resolution("a", "p", "r", protocol.Ending{State: protocol.Retryable, ExpiresAt: base.Add(time.Hour)}))
+		return f.Settle(ctx, base, resolution("a", "p", "r", protocol.Ending{State: protocol.Released, ExpiresAt: base.Add(time.Hour)}))
 	})
-	count("retryable: claim", []string{upd}, acquire(again("r.0", false, "a", "o6")))
+	count("released: claim", []string{upd}, acquire(again("r.0", false, "a", "o6")))
 	count("release", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o6", Write: "q",
-		Ending: protocol.Ending{State: protocol.Retryable, ExpiresAt: base.Add(time.Hour)}}))
+		Ending: protocol.Ending{State: protocol.Released, ExpiresAt: base.Add(time.Hour)}}))
 
 	count("lapsed: claim", []string{put}, acquire(claim("b", "o1")))
 	count("lapsed: park", []string{upd}, func() error {
@@ -90,6 +90,6 @@ func TestCallsPerPath(t *testing.T) {
 	count("steps: heartbeat that does not know of them", []string{upd, upd}, func() error {
 		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "y", LeaseUntil: base.Add(2 * time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
 	})
-	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Retryable}}))
+	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Released}}))
 	count("get", []string{get}, func() error { _, err := f.Get(ctx, "f"); return err })
 }

@@ -110,7 +110,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	rec := &w.Claim.Record
 	u := newUpdate(withdrawSet, 12, 8)
 	u.names = s.names.of(withdrawNames | nResult | nSize | nError | nRef)
-	u.claim(rec, protocol.Retryable, w.Owner, w.Write, now)
+	u.claim(rec, protocol.Released, w.Owner, w.Write, now)
 	u.str(":new_owner", w.Owner)
 	u.str(":owner", rec.Owner)
 	u.str(":in_progress", string(protocol.InProgress))

@@ -185,7 +185,7 @@ func (d *decoder) members(name string) item {
 func (d *decoder) state() protocol.State {
 	s := protocol.State(d.str(schema.State))
 	switch s {
-	case protocol.Pending, protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown:
+	case protocol.Pending, protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown:
 	default:
 		d.fail(schema.State, "is "+strconv.Quote(string(s))+", which is no state")
 	}

@@ -183,7 +183,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			kind = 0
 		case protocol.InProgress:
 			kind = 2 + g.IntN(3)
-		case protocol.Unknown, protocol.Retryable:
+		case protocol.Unknown, protocol.Released:
 			kind = 5 * g.IntN(2)
 		}
 	}
@@ -286,7 +286,7 @@ func (g *generator) expiry(now time.Time, percent int) time.Time {
 }
 
 func (g *generator) ending(now time.Time) protocol.Ending {
-	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Retryable, protocol.Unknown}
+	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Released, protocol.Released, protocol.Unknown}
 	e := protocol.Ending{State: states[g.IntN(len(states))], ExpiresAt: g.expiry(now, 60),
 		Uncertain: g.chance(40), Stricter: g.chance(20)}
 	if g.chance(30) {

@@ -67,7 +67,7 @@
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
 //	expired, claimed anew             1 Put, 1 Put             PutItem
-//	lapsed or retryable, taken over   1 Put, 1 Update          PutItem, UpdateItem
+//	lapsed or released, taken over   1 Put, 1 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
 //	step                              1 Update, 2 at most      UpdateItem

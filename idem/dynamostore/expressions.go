@@ -17,14 +17,14 @@ const (
 	// The owner's outcome, recorded without its result.
 	ifFact = "#owner = :owner AND #state = :completed AND #write = :seen AND attribute_exists(unavailable) AND v <= :v"
 	// An attempt ended or lapsed without outcome.
-	ifLeft = " AND #state IN (:in_progress, :retryable)"
+	ifLeft = " AND #state IN (:in_progress, :released)"
 	// The question is open.
 	ifUnknown = " AND #state = :unknown"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until < :lease_until"
 	// A park sent twice is not applied twice: it may start from unknown.
 	ifNotMine = " AND #write <> :write"
-	// Steps decide whether a retryable record is an open question, and whether an
+	// Steps decide whether a released record is an open question, and whether an
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
 	ifSteps   = " AND attribute_exists(steps)"

@@ -53,14 +53,14 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	if w != nil {
 		send = func(u *update, cond string) (item, error) { return w.update(k, f.Write, u, cond) }
 	}
-	err = s.end(k, send, f.Write, f.Ending, likely(f.Ending), func(steps ifRetryable) (*update, string) {
+	err = s.end(k, send, f.Write, f.Ending, likely(f.Ending), func(steps ifReleased) (*update, string) {
 		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
 		u.wantsOld = f.LargeSteps
 		u.str(":owner", f.Owner)
 		u.str(":in_progress", string(protocol.InProgress))
 		u.num(":v", schema.RecordVersion)
 		cond := ifHeld
-		if f.Ending.State == protocol.Retryable && f.Ending.Uncertain {
+		if f.Ending.State == protocol.Released && f.Ending.Uncertain {
 			// Parked, it must not make itself repeatable again.
 			cond = ifRunning
 		} else {
@@ -143,8 +143,8 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	}
 	send := func(u *update, cond string) (item, error) { return s.update(k, w.ID, u, cond) }
 	var spent item
-	err = s.end(k, send, w.Write, w.Ending, steps, func(steps ifRetryable) (*update, string) {
-		if cleared != nil && w.Ending.State == protocol.Retryable {
+	err = s.end(k, send, w.Write, w.Ending, steps, func(steps ifReleased) (*update, string) {
+		if cleared != nil && w.Ending.State == protocol.Released {
 			steps = cleared.after
 		}
 		u, names := s.ending(w.ID, w.Write, w.Ending, body, now, steps)
@@ -154,7 +154,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 		if w.Kind == protocol.EventLapse {
 			cond = ifSeen + ifLeft
 			u.str(":in_progress", string(protocol.InProgress))
-			u.str(":retryable", string(protocol.Retryable))
+			u.str(":released", string(protocol.Released))
 		} else {
 			u.str(":unknown", string(protocol.Unknown))
 		}
@@ -178,10 +178,10 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 }
 
 // likely is the form of an end to try first: the engine gives an expiry exactly
-// to the retryable records that have no steps.
-func likely(e protocol.Ending) ifRetryable {
+// to the released records that have no steps.
+func likely(e protocol.Ending) ifReleased {
 	switch {
-	case e.State != protocol.Retryable:
+	case e.State != protocol.Released:
 		return unsure
 	case e.ExpiresAt.IsZero():
 		return withSteps
@@ -191,7 +191,7 @@ func likely(e protocol.Ending) ifRetryable {
 
 // end sends an end in the form that fits the record's steps: the likely one
 // first, the other one if that was refused because of the steps.
-func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e protocol.Ending, steps ifRetryable, form func(ifRetryable) (*update, string), applied ...func(item)) error {
+func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e protocol.Ending, steps ifReleased, form func(ifReleased) (*update, string), applied ...func(item)) error {
 	for n := 1; ; n++ {
 		u, cond := form(steps)
 		old, err := send(u, cond)
@@ -211,16 +211,16 @@ func (s *Store) end(k *call, send func(*update, string) (item, error), write str
 	}
 }
 
-// ifRetryable says for which records a form of a retryable end is.
-type ifRetryable uint8
+// ifReleased says for which records a form of a released end is.
+type ifReleased uint8
 
 const (
-	unsure ifRetryable = iota // it does not matter, or is not known
+	unsure ifReleased = iota // it does not matter, or is not known
 	withSteps
 	withoutSteps
 )
 
-func (r ifRetryable) condition() string {
+func (r ifReleased) condition() string {
 	switch r {
 	case withSteps:
 		return ifSteps
@@ -232,7 +232,7 @@ func (r ifRetryable) condition() string {
 
 // ending starts the update that makes of a record what the ending says. It
 // returns the reserved names that it uses.
-func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, steps ifRetryable) (*update, nameSet) {
+func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, steps ifReleased) (*update, nameSet) {
 	names := endNames
 	u := newUpdate(endSet, 12, 10)
 	u.str(":state", string(e.State))
@@ -340,10 +340,10 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 			return protocol.Body{}, k.fail(errors.New("an ending as failed needs its Failure"))
 		}
 		return protocol.Body{}, nil
-	case protocol.Retryable, protocol.Unknown:
+	case protocol.Released, protocol.Unknown:
 		return protocol.Body{}, nil
 	default:
-		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Retryable or Unknown", e.State))
+		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released or Unknown", e.State))
 	}
 	if len(e.Result) > s.maxResult {
 		return protocol.Body{}, &protocol.TooLargeError{Size: len(e.Result), Limit: s.maxResult}

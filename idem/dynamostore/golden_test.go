@@ -133,7 +133,7 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
 		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
 		{"bar", func(s *Store) error {
-			w := finish(protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: day})
+			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
 			return s.Finish(ctx, now, w)
 		}},
@@ -143,10 +143,10 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Finish(ctx, now, w)
 		}},
 		{"release", func(s *Store) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Retryable, ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
 		{"release-uncertain-steps", func(s *Store) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Retryable, Uncertain: true, Failure: failure}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Failure: failure}))
 		}},
 		{"park", func(s *Store) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))
@@ -158,8 +158,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"resolve-completed", func(s *Store) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
 		}},
-		{"resolve-retryable", func(s *Store) error {
-			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Retryable, ExpiresAt: day}))
+		{"resolve-released", func(s *Store) error {
+			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -56,10 +56,10 @@ func eachWrite() []write {
 		}, protocol.InProgress, "w"},
 		{"withdrawal", claimed, func(ctx context.Context, s *Store, id string) error {
 			return s.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
-		}, protocol.Retryable, "w"},
+		}, protocol.Released, "w"},
 		{"withdrawal of nothing", nothing, func(ctx context.Context, s *Store, id string) error {
 			return s.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(id, "o1"), Owner: "n", Write: "w", ExpiresAt: day})
-		}, protocol.Retryable, "w"},
+		}, protocol.Released, "w"},
 		{"extension", claimed, func(ctx context.Context, s *Store, id string) error {
 			return s.Extend(ctx, base, protocol.Extension{ID: id, Owner: "o1", Write: "w", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
 		}, protocol.InProgress, "w"},
@@ -97,7 +97,7 @@ func eachWrite() []write {
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
 		{"failure", claimed, finish(protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "no"}, ExpiresAt: day}), protocol.Failed, "w"},
-		{"release", claimed, finish(protocol.Ending{State: protocol.Retryable, ExpiresAt: day}), protocol.Retryable, "w"},
+		{"release", claimed, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}), protocol.Released, "w"},
 		{"park", claimed, finish(protocol.Ending{State: protocol.Unknown}), protocol.Unknown, "w"},
 		{"lapse", claimed, func(ctx context.Context, s *Store, id string) error {
 			return s.Settle(ctx, base, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "o1.0", Write: "w",
@@ -247,7 +247,7 @@ func TestDelayedClaimAfterWithdrawal(t *testing.T) {
 		w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
 		require.NoError(t, f.Withdraw(ctx, base, w))
 		rec := isConflict(t, f.Acquire(ctx, base, c))
-		require.Equal(t, protocol.Retryable, rec.State)
+		require.Equal(t, protocol.Released, rec.State)
 		require.Equal(t, "n", f.get(t, id).Owner)
 	}
 }

@@ -143,7 +143,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 func TestUpgradeOfAnythingElse(t *testing.T) {
 	s, n := scripted(t, nil, nil)
 	for _, change := range []func(*protocol.Finish){
-		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Retryable} },
+		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
 		func(f *protocol.Finish) { f.Absent = &protocol.Record{ID: "k"} },
 		func(f *protocol.Finish) { f.Born = &protocol.Claim{} },
 	} {

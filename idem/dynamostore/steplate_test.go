@@ -50,13 +50,13 @@ func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 
 // Ended for another try, an operation with steps is an open question: it is in the
 // sparse index and never expires. Claimed again it leaves the index.
-func TestRetryableWithStepsIsIndexed(t *testing.T) {
+func TestReleasedWithStepsIsIndexed(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
 	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
 	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "charge", Result: []byte("1"), First: true}))
 	require.NotContains(t, f.raw(t, "k"), schema.ExpiresAt)
-	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: protocol.Ending{State: protocol.Retryable, Uncertain: true}}))
+	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: protocol.Ending{State: protocol.Released, Uncertain: true}}))
 	it := f.raw(t, "k")
 	require.Contains(t, it, schema.Stuck)
 	require.Contains(t, it, schema.StuckAt)

@@ -182,7 +182,7 @@ func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires tim
 
 // clearing is what settling steps means for the steps that a record has.
 type clearing struct {
-	after  ifRetryable
+	after  ifReleased
 	remove []string // nil to remove all
 }
 

@@ -217,7 +217,7 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 			if op.Mode == idem.Atomic {
 				require.Nil(t, rec)
 			} else {
-				require.Equal(t, protocol.Retryable, rec.State)
+				require.Equal(t, protocol.Released, rec.State)
 				require.Equal(t, codeCondition, rec.Failure.Code)
 			}
 		})

@@ -42,7 +42,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := w.Claim.Record.Clone()
-	next.State, next.Owner, next.Write = Retryable, w.Owner, w.Write
+	next.State, next.Owner, next.Write = Released, w.Owner, w.Write
 	next.ExpiresAt, next.Uncertain, next.UpdatedAt, next.Seen = w.ExpiresAt, w.Uncertain, now, w.Claim.Seen
 	// Of an expired record nothing stays: its steps belong to effects of another
 	// life of the key, and a later attempt must not skip its own for them.
@@ -190,7 +190,7 @@ func (f Finish) Event() Event {
 		ev.Kind = EventComplete
 	case f.Ending.State == Failed:
 		ev.Kind = EventFail
-	case f.Ending.State == Retryable:
+	case f.Ending.State == Released:
 		ev.Kind = EventRelease
 	}
 	return ev

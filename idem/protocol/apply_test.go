@@ -28,7 +28,7 @@ func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := w.Apply(rec, instant)
 			require.NoError(t, err)
-			require.Equal(t, protocol.Retryable, got.State)
+			require.Equal(t, protocol.Released, got.State)
 			require.Equal(t, protocol.Fingerprint("1:new"), got.Fingerprint)
 			require.Empty(t, got.Steps)
 			require.Equal(t, instant, got.CreatedAt)
@@ -85,7 +85,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			func(r *protocol.Record) {
 				old := *r
 				*r = claim
-				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Retryable, "nobody", "back"
+				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Released, "nobody", "back"
 				r.ExpiresAt, r.Uncertain, r.UpdatedAt = time.Time{}, false, instant
 				r.Seen = "seen"
 			},
@@ -134,9 +134,9 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				ended(r)
 				r.State, r.Failure, r.Ref, r.Steps = protocol.Failed, failure, "new", nil
 			}},
-		"release": {held, finish(protocol.Ending{State: protocol.Retryable, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
+		"release": {held, finish(protocol.Ending{State: protocol.Released, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Failure, r.Uncertain, r.ExpiresAt = protocol.Retryable, failure, true, time.Time{}
+			r.State, r.Failure, r.Uncertain, r.ExpiresAt = protocol.Released, failure, true, time.Time{}
 		}},
 		"stricter park": {held, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}), func(r *protocol.Record) {
 			ended(r)
@@ -154,10 +154,10 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			},
 		},
 		"resolution": {
-			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Retryable, Ref: "new"}, "open", "absent"),
+			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Owner, r.Ref, r.ExpiresAt = protocol.Retryable, "resolver", "new", time.Time{}
+				r.State, r.Owner, r.Ref, r.ExpiresAt = protocol.Released, "resolver", "new", time.Time{}
 				delete(r.Steps, "open")
 			},
 		},
@@ -187,7 +187,7 @@ func heldRecord() *protocol.Record {
 
 // Only a write's own id counts as landed: neither its owner nor its effect.
 func TestApplyKnowsItsOwnWriteOnly(t *testing.T) {
-	for _, state := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
+	for _, state := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
 		rec := heldRecord()
 		rec.State = state
 		f := protocol.Finish{ID: rec.ID, Owner: rec.Owner, Write: "w", Ending: protocol.Ending{State: state}}

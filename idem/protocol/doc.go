@@ -15,12 +15,12 @@
 //	   ▲                   │  ▲   │ │                         │ retention
 //	   │           release │  │   │ │ fail                    │ is over
 //	   │                   ▼  │   │ └────────────▶ failed ────┤
-//	   │             retryable┘   │ park,                      │
+//	   │             released ┘   │ park,                      │
 //	   │              │  ▲ claim  │ lapse                      ▼
 //	   │    uncertain │  │        ▼                        (expired)
 //	   │    and not   └──┼────▶ unknown ──────▶ completed,    │
 //	   │    repeatable   │        │   late      failed or     │
-//	   │                 └────────┘   outcome,  retryable     │
+//	   │                 └────────┘   outcome,  released      │
 //	   │                  resolve     resolve                 │
 //	   └──────────────────────────────────────────────────────┘
 //
@@ -39,10 +39,10 @@
 // like any other one; its handler then settles the step, or the record is parked.
 //
 // An attempt in atomic mode takes no claim: one write leads from absent, or from what
-// it has seen of an expired, retryable or lapsed record, to completed or failed.
+// it has seen of an expired, released or lapsed record, to completed or failed.
 //
 // An expired record counts as absent, whether or not the store has deleted it. Open
-// questions (unknown, pending, retryable with steps) never expire.
+// questions (unknown, pending, released with steps) never expire.
 //
 // # The writes
 //

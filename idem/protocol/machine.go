@@ -99,7 +99,7 @@ const (
 	DoReused
 	// DoUnreadable: fail closed.
 	DoUnreadable
-	// DoTooEarly: a resolution to retryable must wait for the parked lease.
+	// DoTooEarly: a resolution to released must wait for the parked lease.
 	DoTooEarly
 )
 
@@ -124,12 +124,12 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		// As in EventRelease, a question that a stricter twin has opened stays open.
 		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
 		if rec == nil || rec.HeldBy(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
-			return Decision{DoApply, Retryable}
+			return Decision{DoApply, Released}
 		}
 		return refuse(rec)
 	case EventFinishOpen:
 		// As in EventRelease, an attempt parked by a stricter twin stays parked.
-		reopens := rec != nil && rec.State == Unknown && ev.To == Retryable && ev.Uncertain
+		reopens := rec != nil && rec.State == Unknown && ev.To == Released && ev.Uncertain
 		if rec == nil || rec.HeldBy(ev.Owner) && !reopens {
 			return Decision{DoApply, ev.To}
 		}
@@ -155,7 +155,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	case MatchSame:
 	case MatchDifferent:
 		// Nothing has been executed under the key: it belongs to no input yet.
-		if rec.State == Retryable && !rec.Uncertain && len(rec.Steps) == 0 {
+		if rec.State == Released && !rec.Uncertain && len(rec.Steps) == 0 {
 			return Decision{DoReplace, InProgress}
 		}
 		return Decision{DoReused, rec.State}
@@ -181,7 +181,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 		return Decision{DoPark, Unknown}
 	case Completed, Failed:
 		return Decision{DoReplay, rec.State}
-	case Retryable:
+	case Released:
 		if repeatable || !rec.Uncertain && !rec.Interrupted() {
 			return Decision{DoTakeOver, InProgress}
 		}
@@ -197,7 +197,7 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 		return refuse(rec)
 	}
 	if ev.Kind == EventLapse {
-		if rec.State == InProgress || rec.State == Retryable {
+		if rec.State == InProgress || rec.State == Released {
 			return Decision{DoApply, Unknown}
 		}
 		return refuse(rec)
@@ -205,7 +205,7 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 	switch {
 	case rec.State != Unknown:
 		return refuse(rec)
-	case ev.To == Retryable && !rec.Lapsed(now, ev.Margin):
+	case ev.To == Released && !rec.Lapsed(now, ev.Margin):
 		// The parked attempt may still be running under the lease it was given.
 		return Decision{DoTooEarly, Unknown}
 	}
@@ -247,7 +247,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 		// Parked by a stricter twin, an attempt that may have taken effect must not
 		// make itself repeatable again.
 		if running || rec.State == Unknown && !ev.Uncertain {
-			return Decision{DoApply, Retryable}
+			return Decision{DoApply, Released}
 		}
 	case EventPark:
 		if rec.HeldBy(ev.Owner) {

@@ -61,7 +61,7 @@ func situations() []situation {
 	uncertain := func(r *protocol.Record) { r.Uncertain = true }
 	steps := func(r *protocol.Record) { r.Steps = step }
 	begun := func(r *protocol.Record) { r.Steps = open }
-	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown
+	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown
 	return []situation{
 		{"absent", nil},
 		row("pending R", protocol.Pending, 0),
@@ -87,19 +87,19 @@ func situations() []situation {
 		row("completed, a step, expired", c, lapsed, past, steps),
 		row("failed", f, lapsed, later),
 		row("failed, expired", f, lapsed, past),
-		row("retryable R excluded", rt, live, later),
-		row("retryable NR excluded", rt, live, later),
-		row("retryable R uncertain", rt, live, later, uncertain),
-		row("retryable NR uncertain", rt, live, later, uncertain),
-		row("retryable R excluded, a step", rt, live, steps),
-		row("retryable R uncertain, a step", rt, live, uncertain, steps),
-		row("retryable NR uncertain, a step", rt, live, uncertain, steps),
-		row("retryable R excluded, an open step", rt, live, begun),
-		row("retryable R uncertain, an open step", rt, live, uncertain, begun),
-		row("retryable R excluded, expired", rt, lapsed, past),
-		row("retryable R uncertain, expired", rt, lapsed, past, uncertain),
-		row("retryable R excluded, a step, expired", rt, lapsed, past, steps),
-		row("retryable R uncertain, a step, expired", rt, lapsed, past, uncertain, steps),
+		row("released R excluded", rt, live, later),
+		row("released NR excluded", rt, live, later),
+		row("released R uncertain", rt, live, later, uncertain),
+		row("released NR uncertain", rt, live, later, uncertain),
+		row("released R excluded, a step", rt, live, steps),
+		row("released R uncertain, a step", rt, live, uncertain, steps),
+		row("released NR uncertain, a step", rt, live, uncertain, steps),
+		row("released R excluded, an open step", rt, live, begun),
+		row("released R uncertain, an open step", rt, live, uncertain, begun),
+		row("released R excluded, expired", rt, lapsed, past),
+		row("released R uncertain, expired", rt, lapsed, past, uncertain),
+		row("released R excluded, a step, expired", rt, lapsed, past, steps),
+		row("released R uncertain, a step, expired", rt, lapsed, past, uncertain, steps),
 		row("unknown R before the lease's end", u, live, uncertain),
 		row("unknown R in the margin", u, margin, uncertain),
 		row("unknown R after the lease", u, lapsed, uncertain),
@@ -139,19 +139,19 @@ completed, expired                      | replace    replace    replace     repl
 completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace
 failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay
 failed, expired                         | replace    replace    replace     replace     replace    | replace    replace
-retryable R excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
-retryable NR excluded                   | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
-retryable R uncertain                   | park       takeover   reused      unreadable  unreadable | park       takeover
-retryable NR uncertain                  | park       park       reused      unreadable  unreadable | park       park
-retryable R excluded, a step            | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
-retryable R uncertain, a step           | park       takeover   reused      unreadable  unreadable | park       takeover
-retryable NR uncertain, a step          | park       park       reused      unreadable  unreadable | park       park
-retryable R excluded, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover
-retryable R uncertain, an open step     | park       takeover   reused      unreadable  unreadable | park       takeover
-retryable R excluded, expired           | replace    replace    replace     replace     replace    | replace    replace
-retryable R uncertain, expired          | replace    replace    replace     replace     replace    | replace    replace
-retryable R excluded, a step, expired   | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
-retryable R uncertain, a step, expired  | park       takeover   reused      unreadable  unreadable | park       takeover
+released R excluded                     | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
+released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
+released R uncertain                    | park       takeover   reused      unreadable  unreadable | park       takeover
+released NR uncertain                   | park       park       reused      unreadable  unreadable | park       park
+released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
+released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | park       takeover
+released NR uncertain, a step           | park       park       reused      unreadable  unreadable | park       park
+released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | park       takeover
+released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover
+released R excluded, expired            | replace    replace    replace     replace     replace    | replace    replace
+released R uncertain, expired           | replace    replace    replace     replace     replace    | replace    replace
+released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
+released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | park       takeover
 unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
 unknown R in the margin                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
 unknown R after the lease               | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
@@ -165,8 +165,8 @@ of no known state                       | unreadable unreadable reused      unre
 // refused, "=" already holds, "early" must wait, and P C F R U are the states that
 // the record goes to. Columns: extension to a later and to an earlier lease, step, begin mark;
 // complete, fail, release (excluded, uncertain), park; a twin's park; resolution
-// to completed, failed, retryable; withdrawal by owner (excluded, uncertain) and by
-// what was seen; end without a claim as completed, retryable uncertain, unknown; an
+// to completed, failed, released; withdrawal by owner (excluded, uncertain) and by
+// what was seen; end without a claim as completed, released uncertain, unknown; an
 // outcome in atomic mode; the result that is added to an outcome without it.
 const writeTable = `
                                         | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
@@ -194,19 +194,19 @@ completed, expired                      | -     -       -    -     | -    -    -
 completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable NR excluded                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable NR uncertain                  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable NR uncertain, a step          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R uncertain, an open step     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R uncertain, expired          | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R excluded, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-retryable R uncertain, a step, expired  | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded                     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R in the margin                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R after the lease               | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
@@ -278,7 +278,7 @@ func TestClaimTable(t *testing.T) {
 func TestWriteTable(t *testing.T) {
 	table := rows(t, writeTable)
 	letters := map[protocol.State]string{
-		protocol.InProgress: "P", protocol.Completed: "C", protocol.Failed: "F", protocol.Retryable: "R", protocol.Unknown: "U",
+		protocol.InProgress: "P", protocol.Completed: "C", protocol.Failed: "F", protocol.Released: "R", protocol.Unknown: "U",
 	}
 	later, earlier := instant.Add(time.Hour), instant.Add(-time.Hour)
 	columns := []protocol.Event{
@@ -294,16 +294,16 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventLapse, Seen: "seen"},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Completed, Margin: skew},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Failed, Margin: skew},
-		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Retryable, Margin: skew},
+		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Released, Margin: skew},
 		{Kind: protocol.EventWithdraw, Owner: "own"},
 		{Kind: protocol.EventWithdraw, Owner: "own", Uncertain: true},
 		{Kind: protocol.EventWithdraw, Owner: "other", Seen: "seen"},
 		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Completed},
-		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Retryable, Uncertain: true},
+		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Released, Uncertain: true},
 		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Unknown},
 		{Kind: protocol.EventCommit, To: protocol.Completed},
 		{Kind: protocol.EventCommit, To: protocol.Failed},
-		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Retryable},
+		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Released},
 		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Completed},
 		{Kind: protocol.EventUpgrade, Owner: "own", Seen: "seen"},
 	}
@@ -334,7 +334,7 @@ func stateOf(r *protocol.Record) protocol.State {
 // Every event of every kind in every situation, with all that its cell may look
 // at: what must hold whatever the tables say.
 func TestEveryCell(t *testing.T) {
-	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable, protocol.Unknown}
+	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown}
 	cells := 0
 	for _, s := range situations() {
 		for kind := protocol.EventClaim; kind <= protocol.EventUpgrade; kind++ {
@@ -386,7 +386,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable
 		interrupted := rec.Steps["charge"].Begun
 		if d.Do == protocol.DoTakeOver && strict && rec.State != protocol.Pending {
-			require.Equal(t, protocol.Retryable, rec.State, where)
+			require.Equal(t, protocol.Released, rec.State, where)
 			require.False(t, rec.Uncertain || interrupted, where)
 		}
 		if rec.State == protocol.InProgress && !rec.Lapsed(instant, skew) {
@@ -408,7 +408,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 			require.Contains(t, []protocol.State{protocol.InProgress, protocol.Unknown}, rec.State, where)
 		}
 		if rec.State == protocol.Unknown && changes {
-			require.False(t, d.To == protocol.Retryable && ev.Uncertain, where)
+			require.False(t, d.To == protocol.Released && ev.Uncertain, where)
 		}
 	}
 }
@@ -423,7 +423,7 @@ func TestFinishOpenDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
 	}
 	end := protocol.Finish{
 		ID: "t#op#x", Owner: "open", Write: "w-end", Absent: &protocol.Record{ID: "t#op#x"},
-		Ending: protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
+		Ending: protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
 	}
 	_, err := end.Apply(parked, instant)
 	var conflict *protocol.ConflictError
@@ -433,5 +433,5 @@ func TestFinishOpenDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
 	end.Ending.Uncertain = false
 	got, err := end.Apply(parked, instant)
 	require.NoError(t, err)
-	require.Equal(t, protocol.Retryable, got.State)
+	require.Equal(t, protocol.Released, got.State)
 }

@@ -20,8 +20,8 @@ const (
 	Completed State = "completed"
 	// Failed: a terminal failure is recorded.
 	Failed State = "failed"
-	// Retryable: ended, and safe to run again.
-	Retryable State = "retryable"
+	// Released: ended, and safe to run again.
+	Released State = "released"
 	// Unknown: may have taken effect; parked until it is resolved.
 	Unknown State = "unknown"
 )
@@ -61,7 +61,7 @@ type Record struct {
 	// CreatedAt is when the first attempt claimed, UpdatedAt the last write.
 	CreatedAt, UpdatedAt time.Time
 	// Uncertain says that an attempt that is over may have taken effect. A
-	// Retryable record without it excludes execution.
+	// Released record without it excludes execution.
 	Uncertain bool
 	// Body describes the recorded result; read it with [Store.Result].
 	Body Body
@@ -129,12 +129,12 @@ type RecordedStep struct {
 func (s RecordedStep) Done() bool { return !s.Begun && !s.NotExecuted }
 
 // Expired reports whether the recorded outcome is past its retention at now.
-// Only outcomes and step-less retryable records expire; an open question never
+// Only outcomes and step-less released records expire; an open question never
 // does, whatever it carries.
 func (r *Record) Expired(now time.Time) bool {
 	switch r.State {
 	case Completed, Failed:
-	case Retryable:
+	case Released:
 		if len(r.Steps) > 0 {
 			return false
 		}
@@ -162,7 +162,7 @@ func (r *Record) Open() bool {
 	switch r.State {
 	case Unknown, Pending:
 		return true
-	case Retryable:
+	case Released:
 		return len(r.Steps) > 0
 	}
 	return false

@@ -24,8 +24,8 @@ func TestExpired(t *testing.T) {
 		{protocol.Completed, steps, true},
 		{protocol.Failed, nil, true},
 		{protocol.Failed, steps, true},
-		{protocol.Retryable, nil, true},
-		{protocol.Retryable, steps, false},
+		{protocol.Released, nil, true},
+		{protocol.Released, steps, false},
 		{protocol.Unknown, nil, false},
 		{protocol.Absent, nil, false},
 		{"of tomorrow", nil, false},
@@ -54,7 +54,7 @@ func TestOpen(t *testing.T) {
 	steps := map[string]protocol.RecordedStep{"ship": {}}
 	for state, want := range map[protocol.State][2]bool{ // without and with steps
 		protocol.Absent: {false, false}, protocol.Pending: {true, true}, protocol.InProgress: {false, false},
-		protocol.Completed: {false, false}, protocol.Failed: {false, false}, protocol.Retryable: {false, true},
+		protocol.Completed: {false, false}, protocol.Failed: {false, false}, protocol.Released: {false, true},
 		protocol.Unknown: {true, true},
 	} {
 		require.Equal(t, want[0], (&protocol.Record{State: state}).Open(), state)

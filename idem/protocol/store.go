@@ -32,7 +32,7 @@ type Store interface {
 	Acquire(ctx context.Context, now time.Time, c Claim) error
 
 	// Withdraw takes back a claim whose reply never came, so that it cannot land
-	// any more: it leaves the record Retryable with a new owner and write, created
+	// any more: it leaves the record Released with a new owner and write, created
 	// if absent. Its condition: no record, or the claim's own owner in InProgress
 	// or, unless it is uncertain, Unknown, or the write that the claim had seen.
 	Withdraw(ctx context.Context, now time.Time, w Withdrawal) error
@@ -105,7 +105,7 @@ type Claim struct {
 }
 
 // Withdrawal takes back a claim. The record that results is the claim's, in
-// state Retryable, with this Owner and Write.
+// state Released, with this Owner and Write.
 type Withdrawal struct {
 	Claim Claim
 	// Owner and Write replace the claim's.
@@ -154,7 +154,7 @@ type StepWrite struct {
 
 // Ending is what a record becomes when an attempt ends or a question is settled.
 type Ending struct {
-	// State is Completed, Failed, Retryable or Unknown.
+	// State is Completed, Failed, Released or Unknown.
 	State State
 	// Result is the encoded result of a Completed record.
 	Result []byte

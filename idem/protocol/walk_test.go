@@ -199,10 +199,10 @@ func (w *world) endings(a actor) map[string]protocol.Ending {
 		steps = len(w.rec.Steps) > 0
 	}
 	expires := w.now.Add(walkRetention)
-	release := protocol.Ending{State: protocol.Retryable, Uncertain: r.Uncertain, ExpiresAt: expires}
+	release := protocol.Ending{State: protocol.Released, Uncertain: r.Uncertain, ExpiresAt: expires}
 	uncertain := protocol.Ending{State: protocol.Unknown, Uncertain: true}
 	if r.Repeat == protocol.Repeatable {
-		uncertain = protocol.Ending{State: protocol.Retryable, Uncertain: true, ExpiresAt: expires}
+		uncertain = protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: expires}
 	}
 	if steps {
 		release.ExpiresAt, uncertain.ExpiresAt = time.Time{}, time.Time{}
@@ -318,12 +318,12 @@ func (w world) outside(t *testing.T) (next []*world) {
 	if w.rec == nil {
 		return next
 	}
-	ev := protocol.Event{Kind: protocol.EventResolve, Seen: w.rec.Write, To: protocol.Retryable, Margin: skew}
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: w.rec.Write, To: protocol.Released, Margin: skew}
 	if protocol.Next(w.rec, ev, w.now).Do == protocol.DoApply {
 		v := w.copy("resolved")
 		s := protocol.Settlement{
 			ID: v.rec.ID, Kind: protocol.EventResolve, Seen: v.rec.Write, Owner: v.id("o"), Write: v.id("w"),
-			Ending: protocol.Ending{State: protocol.Retryable}, ClearSteps: []string{"charge"},
+			Ending: protocol.Ending{State: protocol.Released}, ClearSteps: []string{"charge"},
 		}
 		if _, kept := v.rec.Steps["ship"]; !kept {
 			s.Ending.ExpiresAt = v.now.Add(walkRetention)

@@ -182,7 +182,7 @@ func (a *attempt) fail() finish {
 
 func (a *attempt) release(uncertain bool) finish {
 	e := protocol.Ending{
-		State: protocol.Retryable, Uncertain: uncertain,
+		State: protocol.Released, Uncertain: uncertain,
 		Failure: &protocol.Failure{Message: "connection refused", Type: "OpError"},
 	}
 	if rec := a.seen(); rec == nil || len(rec.Steps) == 0 {
@@ -216,7 +216,7 @@ func (a *attempt) resolve(to protocol.State) settle {
 		s.Ending.Result, s.Ending.ExpiresAt = []byte(`{"resolved":true}`), expiry(a.c.now)
 	case protocol.Failed:
 		s.Ending.Failure, s.Ending.ExpiresAt = &protocol.Failure{Message: "never charged"}, expiry(a.c.now)
-	case protocol.Retryable:
+	case protocol.Released:
 		for name, st := range a.seen().Steps {
 			if st.Begun {
 				s.ClearSteps = append(s.ClearSteps, name)

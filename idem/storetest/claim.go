@@ -29,8 +29,8 @@ func standing(steps bool) []struct {
 		after("completed", func(a *attempt) write { return a.complete(`{"id":"pay_1"}`) }),
 		after("completed without a result", func(a *attempt) write { return a.complete("") }),
 		after("failed", func(a *attempt) write { return a.fail() }),
-		after("retryable", func(a *attempt) write { return a.release(false) }),
-		after("retryable, uncertain", func(a *attempt) write { return a.release(true) }),
+		after("released", func(a *attempt) write { return a.release(false) }),
+		after("released, uncertain", func(a *attempt) write { return a.release(true) }),
 		after("unknown", func(a *attempt) write { return a.park() }),
 		after("parked by a twin", func(a *attempt) write { return a.lapse() }),
 		after("withdrawn", func(a *attempt) write { return a.withdraw() }),
@@ -93,7 +93,7 @@ func claimCases(steps bool) []check {
 			c.lands(a.step("reserve", []byte(`{"seat":7}`)))
 			c.lands(a.step("charge", nil))
 			c.lands(a.lapse())
-			c.lands(a.resolve(protocol.Retryable))
+			c.lands(a.resolve(protocol.Released))
 			b := a.next()
 			c.lands(b.acquire())
 			rec := c.get(a.id())

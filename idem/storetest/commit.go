@@ -137,7 +137,7 @@ func commitCases(h Harness) []check {
 				for _, s := range sent {
 					c.refused(s)
 				}
-				if st := a.seen().State; st == protocol.Retryable {
+				if st := a.seen().State; st == protocol.Released {
 					c.lands(a.lapse()) // by a stricter twin
 					for _, s := range sent {
 						c.refused(s)

@@ -12,7 +12,7 @@ func delayedCases(steps bool) []check {
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
 			rec := c.get(a.id())
-			equal(c, "State", protocol.Retryable, rec.State)
+			equal(c, "State", protocol.Released, rec.State)
 			equal(c, "Uncertain", false, rec.Uncertain)
 		}},
 		{"claim after its withdrawal, landed before", func(c *cell) {
@@ -34,7 +34,7 @@ func delayedCases(steps bool) []check {
 			c.lands(a.lapse())
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
-			equal(c, "State", protocol.Retryable, c.get(a.id()).State)
+			equal(c, "State", protocol.Released, c.get(a.id()).State)
 		}},
 		{"uncertain withdrawal leaves what a twin parked", func(c *cell) {
 			a := c.start()
@@ -71,7 +71,7 @@ func delayedCases(steps bool) []check {
 			c.lands(b.withdraw())
 			c.refused(b.acquire())
 			rec := c.get(a.id())
-			equal(c, "State", protocol.Retryable, rec.State)
+			equal(c, "State", protocol.Released, rec.State)
 			equal(c, "Fingerprint", b.claim.Record.Fingerprint, rec.Fingerprint)
 		}},
 		{"withdrawal after a twin's takeover of the claim", func(c *cell) {
@@ -156,7 +156,7 @@ func delayedCases(steps bool) []check {
 		{"resolution after the late outcome", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(protocol.Retryable)
+			r := a.resolve(protocol.Released)
 			c.lands(a.complete("late"))
 			c.refused(r)
 		}},

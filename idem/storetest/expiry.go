@@ -52,7 +52,7 @@ func expiryCases(steps bool) []check {
 			c.lands(a.lapse())
 			none(c, a)
 		}},
-		{"is removed by a twin's park of a retryable record", func(c *cell) {
+		{"is removed by a twin's park of a released record", func(c *cell) {
 			a := c.start()
 			c.lands(a.release(true))
 			c.lands(a.lapse())
@@ -71,7 +71,7 @@ func expiryCases(steps bool) []check {
 			}
 		}},
 		{"is set by a resolution", func(c *cell) {
-			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
+			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
 				a := c.start()
 				c.lands(a.park())
 				r := a.resolve(to)

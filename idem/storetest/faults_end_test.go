@@ -106,7 +106,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"landed settlement is not recognised", []string{
-		"lost reply/twin's park", "lost reply/resolution to retryable",
+		"lost reply/twin's park", "lost reply/resolution to released",
 	}, func(s *lab) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == w.Write {

@@ -55,7 +55,7 @@ func fencingCases(steps bool) []check {
 	}{
 		{"a takeover", then(func(a *attempt) write { return a.next().acquire() })},
 		{"a takeover of a parked record", func(c *cell) *attempt {
-			a := resolved(protocol.Retryable)(c)
+			a := resolved(protocol.Released)(c)
 			c.lands(a.next().acquire())
 			return a
 		}},
@@ -76,7 +76,7 @@ func fencingCases(steps bool) []check {
 		{"a replacement", then(func(a *attempt) write { return a.replacement().acquire() })},
 		{"a resolution to completed", resolved(protocol.Completed)},
 		{"a resolution to failed", resolved(protocol.Failed)},
-		{"a resolution to retryable", resolved(protocol.Retryable)},
+		{"a resolution to released", resolved(protocol.Released)},
 		{"a withdrawal", then(func(a *attempt) write { return a.withdraw() })},
 		{"the own completion", then(func(a *attempt) write { return a.complete("first") })},
 		{"the own failure", then(func(a *attempt) write { return a.fail() })},

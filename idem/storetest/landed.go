@@ -53,10 +53,10 @@ func landings(steps bool) []landing {
 		}},
 		on("completion without a claim, which landed", func(a *attempt) write { return a.open(a.complete("open")) }),
 		on("twin's park", func(a *attempt) write { return a.lapse() }),
-		after("twin's park of a retryable record", release, func(a *attempt) write { return a.lapse() }),
+		after("twin's park of a released record", release, func(a *attempt) write { return a.lapse() }),
 		after("resolution to completed", park, func(a *attempt) write { return a.resolve(protocol.Completed) }),
 		after("resolution to failed", park, func(a *attempt) write { return a.resolve(protocol.Failed) }),
-		after("resolution to retryable", park, func(a *attempt) write { return a.resolve(protocol.Retryable) }),
+		after("resolution to released", park, func(a *attempt) write { return a.resolve(protocol.Released) }),
 	}
 	if steps {
 		begin := func(a *attempt) write { return a.begin("charge") }
@@ -115,7 +115,7 @@ func writeIDCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.park())
 			c.now = c.now.Add(2 * lease)
-			var w write = a.resolve(protocol.Retryable)
+			var w write = a.resolve(protocol.Released)
 			c.lands(w)
 			c.lands(a.next().acquire())
 			c.lands(w)
@@ -191,7 +191,7 @@ func writeIDCases(steps bool) []check {
 		{"a resolution does not land again after a new claim", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			r := a.resolve(protocol.Retryable)
+			r := a.resolve(protocol.Released)
 			c.lands(r)
 			c.lands(a.next().acquire())
 			c.lands(r) // known to have landed, it changes nothing

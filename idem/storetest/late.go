@@ -126,7 +126,7 @@ func lateCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.begin("charge"))
 			c.lands(a.park())
-			c.lands(a.resolve(protocol.Retryable))
+			c.lands(a.resolve(protocol.Released))
 			c.refused(a.step("charge", []byte("ch_1")))
 		}})
 	}

@@ -47,7 +47,7 @@ func raceCases(steps bool) []check {
 		many("one of many parks by twins wins", started,
 			func(a *attempt, _ int) write { return a.lapse() }),
 		many("one of many resolutions wins", parked, func(a *attempt, i int) write {
-			return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable}[i%3])
+			return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[i%3])
 		}),
 		many("completion or takeover", started, func(a *attempt, i int) write {
 			if i == 0 {
@@ -71,7 +71,7 @@ func raceCases(steps bool) []check {
 			if i == 0 {
 				return a.complete("late")
 			}
-			return a.resolve(protocol.Retryable)
+			return a.resolve(protocol.Released)
 		}),
 		many("withdrawal or takeover", started, func(a *attempt, i int) write {
 			if i == 0 {
@@ -86,7 +86,7 @@ func raceCases(steps bool) []check {
 				errs := c.race(a.acquire(), w)
 				c.must(errs[1])
 				rec := c.get(a.id())
-				equal(c, "State", protocol.Retryable, rec.State)
+				equal(c, "State", protocol.Released, rec.State)
 				equal(c, "Owner", w.Owner, rec.Owner)
 			}
 		}},

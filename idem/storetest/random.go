@@ -64,7 +64,7 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 	case len(ws) + 2:
 		return a.lapse()
 	case len(ws) + 3:
-		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable}[r.IntN(3)])
+		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[r.IntN(3)])
 	case len(ws) + 4:
 		return a.next().withdraw()
 	case len(ws) + 5:

@@ -35,7 +35,7 @@ func settleCases(steps bool) []check {
 			}
 		}},
 		{"resolution replaces the owner", func(c *cell) {
-			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Retryable} {
+			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
 				a := c.start()
 				c.lands(a.lapse())
 				r := a.resolve(to)
@@ -61,7 +61,7 @@ func settleCases(steps bool) []check {
 					continue
 				}
 				c.refused(a.resolve(protocol.Completed))
-				c.refused(a.resolve(protocol.Retryable))
+				c.refused(a.resolve(protocol.Released))
 			}
 		}},
 		{"resolution with a large result", func(c *cell) {
@@ -75,7 +75,7 @@ func settleCases(steps bool) []check {
 		{"only one of two resolutions", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
-			one, two := a.resolve(protocol.Retryable), a.resolve(protocol.Completed)
+			one, two := a.resolve(protocol.Released), a.resolve(protocol.Completed)
 			c.lands(one)
 			c.refused(two)
 			c.lands(a.next().acquire())
@@ -88,7 +88,7 @@ func settleCases(steps bool) []check {
 			c.lands(a.step("ship", []byte("s_1")))
 			c.lands(a.begin("charge"))
 			c.lands(a.lapse())
-			c.lands(a.resolve(protocol.Retryable))
+			c.lands(a.resolve(protocol.Released))
 			rec := c.get(a.id())
 			equal(c, "number of steps", 1, len(rec.Steps))
 			equal(c, "step", "s_1", string(rec.Steps["ship"].Body.Data))

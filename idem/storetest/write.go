@@ -114,7 +114,7 @@ func (w finish) String() string {
 		return "a result for an outcome"
 	}
 	s := "an end as " + string(w.Ending.State)
-	if w.Ending.State == protocol.Retryable && w.Ending.Uncertain {
+	if w.Ending.State == protocol.Released && w.Ending.Uncertain {
 		s += " (uncertain)"
 	}
 	if w.Absent != nil || w.Born != nil {

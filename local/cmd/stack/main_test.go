@@ -160,7 +160,7 @@ func TestRecordsForPeople(t *testing.T) {
 		"kept":        {idem.Record{State: idem.Completed, ExpiresAt: in(23*time.Hour + 59*time.Minute)}, "expires in 23h59m"},
 		"expired":     {idem.Record{State: idem.Failed, ExpiresAt: in(-90 * time.Second)}, "expired 1m30s ago"},
 		"parked":      {idem.Record{State: idem.Unknown, LeaseUntil: in(-10 * time.Minute)}, "lease over 10m ago"},
-		"no end":      {idem.Record{State: idem.Retryable}, "-"},
+		"no end":      {idem.Record{State: idem.Released}, "-"},
 		"a long time": {idem.Record{State: idem.Completed, ExpiresAt: in(29 * 24 * time.Hour)}, "expires in 29d0h"},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, until(&c.rec, now)) })

@@ -36,7 +36,7 @@ func (t *recordsTask) flags(fs *flag.FlagSet, _ *options) {
 
 // check refuses what would look like an empty table.
 func (t *recordsTask) check() error {
-	states := []idem.State{idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Retryable, idem.Unknown}
+	states := []idem.State{idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Released, idem.Unknown}
 	switch {
 	case t.State != "" && !slices.Contains(states, idem.State(t.State)):
 		return misuse("-state is %q; there are: %s", t.State, strings.Trim(fmt.Sprint(states), "[]"))

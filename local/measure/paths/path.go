@@ -57,7 +57,7 @@ func All() []Path {
 		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
 		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(abandon(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
 		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(abandon(repeatable), after(lease)), Play: run(repeatable, small)},
-		{Name: "retryable, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
+		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
 		{Name: "resolved", Calls: map[string]int{get: 1, update: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},

@@ -76,7 +76,7 @@ func (s *stage) histories() map[string][]image {
 // known.
 func ended(history []image, attempt int) (idem.State, bool) {
 	for _, i := range history {
-		if i.attempt == attempt && (i.state == idem.Completed || i.state == idem.Failed || i.state == idem.Retryable) {
+		if i.attempt == attempt && (i.state == idem.Completed || i.state == idem.Failed || i.state == idem.Released) {
 			return i.state, true
 		}
 	}
@@ -111,8 +111,8 @@ func requireNoneRanAgain(t *testing.T, id string, history []image) {
 			before := history[i-1]
 			require.Equal(t, before.attempt+1, now.attempt, "%s: %v", id, history)
 			// A claim whose reply never came may be taken back before anybody sees it.
-			require.Contains(t, []idem.State{idem.InProgress, idem.Retryable}, now.state, "%s: %v", id, history)
-			require.Equal(t, idem.Retryable, before.state, "%s was claimed while it was uncertain: %v", id, history)
+			require.Contains(t, []idem.State{idem.InProgress, idem.Released}, now.state, "%s: %v", id, history)
+			require.Equal(t, idem.Released, before.state, "%s was claimed while it was uncertain: %v", id, history)
 			require.False(t, owners[now.owner], "%s: an attempt comes back: %v", id, history)
 		}
 		owners[now.owner] = true

@@ -57,7 +57,7 @@ func (l *load) requireOnce() {
 		switch {
 		case poison(n):
 			require.Zero(t, effects[e])
-			require.Contains(t, []idem.State{idem.Retryable, idem.InProgress}, last.state)
+			require.Contains(t, []idem.State{idem.Released, idem.InProgress}, last.state)
 		case permanent(n):
 			require.Zero(t, effects[e])
 			require.Equal(t, idem.Failed, last.state, "message %d", n)
@@ -121,7 +121,7 @@ func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 		switch state {
 		case idem.Completed:
 			require.Equal(t, 1, effects[n], "message %d", n)
-		case idem.Failed, idem.Retryable:
+		case idem.Failed, idem.Released:
 			require.Zero(t, effects[n], "message %d", n)
 		}
 		sent := slices.DeleteFunc(slices.Clone(l.sent), func(s sending) bool { return s.n != n })
@@ -144,11 +144,11 @@ func (l *load) requireExplained(n int, history []image) idem.State {
 		state, known := ended(history, r.attempt)
 		if i < len(runs)-1 {
 			require.Equal(t, "not executed", r.end, "message %d ran again after %+v", n, r)
-			require.Equal(t, idem.Retryable, state, "message %d ran again after %+v", n, r)
+			require.Equal(t, idem.Released, state, "message %d ran again after %+v", n, r)
 			require.Less(t, r.attempt, runs[i+1].attempt)
 			continue
 		}
-		want := map[string]idem.State{"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Retryable}[r.end]
+		want := map[string]idem.State{"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Released}[r.end]
 		switch {
 		case known && r.end == "":
 			// The handler had ended, and its process before it could say so.

@@ -233,7 +233,7 @@ func TestRepliesOfTheClaimLost(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
 			before := s.settled(notRepeatable, "k")
-			require.Equal(t, idem.Retryable, before.State)
+			require.Equal(t, idem.Released, before.State)
 			require.False(t, before.Uncertain, "execution is excluded")
 
 			s.late(before)
@@ -270,7 +270,7 @@ func TestRepliesOfATakeoverLost(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
 			before := s.settled(notRepeatable, "k")
-			require.Equal(t, idem.Retryable, before.State)
+			require.Equal(t, idem.Released, before.State)
 			s.late(before)
 			value, err := s.served(notRepeatable, "k", nil)
 			require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestRepliesOfATakeoverLost(t *testing.T) {
 	}
 }
 
-// released leaves a retryable record.
+// released leaves a released record.
 func (s *setup) released(key string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
 	defer cancel()
