@@ -37,7 +37,7 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 // result in items of its own. It reaches every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
-	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
+	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
 }
 
 // GrantRelay allows what the relay of the outbox does: read the stream, list what
@@ -45,7 +45,7 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 // grant is for what must wait for it.
 func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
 	t.allow(to, nil, "BatchGetItem", "UpdateItem")
-	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.StuckIndex}, "dynamodb:Query")
+	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
 	return allow(to, nil, []string{*t.TableStreamArn()},
 		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")
 }

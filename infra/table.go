@@ -64,9 +64,9 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 		PartitionKey: key(schema.PK, awsdynamodb.AttributeType_STRING),
 		SortKey:      key(schema.SK, awsdynamodb.AttributeType_STRING),
 		GlobalSecondaryIndexes: &[]*awsdynamodb.GlobalSecondaryIndexPropsV2{{
-			IndexName:      jsii.String(schema.StuckIndex),
-			PartitionKey:   key(schema.Stuck, awsdynamodb.AttributeType_STRING),
-			SortKey:        key(schema.StuckAt, awsdynamodb.AttributeType_NUMBER),
+			IndexName:      jsii.String(schema.OpenIndex),
+			PartitionKey:   key(schema.OpenShard, awsdynamodb.AttributeType_STRING),
+			SortKey:        key(schema.OpenSince, awsdynamodb.AttributeType_NUMBER),
 			ProjectionType: awsdynamodb.ProjectionType_KEYS_ONLY,
 		}},
 		TimeToLiveAttribute: jsii.String(schema.ExpiresAt),

@@ -39,8 +39,8 @@ func TestGrants(t *testing.T) {
 		"operator": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantOperator(role) },
 			map[string][]string{
-				"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-				"Records.Arn/index/stuck": {"dynamodb:Query"},
+				"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+				"Records.Arn/index/open": {"dynamodb:Query"},
 			},
 		},
 		"check": {

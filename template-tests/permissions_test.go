@@ -83,12 +83,12 @@ var wantedRights = rights{
 		"OrdersQueue.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
 	},
 	"RelayFunctionRole": {
-		"RelayFunctionLogs.Arn":   {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
-		"Records.Arn/index/stuck": {"dynamodb:Query"},
-		"Records.StreamArn":       {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
-		"OrderEvents":             {"sns:Publish"},
-		"RelayFailures.Arn":       {"sqs:SendMessage"},
+		"RelayFunctionLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
+		"Records.Arn/index/open": {"dynamodb:Query"},
+		"Records.StreamArn":      {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
+		"OrderEvents":            {"sns:Publish"},
+		"RelayFailures.Arn":      {"sqs:SendMessage"},
 	},
 }
 
@@ -127,7 +127,7 @@ func permissionsSuffice(s stacks) error {
 	if err := json.Unmarshal(text, &needed); err != nil {
 		return err
 	}
-	resources := map[string]string{"records": "Records.Arn", "records/index/stuck": "Records.Arn/index/stuck"}
+	resources := map[string]string{"records": "Records.Arn", "records/index/open": "Records.Arn/index/open"}
 	var errs []error
 	compare := func(role, caller string) {
 		if len(needed[caller]) == 0 {

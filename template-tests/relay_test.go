@@ -67,7 +67,7 @@ func TestRelay(t *testing.T) {
 		"logs:CreateLogStream": {"RelayFunctionLogs.Arn"}, "logs:PutLogEvents": {"RelayFunctionLogs.Arn"},
 		"sqs:SendMessage": {"Orders.Arn", "RelayFailures.Arn"}, "sns:Publish": {"News"}, "events:PutEvents": {"Bus.Arn"},
 		"dynamodb:BatchGetItem": {"Records.Arn"}, "dynamodb:UpdateItem": {"Records.Arn"},
-		"dynamodb:Query":          {"Records.Arn/index/stuck"},
+		"dynamodb:Query":          {"Records.Arn/index/open"},
 		"dynamodb:DescribeStream": stream, "dynamodb:GetRecords": stream, "dynamodb:GetShardIterator": stream, "dynamodb:ListStreams": stream,
 	}, got.allowed(t))
 }

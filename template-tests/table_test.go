@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 		"Region":                           map[string]any{"Ref": "AWS::Region"},
 		"DeletionProtectionEnabled":        true,
 		"PointInTimeRecoverySpecification": map[string]any{"PointInTimeRecoveryEnabled": true},
-		"GlobalSecondaryIndexes":           []any{map[string]any{"IndexName": "stuck"}},
+		"GlobalSecondaryIndexes":           []any{map[string]any{"IndexName": "open"}},
 	}}, replicas)
 	delete(p, "Replicas")
 	require.Equal(t, map[string]any{
@@ -41,18 +41,18 @@ func TestTable(t *testing.T) {
 		"AttributeDefinitions": []any{
 			map[string]any{"AttributeName": "pk", "AttributeType": "S"},
 			map[string]any{"AttributeName": "sk", "AttributeType": "S"},
-			map[string]any{"AttributeName": "stuck", "AttributeType": "S"},
-			map[string]any{"AttributeName": "stuck_at", "AttributeType": "N"},
+			map[string]any{"AttributeName": "open_shard", "AttributeType": "S"},
+			map[string]any{"AttributeName": "open_since", "AttributeType": "N"},
 		},
 		"KeySchema": []any{
 			map[string]any{"AttributeName": "pk", "KeyType": "HASH"},
 			map[string]any{"AttributeName": "sk", "KeyType": "RANGE"},
 		},
 		"GlobalSecondaryIndexes": []any{map[string]any{
-			"IndexName": "stuck",
+			"IndexName": "open",
 			"KeySchema": []any{
-				map[string]any{"AttributeName": "stuck", "KeyType": "HASH"},
-				map[string]any{"AttributeName": "stuck_at", "KeyType": "RANGE"},
+				map[string]any{"AttributeName": "open_shard", "KeyType": "HASH"},
+				map[string]any{"AttributeName": "open_since", "KeyType": "RANGE"},
 			},
 			"Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
 		}},

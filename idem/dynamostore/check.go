@@ -91,19 +91,19 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 		problems = append(problems, fmt.Sprintf("has the keys %s and needs %s: "+
 			"keys cannot be changed, so create another table", got, want))
 	}
-	want := schema.Stuck + " (S), " + schema.StuckAt + " (N)"
+	want := schema.OpenShard + " (S), " + schema.OpenSince + " (N)"
 	for _, x := range t.GlobalSecondaryIndexes {
-		if deref(x.IndexName) != schema.StuckIndex {
+		if deref(x.IndexName) != schema.OpenIndex {
 			continue
 		}
 		if got := keyText(x.KeySchema, kinds); got != want {
 			problems = append(problems, fmt.Sprintf("has index %q on %s and needs it on %s: "+
-				"delete the index and create it anew", schema.StuckIndex, got, want))
+				"delete the index and create it anew", schema.OpenIndex, got, want))
 		}
 		return problems
 	}
 	return append(problems, fmt.Sprintf("has no index %q: add one on %s, keys only; without it "+
-		"nobody finds the operations whose outcome is unknown", schema.StuckIndex, want))
+		"nobody finds the operations whose outcome is unknown", schema.OpenIndex, want))
 }
 
 func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {

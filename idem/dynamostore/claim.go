@@ -35,7 +35,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	u.str(":seen", c.Seen)
 	u.expires(rec.ExpiresAt)
 	u.uncertain(rec.Uncertain)
-	u.drop("#result, enc, #size, parts, rv, unavailable, #error, #ref, probes, stuck, stuck_at")
+	u.drop("#result, enc, #size, parts, rv, unavailable, #error, #ref, probes, open_shard, open_since")
 	old, err := s.update(k, rec.ID, u, ifSeen)
 	return concludeClaim(old, err, rec.Write)
 }
@@ -78,13 +78,13 @@ func (u *update) uncertain(yes bool) {
 	u.yes(":yes")
 }
 
-func (u *update) stuck(id string, yes bool) {
+func (u *update) open(id string, yes bool) {
 	if !yes {
-		u.drop("stuck, stuck_at")
+		u.drop("open_shard, open_since")
 		return
 	}
-	u.add(stuckSet)
-	u.str(":stuck", shard(id))
+	u.add(openSet)
+	u.str(":open_shard", shard(id))
 }
 
 // Withdraw implements [idem.Store]: one UpdateItem that creates or changes.
@@ -167,7 +167,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 		u.expires(time.Time{})
 	}
 	u.uncertain(w.Uncertain)
-	u.stuck(rec.ID, steps)
+	u.open(rec.ID, steps)
 	u.drop("#result, enc, #size, parts, rv, unavailable, #error, #ref, probes")
 	return u, cond
 }

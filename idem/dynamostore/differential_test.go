@@ -105,11 +105,11 @@ func sameRecord(t *testing.T, s *Store, want, got *protocol.Record, at string) {
 func indexed(t *testing.T, it item, rec *protocol.Record, at string) {
 	t.Helper()
 	open := rec != nil && rec.Open()
-	_, stuck := it[schema.Stuck]
-	_, stuckAt := it[schema.StuckAt]
+	_, shard := it[schema.OpenShard]
+	_, since := it[schema.OpenSince]
 	_, expires := it[schema.ExpiresAt]
-	require.Equal(t, open, stuck, at)
-	require.Equal(t, open, stuckAt, at)
+	require.Equal(t, open, shard, at)
+	require.Equal(t, open, since, at)
 	if open {
 		require.False(t, expires, at)
 	}

@@ -15,7 +15,7 @@
 // # The table
 //
 // Keys pk (S) and sk (S), on-demand, TTL on expires_at, a stream with both images
-// and one sparse index, stuck, of the open questions. Package schema has the
+// and one sparse index, open, of the open questions. Package schema has the
 // names. The infrastructure code creates it; [CreateTable] is for DynamoDB Local,
 // and [Check] finds out, at deployment or when a long-lived process starts, what is
 // wrong with a table.

@@ -60,8 +60,8 @@ func encode(rec *protocol.Record) item {
 		v.item[schema.Steps] = encodeSteps(rec.Steps)
 	}
 	if rec.Open() {
-		v.str(schema.Stuck, shard(rec.ID))
-		v.num(schema.StuckAt, millis(rec.UpdatedAt))
+		v.str(schema.OpenShard, shard(rec.ID))
+		v.num(schema.OpenSince, millis(rec.UpdatedAt))
 	}
 	return v.item
 }

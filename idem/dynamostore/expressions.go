@@ -83,5 +83,5 @@ const (
 		"retention = if_not_exists(retention, :retention), created_at = if_not_exists(created_at, :created_at)"
 
 	// Open since the first of several writes that leave the question open.
-	stuckSet = ", stuck = :stuck, stuck_at = if_not_exists(stuck_at, :now)"
+	openSet = ", open_shard = :open_shard, open_since = if_not_exists(open_since, :now)"
 )

@@ -245,7 +245,7 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	} else {
 		u.expires(e.ExpiresAt)
 	}
-	u.stuck(id, open)
+	u.open(id, open)
 	u.uncertain(e.Uncertain)
 	u.body(e.State, body)
 	if e.State == protocol.Completed || e.State == protocol.Failed {

@@ -109,7 +109,7 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.E
 
 // Waiting implements [outbox.Store]: a Query on the index, and a Load.
 func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*outbox.Entry, string, error) {
-	if shard < 0 || shard >= schema.StuckShards {
+	if shard < 0 || shard >= schema.ShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
 	// The cursor begins with the part that the page is in.
@@ -193,7 +193,7 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 // Parked lists messages of one shard (0 to 15) that were given up, those first
 // that were first given up. Cursors are as with Waiting.
 func (b *Outbox) Parked(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
-	if shard < 0 || shard >= schema.StuckShards {
+	if shard < 0 || shard >= schema.ShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Parked: there is no shard %d", shard)
 	}
 	return b.list(ctx, "Parked", schema.ParkedShard+shardName(uint32(shard)), maxMillis, cursor)
@@ -234,11 +234,11 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 // limit.
 func (b *Outbox) query(k *call, shard string, until int64, from item, limit *int32) (out *dynamodb.QueryOutput, err error) {
 	vals := newValues(1, 1)
-	vals.str(":stuck", shard)
+	vals.str(":open_shard", shard)
 	vals.num(":until", until)
 	in := &dynamodb.QueryInput{
-		TableName: b.table, IndexName: aws.String(schema.StuckIndex),
-		KeyConditionExpression:    aws.String("stuck = :stuck AND stuck_at <= :until"),
+		TableName: b.table, IndexName: aws.String(schema.OpenIndex),
+		KeyConditionExpression:    aws.String("open_shard = :open_shard AND open_since <= :until"),
 		ExpressionAttributeValues: vals.item, Limit: limit, ExclusiveStartKey: from,
 	}
 	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
@@ -274,12 +274,12 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 // Park implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Park(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
 	u := newUpdate("SET #state = :state, tries = :tries, reason = :reason, parked_at = :now, "+
-		"stuck = :stuck, stuck_at = :now REMOVE next_try", 5, 3)
+		"open_shard = :open_shard, open_since = :now REMOVE next_try", 5, 3)
 	u.str(":state", schema.OutboxParked)
 	u.num(":tries", int64(tries))
 	u.str(":reason", reason)
 	u.num(":now", millis(now))
-	u.str(":stuck", outboxShard(schema.ParkedShard, e.ID, &e.Message))
+	u.str(":open_shard", outboxShard(schema.ParkedShard, e.ID, &e.Message))
 	return b.change(ctx, "Park", e, u, ifWaiting, func(now *outbox.Entry) bool {
 		return now.State == outbox.Parked && now.Tries == tries && now.Reason == reason
 	})
@@ -288,7 +288,7 @@ func (b *Outbox) Park(ctx context.Context, now time.Time, e *outbox.Entry, tries
 // Dispatch implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
 	u := newUpdate("SET #state = :state, dispatched_at = :now, expires_at = :expires "+
-		"REMOVE stuck, stuck_at, next_try, parked_at", 1, 3)
+		"REMOVE open_shard, open_since, next_try, parked_at", 1, 3)
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
@@ -298,10 +298,10 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 // Requeue has a parked message sent again, from its first try on. It returns an
 // error that matches [idem.ErrNotFound] if there is no such message that is parked.
 func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
-	u := newUpdate("SET #state = :state, stuck = :stuck, stuck_at = :at REMOVE tries, reason, parked_at", 3, 2)
+	u := newUpdate("SET #state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, parked_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
-	u.str(":stuck", outboxShard(schema.OutboxShard, e.ID, &e.Message))
-	u.item[":at"] = stuckAt(e.Created, e.Number)
+	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
+	u.item[":at"] = openSince(e.Created, e.Number)
 	u.str(":parked", schema.OutboxParked)
 	ok, err := b.change(ctx, "Requeue", e, u, ifParked, func(now *outbox.Entry) bool { return now.State == outbox.New })
 	if err == nil && !ok {

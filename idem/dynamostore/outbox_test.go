@@ -150,8 +150,8 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.False(t, ok)
 	it := b.item(t, ref)
 	require.Equal(t, num(fmt.Sprint(base.Add(25*time.Hour).Unix())), it["expires_at"])
-	require.NotContains(t, it, "stuck")
-	require.NotContains(t, it, "stuck_at")
+	require.NotContains(t, it, "open_shard")
+	require.NotContains(t, it, "open_since")
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
 }
 

@@ -34,8 +34,8 @@ func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now
 	v.num(schema.Number, int64(n))
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
-	v.str(schema.Stuck, outboxShard(schema.OutboxShard, id, &m))
-	v.item[schema.StuckAt] = stuckAt(now, n)
+	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m))
+	v.item[schema.OpenSince] = openSince(now, n)
 	if m.OrderingKey != "" {
 		v.str(schema.OrderingKey, m.OrderingKey)
 	}
@@ -73,10 +73,10 @@ func outboxShard(prefix, id string, m *outbox.Message) string {
 	return prefix + shard(id)
 }
 
-// stuckAt is a message's place in its shard of the index: when it was committed,
+// openSince is a message's place in its shard of the index: when it was committed,
 // in milliseconds, and behind the point its number, so that the messages of one
 // transaction are listed in their order.
-func stuckAt(created time.Time, n int) types.AttributeValue {
+func openSince(created time.Time, n int) types.AttributeValue {
 	s := strconv.FormatInt(millis(created), 10)
 	if n > 0 {
 		s += fmt.Sprintf(".%04d", n)
@@ -104,7 +104,7 @@ func laneHash(l outbox.Lane) string {
 
 // laneAt is the lane's hash in a place. DynamoDB keeps no zeros at the end.
 func laneAt(it item) string {
-	at, ok := it[schema.StuckAt].(*types.AttributeValueMemberN)
+	at, ok := it[schema.OpenSince].(*types.AttributeValueMemberN)
 	if !ok {
 		return ""
 	}
@@ -118,8 +118,8 @@ func (u *update) hold(e *outbox.Entry) {
 	if e.OrderingKey == "" {
 		return
 	}
-	u.add(", stuck = :stuck, stuck_at = :at")
-	u.str(":stuck", outboxShard(schema.HeldShard, e.ID, &e.Message))
+	u.add(", open_shard = :open_shard, open_since = :at")
+	u.str(":open_shard", outboxShard(schema.HeldShard, e.ID, &e.Message))
 	u.item[":at"] = heldAt(e.Created, e.Number, laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
 }
 
@@ -201,7 +201,7 @@ func (d *decoder) tags() map[string]string {
 // A cursor is the index key of the last message of a page, but for the shard.
 
 func formatCursor(last item) string {
-	at, ok := last[schema.StuckAt].(*types.AttributeValueMemberN)
+	at, ok := last[schema.OpenSince].(*types.AttributeValueMemberN)
 	if !ok {
 		return ""
 	}
@@ -222,9 +222,9 @@ func parseCursor(shard, cursor string) (item, error) {
 		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)
-	v.str(schema.Stuck, shard)
+	v.str(schema.OpenShard, shard)
 	v.str(schema.SK, parts[1])
 	v.str(schema.PK, parts[2])
-	v.item[schema.StuckAt] = &types.AttributeValueMemberN{Value: parts[0]}
+	v.item[schema.OpenSince] = &types.AttributeValueMemberN{Value: parts[0]}
 	return v.item, nil
 }

@@ -23,9 +23,9 @@ func TestOutboxItem(t *testing.T) {
 		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
 		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
 		"tags":       &types.AttributeValueMemberM{Value: item{"region": str("eu")}},
-		"created_at": num(at), "stuck": it["stuck"], "stuck_at": num(at),
+		"created_at": num(at), "open_shard": it["open_shard"], "open_since": num(at),
 	}, it)
-	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "stuck"))
+	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "open_shard"))
 	require.NotContains(t, it, "expires_at", "the table never forgets what is not sent")
 
 	again, err := outboxItem("acme#charge#abc", base, 0, m, base)
@@ -34,7 +34,7 @@ func TestOutboxItem(t *testing.T) {
 
 	other, err := outboxItem("acme#refund#xyz", base, 3, m, base)
 	require.NoError(t, err)
-	require.Equal(t, it["stuck"], other["stuck"], "what is in order with each other lies in one shard")
+	require.Equal(t, it["open_shard"], other["open_shard"], "what is in order with each other lies in one shard")
 
 	m.Body = nil
 	_, err = outboxItem("acme#charge#abc", base, 0, m, base)

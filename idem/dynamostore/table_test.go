@@ -64,7 +64,7 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 		_, err := f.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name})
 		require.NoError(t, err)
 	}()
-	says(t, Check(ctx, f.admin, name), "has the keys id (N) and needs pk (S), sk (S)", `no index "stuck"`, "TTL off")
+	says(t, Check(ctx, f.admin, name), "has the keys id (N) and needs pk (S), sk (S)", `no index "open"`, "TTL off")
 
 	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &name,
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)}})
@@ -89,12 +89,12 @@ func TestCheckLooksAtTheIndex(t *testing.T) {
 		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("pk")}, {AttributeName: aws.String("sk")}},
 		GlobalSecondaryIndexes: []types.GlobalSecondaryIndexDescription{
 			{IndexName: aws.String("other")},
-			{IndexName: aws.String("stuck"), KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("sk")}}},
+			{IndexName: aws.String("open"), KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("sk")}}},
 		},
 	})
 	require.Len(t, problems, 2)
 	require.Contains(t, problems[0], "CREATING")
-	require.Contains(t, problems[1], `index "stuck" on sk (S)`)
+	require.Contains(t, problems[1], `index "open" on sk (S)`)
 	require.Len(t, tableProblems(nil), 1)
 }
 

@@ -80,7 +80,7 @@ func shard(id string) string {
 	for i := range len(id) {
 		h = (h ^ uint32(id[i])) * 16777619
 	}
-	return shardName(h % schema.StuckShards)
+	return shardName(h % schema.ShardCount)
 }
 
 func shardName(n uint32) string { return string([]byte{'0' + byte(n/10), '0' + byte(n%10)}) }

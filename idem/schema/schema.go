@@ -78,18 +78,18 @@ const (
 
 // The sparse index of open questions: keys only.
 const (
-	// StuckIndex is the index's name.
-	StuckIndex = "stuck"
-	// Stuck is its partition key (S): a shard, "00" to "15" for records.
-	Stuck = "stuck"
-	// StuckAt is its sort key (N): when the question was opened, in milliseconds.
-	StuckAt = "stuck_at"
-	// StuckShards is the number of shards.
-	StuckShards = 16
+	// OpenIndex is the index's name.
+	OpenIndex = "open"
+	// OpenShard is its partition key (S): a shard, "00" to "15" for records.
+	OpenShard = "open_shard"
+	// OpenSince is its sort key (N): when the question was opened, in milliseconds.
+	OpenSince = "open_since"
+	// ShardCount is the number of shards of the index.
+	ShardCount = 16
 )
 
 // Attributes of an outbox message, beside its keys, State, CreatedAt, ExpiresAt
-// and the index's. It sits in the index as long as it is not dispatched: StuckAt is
+// and the index's. It sits in the index as long as it is not dispatched: OpenSince is
 // when it was committed or parked. It has an expiry once it is dispatched.
 const (
 	Destination = "destination"

@@ -178,7 +178,7 @@ func TestRecordsForPeople(t *testing.T) {
 		{id: "acme#charge#z", rec: &idem.Record{State: idem.Completed, Attempt: 1, Body: protocol.Body{Size: 460800, Parts: 2}, UpdatedAt: now}},
 	}, now)
 	require.Regexp(t, `acme +charge +UNREADABLE .*unexpected EOF`, out.String())
-	require.Regexp(t, `acme +charge +unknown +3 .*timeout: no answer +stuck`, out.String())
+	require.Regexp(t, `acme +charge +unknown +3 .*timeout: no answer +open`, out.String())
 	require.Regexp(t, `acme +charge +completed +1 .*450 KB in 2 parts`, out.String())
 }
 

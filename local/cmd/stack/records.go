@@ -94,7 +94,7 @@ func (r row) updated() int64 {
 
 func (t *recordsTask) print(out io.Writer, rows []row, now time.Time) {
 	shown := newTable(out)
-	head := table.Row{"tenant", "operation", "state", "attempt", "updated", "lease or expiry", "result", "steps", "error", "stuck"}
+	head := table.Row{"tenant", "operation", "state", "attempt", "updated", "lease or expiry", "result", "steps", "error", "open"}
 	if t.IDs {
 		head = append(head, "id")
 	}
@@ -220,7 +220,7 @@ func failureOf(r *idem.Record) string {
 
 func mark(b bool) string {
 	if b {
-		return "stuck"
+		return "open"
 	}
 	return ""
 }

@@ -110,7 +110,7 @@ func (s *stage) requireSettled(all []transfer) {
 		}
 		state := str(it[schema.State])
 		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open", str(it[schema.PK]))
-		require.NotContains(s.t, it, schema.Stuck)
+		require.NotContains(s.t, it, schema.OpenShard)
 		require.Contains(s.t, it, schema.ExpiresAt)
 		ended[str(it[schema.PK])] = true
 	}

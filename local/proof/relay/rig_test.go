@@ -204,7 +204,7 @@ func (r *rig) allDispatched() {
 	for _, it := range list {
 		require.Equal(r.t, schema.OutboxDispatched, str(it[schema.State]))
 		require.Contains(r.t, it, schema.ExpiresAt)
-		require.NotContains(r.t, it, schema.Stuck)
+		require.NotContains(r.t, it, schema.OpenShard)
 	}
 }
 
