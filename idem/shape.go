@@ -140,9 +140,17 @@ func members(p typeAt) []member {
 	collect(p, nil, []reflect.Type{p.Type})
 	var all []member
 	for _, ms := range named {
-		slices.SortStableFunc(ms, func(a, b member) int { return cmp.Compare(a.rank(), b.rank()) })
-		if len(ms) == 1 || ms[0].rank() != ms[1].rank() {
-			all = append(all, ms[0])
+		best, alike := ms[0], 1
+		for _, m := range ms[1:] {
+			switch cmp.Compare(m.rank(), best.rank()) {
+			case -1:
+				best, alike = m, 1
+			case 0:
+				alike++
+			}
+		}
+		if alike == 1 {
+			all = append(all, best)
 		}
 	}
 	return all
