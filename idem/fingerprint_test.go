@@ -217,7 +217,7 @@ func jsonOfSize(size int) []byte {
 }
 
 func BenchmarkFingerprintJSON(b *testing.B) {
-	for _, size := range []int{100, 1 << 10, 100 << 10} {
+	for _, size := range []int{200, 5 << 10, 100 << 10} {
 		doc := jsonOfSize(size)
 		for _, test := range []struct {
 			name string

@@ -1,9 +1,6 @@
 package canonical
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Find returns the value of a canonical text to which a valid JSON pointer leads.
 func Find(document []byte, pointer string) (value []byte, found bool) {
@@ -19,10 +16,12 @@ func Cut(document []byte, pointers []string) []byte {
 	for _, pointer := range pointers {
 		if p, found := find(document, pointer); found {
 			places = append(places, p)
+			// From the back, so that places further in front stay true.
+			for i := len(places) - 1; i > 0 && places[i].start > places[i-1].start; i-- {
+				places[i], places[i-1] = places[i-1], places[i]
+			}
 		}
 	}
-	// From the back, so that places further in front stay true.
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(b.start, a.start) })
 	for _, p := range places {
 		switch {
 		case document[p.start-1] == ',':
