@@ -62,9 +62,9 @@ type Options struct {
 	// QueueBytes bounds what is kept in memory of outcomes to be written later, in
 	// bytes: results, errors and what a write needs besides, 1 KiB for each; of the
 	// calls that they come from nothing is kept. Zero means 32 MiB. Where it is full,
-	// results are dropped first, and outcomes only then; both are reported to the
-	// observer. The record of an outcome that was dropped goes by the operation's
-	// declaration.
+	// results are dropped first, then what takes back claims under which nothing ran, and
+	// outcomes only then; all are reported to the observer. The record of an outcome or
+	// a claim that was dropped goes by the operation's declaration.
 	QueueBytes int
 
 	// Observer is told what happens. Nil means nobody.

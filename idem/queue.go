@@ -56,12 +56,10 @@ func (l *late) weigh() {
 	}
 }
 
-// spare is what the queue has of giving up its result: all, if the end is recorded.
+// spare is what the queue has of giving up its result: all, if the end is recorded, and
+// of a withdrawal, under whose claim nothing ran.
 func (l *late) spare() int {
-	switch {
-	case l.terminal == nil:
-		return 0
-	case l.terminal.stands:
+	if l.terminal == nil || l.terminal.stands {
 		return l.size
 	}
 	return l.terminal.spare()
@@ -110,7 +108,8 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 		l.weigh()
 		fits = !l.result && q.bytes+l.size <= e.opts.QueueBytes
 	}
-	if !fits && !l.result {
+	// A withdrawal costs nobody a result.
+	if !fits && t != nil && !l.result {
 		shed = q.shed(q.bytes + l.size - e.opts.QueueBytes)
 		fits = q.bytes+l.size <= e.opts.QueueBytes
 	}
@@ -122,7 +121,11 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	q.running = q.running || background
 	q.mu.Unlock()
 	for _, s := range shed {
-		e.tell(ctx, e.obs.ResultDropped, &s, errQueueFull)
+		f := e.obs.ResultDropped
+		if s.withdrawal != nil {
+			f = e.obs.Dropped
+		}
+		e.tell(ctx, f, &s, errQueueFull)
 	}
 	switch {
 	case fits:
@@ -139,8 +142,8 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 }
 
 // shed gives up waiting results until the bytes are free: those whose end is recorded,
-// which it returns, then those of ends that are still to be written, which stay
-// without them. The caller holds the lock.
+// then those of ends that are still to be written, which stay without them, and then
+// withdrawals. It returns what does not wait any more. The caller holds the lock.
 func (q *queue) shed(bytes int) (gone []late) {
 	free := 0
 	for i := range q.waiting {
@@ -149,19 +152,22 @@ func (q *queue) shed(bytes int) (gone []late) {
 	if free < bytes {
 		return nil
 	}
-	q.waiting = slices.DeleteFunc(q.waiting, func(l late) bool {
-		if bytes <= 0 || l.terminal == nil || !l.terminal.stands {
-			return false
-		}
-		q.count(&l, -1)
-		bytes -= l.size
-		gone = append(gone, l)
-		return true
-	})
+	remove := func(which func(*late) bool) {
+		q.waiting = slices.DeleteFunc(q.waiting, func(l late) bool {
+			if bytes <= 0 || !which(&l) {
+				return false
+			}
+			q.count(&l, -1)
+			bytes -= l.size
+			gone = append(gone, l)
+			return true
+		})
+	}
+	remove(func(l *late) bool { return l.terminal != nil && l.terminal.stands })
 	for i := range q.waiting {
 		l := &q.waiting[i]
 		n := l.spare()
-		if bytes <= 0 || n == 0 {
+		if bytes <= 0 || l.terminal == nil || n == 0 {
 			continue
 		}
 		q.count(l, -1)
@@ -170,6 +176,7 @@ func (q *queue) shed(bytes int) (gone []late) {
 		q.count(l, 1)
 		bytes -= n
 	}
+	remove(func(l *late) bool { return l.withdrawal != nil })
 	return gone
 }
 

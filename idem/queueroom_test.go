@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -48,6 +49,78 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 		for _, s := range []string{"second", "third", "fourth", "fifth"} {
 			require.Equal(t, idem.Completed, r.state(t, key(s)))
 		}
+	})
+}
+
+// Claims under which nothing ran take no room from what did: many are taken back while
+// the store is down, and each waits for that.
+func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{QueueBytes: 16 << 10})
+		key := func(s string) idem.Key { return unsafe.Key("t", s) }
+		finish, done := make(chan struct{}), make(chan idem.Outcome)
+		go func() {
+			res, err := idem.Run(inLambda(t.Context()), r.engine, key("running"), 1, func(context.Context, int) (string, error) {
+				<-finish
+				return "done", nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- res.Outcome
+		}()
+		synctest.Wait()
+		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
+		large := strings.Repeat("x", 8<<10)
+		res, err := idem.Run(inLambda(t.Context()), r.engine, key("large"), 1, func(context.Context, int) (string, error) { return large, nil })
+		require.NoError(t, err)
+		require.True(t, res.Outcome.Queued)
+		r.events.take()
+
+		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
+		for n := range 10 {
+			_, err := idem.Run(inLambda(t.Context()), r.engine, key(fmt.Sprint(n)), 1, text)
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		}
+		told := r.events.take()
+		require.Contains(t, told, "Queued")
+		require.Contains(t, told, "Dropped", "the queue is full")
+
+		r.faults.Always(idemtest.Pass, idemtest.Acquire)
+		for _, s := range []string{"small", "another"} {
+			res, err = idem.Run(inLambda(t.Context()), r.engine, key(s), 1, text)
+			require.NoError(t, err)
+			require.True(t, res.Outcome.Queued, s)
+		}
+		close(finish)
+		require.True(t, (<-done).Queued)
+
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		for _, s := range []string{"running", "large", "small", "another"} {
+			require.Equal(t, idem.Completed, r.state(t, key(s)), s)
+		}
+	})
+}
+
+// A claim under which nothing ran costs nobody a result.
+func TestWithdrawalsDropNoResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
+		key := func(s string) idem.Key { return unsafe.Key("t", s) }
+		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
+		large := strings.Repeat("x", 8<<10)
+		_, err := idem.Run(inLambda(t.Context()), r.engine, key("large"), 1, func(context.Context, int) (string, error) { return large, nil })
+		require.NoError(t, err)
+		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
+		for n := range 4 {
+			_, err := idem.Run(inLambda(t.Context()), r.engine, key(fmt.Sprint(n)), 1, text)
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		}
+		require.Contains(t, r.events.take(), "Dropped", "the queue is full")
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.False(t, r.record(t, key("large")).Unavailable)
 	})
 }
 
