@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,34 @@ func TestSweepLooksBackForWhatWasLeftMeanwhile(t *testing.T) {
 		}
 		require.Equal(t, 3, sweep(t, r).Sent)
 		require.Equal(t, []string{"z/0", "a/0", "b/0"}, p.bodies())
+	})
+}
+
+// What waits behind a message that is not due costs a sweep nothing more to read.
+func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShelf(), &post{}
+		s.page = 1
+		r := relay(t, s, p, nil)
+		first := s.put("a", 0, "k")
+		for n := range 3 {
+			time.Sleep(time.Millisecond)
+			s.put("b", n, "k")
+		}
+		time.Sleep(outbox.DefaultGrace)
+		e := s.get(first)
+		_, err := s.Retry(t.Context(), &e, 1, time.Now().Add(time.Hour), "it is down")
+		require.NoError(t, err)
+		var reads atomic.Int32
+		s.fault = func(op string) error {
+			if op == "Held" || op == "Load" {
+				reads.Add(1)
+			}
+			return nil
+		}
+		require.Equal(t, outbox.Report{Skipped: 4}, sweep(t, r))
+		require.Zero(t, reads.Load())
+		require.Empty(t, p.bodies())
 	})
 }
 

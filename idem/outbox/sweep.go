@@ -117,10 +117,11 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
 	for _, e := range entries {
 		p.found[e.Ref()] = e
-		if e.OrderingKey != "" {
-			before = append(before, e.siblings()...)
+		if e.OrderingKey == "" || held[e.lane()] {
+			continue // in no order, or to be left: nothing is read for it
 		}
-		if e.OrderingKey != "" && e.State == New {
+		before = append(before, e.siblings()...)
+		if e.State == New {
 			lanes = append(lanes, e.lane())
 		}
 	}
