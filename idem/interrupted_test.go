@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -181,4 +182,40 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 			require.Equal(t, tc.state, r.state(t, key))
 		})
 	}
+}
+
+// A handler may return while a begin mark is on its way. The attempt ends as if nothing
+// had begun, so nothing does: the next one would run it a second time.
+func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		key, landed := safe.Key("t", "k"), make(chan struct{})
+		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+			err := c.Do(ctx)
+			<-landed
+			return err
+		})
+		charge := func(ctx context.Context) error {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce),
+				idem.WithInterrupted(0, func(context.Context, time.Time) (receiptOf, error) {
+					return receiptOf{}, idem.NotExecuted(errPlain)
+				}))
+			return err
+		}
+		late := make(chan error)
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			go func() { late <- charge(context.WithoutCancel(ctx)) }()
+			synctest.Wait()
+			return "", errPlain
+		})
+		require.ErrorIs(t, err, errPlain)
+		require.Equal(t, idem.Retryable, r.state(t, key))
+		close(landed)
+		require.Error(t, <-late)
+		require.Zero(t, e.ran("charge"))
+
+		_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) { return "", charge(ctx) })
+		require.NoError(t, err)
+		require.Equal(t, 1, e.ran("charge"))
+	})
 }

@@ -160,12 +160,18 @@ func (s *step) begin() error {
 	if err != nil {
 		return err
 	}
-	if s.ctx.Err() != nil {
-		// Time ran out over the mark: surely nothing was executed.
-		_, err := s.settle(tried{}, NotExecuted(context.Cause(s.ctx)))
-		return unmark(err)
+	var late error
+	switch {
+	case s.ctx.Err() != nil:
+		late = context.Cause(s.ctx)
+	case st.isOver():
+		late = s.bad("the handler has returned: wait for steps before")
+	default:
+		return nil
 	}
-	return nil
+	// Time ran out over the mark: surely nothing was executed.
+	_, err = s.settle(tried{}, NotExecuted(late))
+	return unmark(err)
 }
 
 // unrecorded runs the step of an attempt without a claim.

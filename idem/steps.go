@@ -100,6 +100,14 @@ func (st *steps) began(name string) {
 	delete(st.starts, name)
 }
 
+// isOver reports whether the handler has returned. Where it has not, how the attempt
+// ends goes by all that is noted by now.
+func (st *steps) isOver() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.over
+}
+
 // askAgain notes an open step that is not to be parked for: what became of it can be
 // found out later.
 func (st *steps) askAgain(name string) {
