@@ -174,10 +174,11 @@ func WithCompensation[T any](fn func(ctx context.Context, result T) error) StepO
 // A process that died may have left a request on its way, of which the provider does
 // not know yet. So absence is proof only once the provider's longest delay is over:
 // a NotExecuted error does not count until minAge, and the engine's margin for the
-// clocks, have passed since the step began. Until then the step stays open, and a
-// repeatable operation is released, so that the next attempt asks again
-// ([StepInterruptedError].AskAgain). Zero is for providers that refuse what comes
-// late, or know it at once.
+// clocks, have passed since the step began. The function may send its request long
+// after that, so minAge is the provider's longest delay plus the longest that the
+// function runs. Until then the step stays open, and a repeatable operation is
+// released, so that the next attempt asks again ([StepInterruptedError].AskAgain).
+// Zero is for providers that refuse what comes late, or know it at once.
 //
 // Only an attempt that follows a crash asks it, also if the operation is being undone:
 // the step is settled, not run, and then undone in its turn. An error of the step's
