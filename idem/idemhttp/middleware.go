@@ -70,7 +70,8 @@ type MiddlewareOptions struct {
 // What changes the request's method by a header (X-HTTP-Method-Override) must stand
 // outside: the middleware goes by the method that it sees. The path that the client
 // sent counts too where a mux or [http.StripPrefix] has taken a part off, and the host
-// where the request's Pattern names one: a service behind several names is one.
+// where the request's Pattern or that of a mux inside names one: a service behind
+// several names is one, and so are hosts that a mux further outside tells apart.
 //
 // Mount it inside the mux, around the routes' handlers, where the route is known:
 //
@@ -103,6 +104,9 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			return
 		}
 		req := opts.request(r, body)
+		if hostOf(r.Pattern) == "" {
+			req.Prefix = hostWithin(next, r) + req.Prefix
+		}
 		if no != nil {
 			c.refusal(ctx, req, no).writeTo(w, r)
 			return

@@ -89,6 +89,16 @@ func hostOf(pattern string) string {
 	return before[strings.LastIndexAny(before, " \t")+1:]
 }
 
+// hostWithin is the host by which a mux inside will route the request.
+func hostWithin(next http.Handler, r *http.Request) string {
+	mux, ok := next.(*http.ServeMux)
+	if !ok {
+		return ""
+	}
+	_, pattern := mux.Handler(r)
+	return hostOf(pattern)
+}
+
 // prefixOf is what was taken off the path that the client sent, by [http.StripPrefix]
 // or a mux: an account, for instance. Where more than that was done it is the whole.
 func prefixOf(r *http.Request) string {

@@ -87,6 +87,24 @@ func TestTheHostCountsWhereThePatternNamesIt(t *testing.T) {
 	require.Equal(t, []int{201, 201}, []int{pay("api.example"), pay("www.api.example")})
 }
 
+// So they are where the mux is inside.
+func TestTheHostCountsWhereAMuxInsideNamesIt(t *testing.T) {
+	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"alice.example/payments", "POST bob.example/payments", "/payments"} {
+		mux.Handle(pattern, done)
+	}
+	outside := netContract(t, memory()).Middleware(mux, nil)
+	for _, c := range []struct {
+		host string
+		want int
+	}{{"alice.example", 201}, {"alice.example:443", 201}, {"bob.example", 422}, {"carol.example", 422}} {
+		r := netRequest("POST", "/payments", "{}")
+		r.Host = c.host
+		require.Equal(t, c.want, answerOf(outside, r).Code, c.host)
+	}
+}
+
 // A body that something has read before is never taken for an empty or a shorter
 // one, whatever announced it.
 func TestBodiesReadBeforeAreRefused(t *testing.T) {
