@@ -74,6 +74,8 @@ type sending struct {
 	// made is set if the key is this Transport's own, host is whom it was made for.
 	made bool
 	host string
+	// from is how the request was sent to the host that redirected it to this one.
+	from *sending
 	// away is set where the request is redirected to a host that must not see its key.
 	away      bool
 	firstSent time.Time
@@ -107,7 +109,7 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 			*s = *earlier
 			s.away = s.key != "" && !isWithin(req.URL.Hostname(), s.host)
 			if s.away && s.made && keyed {
-				s = &sending{firstSent: now, attempts: s.attempts, retries: s.retries}
+				s = earlier.elsewhere(req.URL.Hostname(), now)
 			}
 		}
 	}
@@ -132,6 +134,20 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 			ErrKeyExpired, s.firstSent.UTC().Format(time.RFC3339), s.expires.UTC().Format(time.RFC3339))
 	}
 	return s, nil
+}
+
+// elsewhere is the request on its way to a host that must not see its key: under the
+// key that the host had before, which may have executed it, or a new one.
+func (s *sending) elsewhere(host string, now time.Time) *sending {
+	next := sending{firstSent: now}
+	for before := s.from; before != nil; before = before.from {
+		if isWithin(host, before.host) {
+			next = *before
+			break
+		}
+	}
+	next.from, next.attempts, next.retries = s, s.attempts, s.retries
+	return &next
 }
 
 // isWithin reports whether a host is another one or lies below it, which is as far

@@ -275,6 +275,30 @@ func TestAKeyStaysWithItsHostOnTheWholeWay(t *testing.T) {
 	}
 }
 
+// A host that sends a request away may have executed it before: if it comes back, it is
+// the same request there.
+func TestTheTransportsKeyComesBack(t *testing.T) {
+	var other *service
+	away := func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
+	}
+	first := serving(t, status(502), away, away, status(503), status(201))
+	other = serving(t, status(307, "Location", first.URL))
+	res, err := newTrial(t, nil, nil).Do(request(t, "POST", first.URL, "order"))
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, 201, res.StatusCode)
+	keys, others := first.keys(), other.keys()
+	require.Len(t, keys, 5)
+	require.Len(t, others, 2)
+	for _, key := range keys {
+		require.Equal(t, keys[0], key)
+	}
+	require.Equal(t, keys[0], KeyOf(res))
+	require.NotEqual(t, keys[0], others[0])
+	require.Equal(t, others[0], others[1])
+}
+
 // The caller's own header counts however it is spelled, and goes out once.
 func TestHeaderInAnySpelling(t *testing.T) {
 	s := serving(t, status(503), status(201))
