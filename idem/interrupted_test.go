@@ -209,7 +209,7 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return "", errPlain
 		})
 		require.ErrorIs(t, err, errPlain)
-		require.Equal(t, idem.Retryable, r.state(t, key))
+		require.Equal(t, idem.Released, r.state(t, key))
 		close(landed)
 		require.Error(t, <-late)
 		require.Zero(t, e.ran("charge"))
