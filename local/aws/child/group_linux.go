@@ -2,8 +2,9 @@ package child
 
 import "syscall"
 
-// ownGroup also asks for a kill when the parent is gone. The end of standard
-// input says the same; this one needs no cooperation from the child.
-func ownGroup() *syscall.SysProcAttr {
+// OwnGroup puts a child into a process group of its own, so that its own children can
+// be signalled with it and Ctrl-C in a terminal reaches only the parent. The kernel
+// kills it when the thread that started it ends.
+func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

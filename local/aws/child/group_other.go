@@ -1,9 +1,9 @@
-//go:build !unix
+//go:build !linux
 
 package child
 
 import "syscall"
 
-// ownGroup does nothing where there are no process groups; the end of standard
-// input is enough to end the child.
-func ownGroup() *syscall.SysProcAttr { return nil }
+// OwnGroup puts a child into a process group of its own, so that its own children can
+// be signalled with it and Ctrl-C in a terminal reaches only the parent.
+func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

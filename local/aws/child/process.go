@@ -35,7 +35,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, stdin: stdin, output: NewTail(), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	cmd.WaitDelay = 5 * time.Second
-	cmd.SysProcAttr = ownGroup()
+	cmd.SysProcAttr = OwnGroup()
 	started := make(chan error, 1)
 	go func() {
 		// Linux's parent-death signal follows the thread that forked, so that

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 )
@@ -46,11 +45,7 @@ func findJava(ctx context.Context) (java, error) {
 func javaCandidates() []string {
 	var paths []string
 	if home := os.Getenv("JAVA_HOME"); home != "" {
-		name := "java"
-		if runtime.GOOS == "windows" {
-			name = "java.exe"
-		}
-		path := filepath.Join(home, "bin", name)
+		path := filepath.Join(home, "bin", "java")
 		if _, err := os.Stat(path); err == nil {
 			paths = append(paths, path)
 		}

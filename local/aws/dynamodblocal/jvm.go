@@ -93,11 +93,10 @@ func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
 func nativeLibrary(lib string) []string {
 	flags := []string{"-Djava.library.path=" + lib}
 	names := map[string]string{
-		"linux/amd64":   "libsqlite4java-linux-amd64.so",
-		"linux/arm64":   "libsqlite4java-linux-aarch64.so",
-		"darwin/amd64":  "libsqlite4java-osx-x86_64.dylib",
-		"darwin/arm64":  "libsqlite4java-osx-aarch64.dylib",
-		"windows/amd64": "sqlite4java-win32-x64.dll",
+		"linux/amd64":  "libsqlite4java-linux-amd64.so",
+		"linux/arm64":  "libsqlite4java-linux-aarch64.so",
+		"darwin/amd64": "libsqlite4java-osx-x86_64.dylib",
+		"darwin/arm64": "libsqlite4java-osx-aarch64.dylib",
 	}
 	name, known := names[runtime.GOOS+"/"+runtime.GOARCH]
 	if !known {

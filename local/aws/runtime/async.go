@@ -54,7 +54,7 @@ func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOp
 	if len(payload) > MaxAsyncEventBytes {
 		return nil, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d asynchronously", len(payload), MaxAsyncEventBytes)
 	}
-	invoke := InvokeOptions{RequestID: options.RequestID, TenantID: options.TenantID, wait: true}
+	invoke := InvokeOptions{RequestID: options.RequestID, TenantID: options.TenantID}
 	if invoke.RequestID == "" {
 		invoke.RequestID = randomUUID()
 	}

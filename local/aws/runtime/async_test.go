@@ -15,7 +15,7 @@ import (
 var atOnce = []time.Duration{0, 0}
 
 func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
-	pool := start(t, runtime.Function{}, &runtime.Options{Throttle: true})
+	pool := start(t, runtime.Function{}, nil)
 	for event, kind := range map[string]string{
 		`{"do":"error"}`:           "declined",
 		`{"do":"panic"}`:           "errorString",

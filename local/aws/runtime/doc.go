@@ -11,8 +11,7 @@
 //
 //   - One invocation at a time per instance (process), several instances up to
 //     a limit, the most recently used idle one first. Above the limit a caller
-//     gets [ErrThrottled] if Options.Throttle says so; by default it waits, which
-//     Lambda does not offer.
+//     waits, where Lambda answers 429.
 //   - Request id, deadline, function ARN, trace id and tenant id in the
 //     Runtime API's headers; the environment that Lambda sets.
 //   - SIGKILL at the deadline, counted from the moment the process is given the
@@ -52,7 +51,8 @@
 // concurrency, limits on memory, CPU and /tmp, instances apart per tenant, the
 // queue and the destinations of asynchronous invocations, IAM. A failed init is
 // not tried a second time within the same invocation. Instances live until the
-// pool is closed, or as long as Options.IdleTimeout says.
+// pool is closed. Region and account are us-east-1 and 123456789012; Function.Env may
+// say otherwise.
 //
 // # Nothing is left behind
 //

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"slices"
-	"time"
 )
 
 // take reserves a place in an instance that has one free, or in a new one
@@ -18,9 +17,6 @@ func (p *Pool) take() (inst *instance, cold bool, err error) {
 	} else {
 		inst, cold = p.newInstance(), true
 		p.idle = append(p.idle, inst)
-	}
-	if inst.timer != nil {
-		inst.timer.Stop() // one that fires already finds it in use
 	}
 	if inst.free--; inst.free == 0 {
 		p.idle = without(p.idle, inst)
@@ -42,22 +38,6 @@ func (p *Pool) release(inst *instance) {
 	}
 	inst.free++
 	p.idle = append(without(p.idle, inst), inst) // most recently used last
-	if p.options.IdleTimeout > 0 && inst.free == p.function.Concurrency {
-		inst.timer = time.AfterFunc(p.options.IdleTimeout, func() { p.expire(inst) })
-	}
-}
-
-// expire ends an instance that nobody has used for the idle time-out.
-func (p *Pool) expire(inst *instance) {
-	p.mu.Lock()
-	unused := slices.Contains(p.idle, inst) && inst.free == p.function.Concurrency
-	if unused {
-		p.drop(inst)
-	}
-	p.mu.Unlock()
-	if unused {
-		inst.end()
-	}
 }
 
 // adopt adds a process that has just started. It reports false if the pool was
@@ -73,25 +53,13 @@ func (p *Pool) adopt(inst *instance) bool {
 func (p *Pool) retire(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(inst)
-}
-
-// drop is retire under the lock.
-func (p *Pool) drop(inst *instance) {
 	p.idle = without(p.idle, inst)
-	if inst.timer != nil {
-		inst.timer.Stop()
-	}
 }
 
-// forget takes an instance that is gone out of all but the memory of output.
+// forget takes out an instance that is gone.
 func (p *Pool) forget(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.live = without(p.live, inst)
-	p.drop(inst)
-	p.ended = append(p.ended, inst)
-	if len(p.ended) > remembered {
-		p.ended = slices.Clone(p.ended[1:])
-	}
+	p.idle = without(p.idle, inst)
 }

@@ -1,5 +1,11 @@
 package runtime
 
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
 // Lambda freezes an execution environment between invocations: nothing in it
 // runs, so goroutines that a handler leaves behind stand still until the next
 // event, and connections may be dead by then.
@@ -8,11 +14,11 @@ package runtime
 // stands still.
 func (i *instance) freeze() {
 	i.mu.Lock()
-	if !i.gone && signalGroup(i.cmd.Process, stopSignal) == nil {
+	if !i.gone && signalGroup(i.cmd.Process, syscall.SIGSTOP) == nil {
 		i.frozen = true
 	}
 	i.mu.Unlock()
-	awaitStop(i.cmd.Process, stopSignal, i.exited)
+	awaitStop(i.cmd.Process, syscall.SIGSTOP, i.exited)
 }
 
 // thaw lets a frozen process run on.
@@ -20,7 +26,16 @@ func (i *instance) thaw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.frozen && !i.gone {
-		signalGroup(i.cmd.Process, continueSignal) // to a live group of our own
+		signalGroup(i.cmd.Process, syscall.SIGCONT) // to a live group of our own
 	}
 	i.frozen = false
+}
+
+// signalGroup sends a signal to the process and all that it has started.
+func signalGroup(process *os.Process, signal os.Signal) error {
+	number, ok := signal.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("runtime: signal %v is not a syscall.Signal", signal)
+	}
+	return syscall.Kill(-process.Pid, number)
 }

@@ -15,23 +15,20 @@ const (
 	DefaultTimeout = 3 * time.Second
 	// DefaultMaxInstances keeps a small machine usable.
 	DefaultMaxInstances = 10
-	// DefaultMemoryMB is Lambda's own default.
-	DefaultMemoryMB = 128
 	// DefaultInitTimeout is how long Lambda allows a function to start.
 	DefaultInitTimeout = 10 * time.Second
 
 	maxTimeout     = 15 * time.Minute
 	maxConcurrency = 1600 // of PerExecutionEnvironmentMaxConcurrency
-	minMemoryMB    = 128
-	maxMemoryMB    = 10240
+
+	// Of the function's ARN and environment.
+	region, account, memoryMB = "us-east-1", "123456789012", "128"
 )
 
 // Function describes what to run.
 type Function struct {
 	// Path of the compiled main. Required.
 	Path string
-	// Args are passed to it. Lambda passes none.
-	Args []string
 	// Env adds "NAME=value" entries to the environment that Lambda sets, and
 	// overrides it, except for the address of the Runtime API. Nothing of this
 	// process's own environment is passed on but PATH.
@@ -49,36 +46,21 @@ type Function struct {
 	// 1,600. Above 1 a time-out does not end the process, see the package's
 	// documentation.
 	Concurrency int
-	// MemoryMB is told to the function, not enforced. Default 128; 128 to 10240.
-	MemoryMB int
 }
 
 // Options of a pool; nil and zero values mean the defaults.
 type Options struct {
-	// Region is told to the function. Default us-east-1.
-	Region string
-	// AccountID is part of the function's ARN. Default 123456789012.
-	AccountID string
 	// InitTimeout is how long a new process may take until it asks for its
 	// first event. Default 10 s.
 	InitTimeout time.Duration
 	// Freeze stops a process between invocations (SIGSTOP, with all that it has
 	// started) and continues it for the next one, as Lambda does: work that a
-	// handler left behind stands still meanwhile. Start refuses it on Windows, and
-	// with Function.Concurrency above 1, which Lambda does not freeze.
+	// handler left behind stands still meanwhile. Start refuses it with
+	// Function.Concurrency above 1, which Lambda does not freeze.
 	Freeze bool
-	// IdleTimeout ends an instance that nobody has used for so long, so that the
-	// next invocation starts a new one. Default: they live until the pool is closed.
-	IdleTimeout time.Duration
-	// Throttle makes Invoke and Call return ErrThrottled when every instance is
-	// busy. Default: they wait for one, until their context ends.
-	Throttle bool
 	// Output, if set, gets every line that an instance writes, with the
 	// function's name and the pid in front. Writes are serialised.
 	Output io.Writer
-	// OutputLines is how many last lines of standard output, and of standard
-	// error, are kept per instance. Default 200.
-	OutputLines int
 }
 
 func (f Function) withDefaults() (Function, error) {
@@ -98,7 +80,7 @@ func (f Function) withDefaults() (Function, error) {
 	}
 	f.Path = path
 	if f.Name == "" {
-		f.Name = strings.TrimSuffix(filepath.Base(path), ".exe")
+		f.Name = filepath.Base(path)
 	}
 	if strings.ContainsFunc(f.Name, notNameRune) {
 		return f, fmt.Errorf("runtime: Function.Name %q may hold letters, digits, '-' and '_' only", f.Name)
@@ -132,12 +114,6 @@ func (f Function) withDefaults() (Function, error) {
 	if f.Concurrency < 0 || f.Concurrency > maxConcurrency {
 		return f, fmt.Errorf("runtime: Function.Concurrency %d is not in [1, %d]", f.Concurrency, maxConcurrency)
 	}
-	if f.MemoryMB == 0 {
-		f.MemoryMB = DefaultMemoryMB
-	}
-	if f.MemoryMB < minMemoryMB || f.MemoryMB > maxMemoryMB {
-		return f, fmt.Errorf("runtime: Function.MemoryMB %d is not in [%d, %d]", f.MemoryMB, minMemoryMB, maxMemoryMB)
-	}
 	return f, nil
 }
 
@@ -154,29 +130,11 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Region == "" {
-		opts.Region = "us-east-1"
-	}
-	if opts.AccountID == "" {
-		opts.AccountID = "123456789012"
-	}
 	if opts.InitTimeout == 0 {
 		opts.InitTimeout = DefaultInitTimeout
 	}
 	if opts.InitTimeout < 0 {
 		return opts, fmt.Errorf("runtime: Options.InitTimeout %v is negative", opts.InitTimeout)
-	}
-	if opts.IdleTimeout < 0 {
-		return opts, fmt.Errorf("runtime: Options.IdleTimeout %v is negative", opts.IdleTimeout)
-	}
-	if opts.Freeze && !canFreeze {
-		return opts, errors.New("runtime: Options.Freeze is not supported on this system: it has no SIGSTOP")
-	}
-	if opts.OutputLines == 0 {
-		opts.OutputLines = 200
-	}
-	if opts.OutputLines < 0 {
-		return opts, fmt.Errorf("runtime: Options.OutputLines %d is negative", opts.OutputLines)
 	}
 	return opts, nil
 }

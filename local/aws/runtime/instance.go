@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/child"
 )
 
 const (
@@ -44,8 +46,7 @@ type instance struct {
 	failure func(requestID string) outcome
 
 	// Of the pool's lock.
-	free  int         // invocations that it could take now
-	timer *time.Timer // ends it when it is idle for too long
+	free int // invocations that it could take now
 
 	mu          sync.Mutex
 	gone        bool // reaped; its pid may belong to somebody else
@@ -86,15 +87,15 @@ func (i *instance) launch() error {
 	}
 	i.folder = folder
 	emit := func(line string) { p.output.line(p.function.Name, i.pid(), line) }
-	i.stdout = &lines{limit: p.options.OutputLines, emit: emit}
-	i.stderr = &lines{limit: p.options.OutputLines, emit: emit}
+	i.stdout = &lines{emit: emit}
+	i.stderr = &lines{emit: emit}
 	i.server = &http.Server{Handler: i.api(), ReadHeaderTimeout: 10 * time.Second}
 
-	cmd := exec.Command(p.function.Path, p.function.Args...)
+	cmd := exec.Command(p.function.Path)
 	cmd.Env = p.environment(listener.Addr().String(), folder, logStream(i.started))
 	cmd.Dir = folder
 	cmd.Stdout, cmd.Stderr = i.stdout, i.stderr
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = child.OwnGroup()
 	// A grandchild may keep the pipes open after the process has gone.
 	cmd.WaitDelay = time.Second
 	i.cmd = cmd

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// remembered is of how many ended instances the output is kept.
-const remembered = 32
-
 // Instance describes a process of the function.
 type Instance struct {
 	PID int
@@ -64,22 +61,6 @@ func (p *Pool) InFlight() []InFlight {
 	return list
 }
 
-// Output returns the last lines of an instance, also of one that has ended as
-// long as it is among the last 32. The error for an unknown pid says so.
-func (p *Pool) Output(pid int) (Output, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// Live before ended, latest first: the system reuses pids.
-	for _, list := range [][]*instance{p.live, p.ended} {
-		for _, inst := range slices.Backward(list) {
-			if inst.pid() == pid {
-				return Output{Stdout: inst.stdout.snapshot(), Stderr: inst.stderr.snapshot()}, nil
-			}
-		}
-	}
-	return Output{}, fmt.Errorf("runtime: no instance of %s with pid %d is known", p.function.Name, pid)
-}
-
 // Kill ends a process with SIGKILL, as a crash would, and returns when it is
 // gone. What it works on gets Runtime.ExitError.
 func (p *Pool) Kill(pid int) error {
@@ -87,9 +68,7 @@ func (p *Pool) Kill(pid int) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	p.drop(inst)
-	p.mu.Unlock()
+	p.retire(inst)
 	inst.kill()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,10 +89,57 @@ func start(t *testing.T, fn runtime.Function, opts *runtime.Options) *runtime.Po
 	if fn.Path == "" {
 		fn.Path = function
 	}
-	pool, err := runtime.Start(context.Background(), fn, opts)
+	out := &output{}
+	o := runtime.Options{Output: out}
+	if opts != nil {
+		o = *opts
+		o.Output = out
+	}
+	pool, err := runtime.Start(context.Background(), fn, &o)
 	require.NoError(t, err)
+	outputs.Store(pool, out)
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// outputs are what functions have written, by pool.
+var outputs sync.Map
+
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// said is what a process has written so far, line by line.
+func said(t *testing.T, pool *runtime.Pool, pid int) (lines []string) {
+	t.Helper()
+	found, ok := outputs.Load(pool)
+	require.True(t, ok)
+	o := found.(*output)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for line := range strings.Lines(o.text.String()) {
+		if _, text, mine := strings.Cut(line, fmt.Sprintf("[%d] ", pid)); mine {
+			lines = append(lines, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return lines
+}
+
+// requireFull: another invocation would have to wait.
+func requireFull(t *testing.T, pool *runtime.Pool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := pool.Invoke(ctx, []byte(`{"do":"who"}`), nil)
+	require.ErrorContains(t, err, "no instance became free")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func invoke(t *testing.T, pool *runtime.Pool, event string) runtime.Result {

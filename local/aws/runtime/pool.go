@@ -11,14 +11,8 @@ import (
 	"time"
 )
 
-var (
-	// ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
-	ErrClosed = errors.New("runtime: the pool is closed")
-	// ErrThrottled is what Invoke returns at once, with nothing executed, when the
-	// limit of instances is reached and throttling was asked for. Lambda's Invoke
-	// answers 429 TooManyRequestsException then.
-	ErrThrottled = errors.New("runtime: TooManyRequestsException: every instance is busy; try again later or raise Function.MaxInstances")
-)
+// ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
+var ErrClosed = errors.New("runtime: the pool is closed")
 
 // settleTime is how long an answer waits for its process to ask for the next
 // event, so that callers one after the other meet the same process.
@@ -39,7 +33,6 @@ type Pool struct {
 	detach func() bool // from the context of Start
 	live   []*instance
 	idle   []*instance // with a place free, most recently used last
-	ended  []*instance
 }
 
 // InvokeOptions of one invocation; nil means none.
@@ -49,11 +42,6 @@ type InvokeOptions struct {
 	RequestID string
 	// TenantID is the tenant of a function with tenant isolation.
 	TenantID string
-	// Throttle gives ErrThrottled instead of a wait for a free instance, for this
-	// invocation; Options.Throttle does for all.
-	Throttle bool
-
-	wait bool // whatever the pool's options say
 }
 
 // Start checks the function and returns its pool. Processes start when they are
@@ -85,12 +73,11 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 }
 
 func (p *Pool) arn() string {
-	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", p.options.Region, p.options.AccountID, p.function.Name)
+	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", region, account, p.function.Name)
 }
 
 // Invoke runs the function once with payload, which must be JSON of at most
-// 6 MB, and waits for a free instance first if need be, unless throttling is
-// asked for. A failing function is not an error of Invoke: see Result.Error. If
+// 6 MB, and waits for a free instance first if need be. A failing function is not an error of Invoke: see Result.Error. If
 // ctx ends while the function runs, Invoke returns and the function runs on.
 func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOptions) (Result, error) {
 	if options == nil {
@@ -110,7 +97,7 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	if err := p.slot(ctx, !options.wait && (options.Throttle || p.options.Throttle)); err != nil {
+	if err := p.slot(ctx); err != nil {
 		return Result{}, err
 	}
 	p.mu.Lock()
@@ -147,17 +134,7 @@ func (p *Pool) Call(ctx context.Context, payload []byte) ([]byte, error) {
 }
 
 // slot waits until one more invocation may run.
-func (p *Pool) slot(ctx context.Context, throttle bool) error {
-	if throttle {
-		select {
-		case p.slots <- struct{}{}:
-			return nil
-		case <-p.closing:
-			return ErrClosed
-		default:
-			return ErrThrottled
-		}
-	}
+func (p *Pool) slot(ctx context.Context) error {
 	select {
 	case p.slots <- struct{}{}:
 		return nil

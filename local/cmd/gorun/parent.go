@@ -6,6 +6,10 @@ package gorun
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,8 +19,7 @@ const parentPoll = 200 * time.Millisecond
 // EndWithParent ends the context when `go run` is gone: it passes Ctrl-C on, but
 // not the SIGTERM that scripts send it, and nobody can pass a SIGKILL on. A command
 // that was built and started by itself is left alone, so that it may outlive its
-// shell. Where the system does not tell a process its parent's name (Windows),
-// nothing ends the context.
+// shell.
 func EndWithParent(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	parent, under := UnderGo()
@@ -45,4 +48,15 @@ func EndWithParent(ctx context.Context) (context.Context, context.CancelFunc) {
 func UnderGo() (parent int, under bool) {
 	parent = os.Getppid()
 	return parent, programOf(parent) == "go"
+}
+
+// programOf returns the name of the program that a process runs, empty if there is
+// no such process. Linux need not have ps; its options here are POSIX's.
+func programOf(pid int) string {
+	id := strconv.Itoa(pid)
+	name, err := os.ReadFile("/proc/" + id + "/comm")
+	if err != nil {
+		name, _ = exec.Command("ps", "-o", "comm=", "-p", id).Output() // nothing: no such process
+	}
+	return filepath.Base(strings.TrimSpace(string(name)))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,8 +61,8 @@ func sweep(dir string) {
 
 func alive(pid int) bool {
 	p, err := os.FindProcess(pid)
-	if err != nil || runtime.GOOS == "windows" { // where FindProcess tells
-		return err == nil
+	if err != nil {
+		return false
 	}
 	err = p.Signal(syscall.Signal(0))
 	return err == nil || errors.Is(err, os.ErrPermission)

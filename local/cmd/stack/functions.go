@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	goruntime "runtime"
 	"strings"
 	"time"
 
@@ -51,12 +50,8 @@ func buildFunctions(ctx context.Context, dir string, note func(packages int)) er
 
 // startFunction runs a compiled example.
 func (s *stack) startFunction(ctx context.Context, name string, env ...string) error {
-	path := s.folder.path("bin", name)
-	if goruntime.GOOS == "windows" {
-		path += ".exe"
-	}
 	pool, err := runtime.Start(ctx, runtime.Function{
-		Path: path, Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
+		Path: s.folder.path("bin", name), Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
 		Env: append([]string{
 			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + s.wireURL,
 			// So that every answer's story can be told: which attempt, replayed or not.

@@ -92,7 +92,7 @@ func handle(ctx context.Context, raw json.RawMessage) (any, error) {
 		return child.Process.Pid, nil
 	case "context":
 		lc, _ := lambdacontext.FromContext(ctx)
-		return map[string]any{"lc": lc, "env": os.Environ(), "trace": ctx.Value("x-amzn-trace-id"), "args": os.Args[1:]}, nil
+		return map[string]any{"lc": lc, "env": os.Environ(), "trace": ctx.Value("x-amzn-trace-id")}, nil
 	}
 	return nil, fmt.Errorf("unknown do %q", in.Do)
 }

@@ -1,9 +1,6 @@
-//go:build unix
-
 package runtime_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -11,13 +8,6 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
-
-func said(t *testing.T, pool *runtime.Pool, pid int) []string {
-	t.Helper()
-	output, err := pool.Output(pid)
-	require.NoError(t, err)
-	return output.Stdout
-}
 
 func TestSIGTERMAtClose(t *testing.T) {
 	for env, want := range map[string][]string{"": nil, "stay": {"terminating"}, "exit": {"terminating"}} {
@@ -55,24 +45,6 @@ func TestCloseWithExitOnSIGTERM(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: time.Minute, Env: []string{"FN_SIGTERM=exit"}}, nil)
 	caller := goInvoke(pool, `{"do":"hang"}`)
 	waitInFlight(t, pool, 1)
-	pool.Close()
-	require.ErrorIs(t, (<-caller).err, runtime.ErrClosed)
-}
-
-func TestIdleInstancesEnd(t *testing.T) {
-	pool := start(t, runtime.Function{Timeout: time.Minute, Env: []string{"FN_SIGTERM=exit"}},
-		&runtime.Options{IdleTimeout: 20 * time.Millisecond})
-	first := invoke(t, pool, `{"do":"who"}`)
-	waitFor(t, func() bool { return len(pool.Instances()) == 0 }, "the unused instance ends")
-	require.Equal(t, []string{"terminating"}, said(t, pool, first.PID))
-	require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
-
-	caller := goInvoke(pool, `{"do":"hang"}`) // longer than the idle time-out
-	waitInFlight(t, pool, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	<-ctx.Done()
-	require.Len(t, pool.InFlight(), 1, "one at work is not idle")
 	pool.Close()
 	require.ErrorIs(t, (<-caller).err, runtime.ErrClosed)
 }

@@ -1,5 +1,3 @@
-//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
-
 package cache
 
 import (
@@ -13,9 +11,7 @@ import (
 
 // Lock keeps other processes out until unlock is called, or this process ends.
 // If it has to wait it says so once through waiting. The file at path stays:
-// deleting it would let two processes lock two files of one name. Where the
-// system has no such locks it does nothing: processes that fetch at once fetch
-// twice, and the first to rename wins.
+// deleting it would let two processes lock two files of one name.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

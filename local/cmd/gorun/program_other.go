@@ -1,5 +1,0 @@
-//go:build !unix
-
-package gorun
-
-func programOf(int) string { return "" }
