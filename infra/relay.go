@@ -69,7 +69,7 @@ type RelayProps struct {
 	// Grace is how old a message is when a sweep takes it up: longer than the stream
 	// usually takes, and than an invocation. Zero means [DefaultGrace].
 	Grace time.Duration
-	// MaxTries is how many tries of a message may fail until it is parked. Zero means
+	// MaxTries is how many tries of a message may fail until it becomes a dead letter. Zero means
 	// the relay's default.
 	MaxTries int
 

@@ -42,7 +42,7 @@ const (
 	ifWaiting = "created_at = :created AND #state IN (:new, :retrying)"
 	// It has not been marked as sent.
 	ifUnsent = "created_at = :created AND #state <> :state"
-	ifParked = "created_at = :created AND #state = :parked"
+	ifDead   = "created_at = :created AND #state = :dead"
 	// Nobody has begun this try, or a later one.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
 	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"

@@ -190,13 +190,12 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 	return found, first
 }
 
-// Parked lists messages of one shard (0 to 15) that were given up, those first
-// that were first given up. Cursors are as with Waiting.
-func (b *Outbox) Parked(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+// Dead lists the dead letters of one shard (0 to 15), the oldest first. Cursors are as with Waiting.
+func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
 	if shard < 0 || shard >= schema.ShardCount {
-		return nil, "", fmt.Errorf("dynamostore: Parked: there is no shard %d", shard)
+		return nil, "", fmt.Errorf("dynamostore: Dead: there is no shard %d", shard)
 	}
-	return b.list(ctx, "Parked", schema.ParkedShard+shardName(uint32(shard)), maxMillis, cursor)
+	return b.list(ctx, "Dead", schema.DeadShard+shardName(uint32(shard)), maxMillis, cursor)
 }
 
 // list reads one page of a partition of the index.
@@ -271,41 +270,41 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 	return b.change(ctx, "Retry", e, u, ifWaiting+ifNotTried, nil)
 }
 
-// Park implements [outbox.Store]: one UpdateItem.
-func (b *Outbox) Park(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
-	u := newUpdate("SET #state = :state, tries = :tries, reason = :reason, parked_at = :now, "+
+// DeadLetter implements [outbox.Store]: one UpdateItem.
+func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+	u := newUpdate("SET #state = :state, tries = :tries, reason = :reason, dead_at = :now, "+
 		"open_shard = :open_shard, open_since = :now REMOVE next_try", 5, 3)
-	u.str(":state", schema.OutboxParked)
+	u.str(":state", schema.OutboxDead)
 	u.num(":tries", int64(tries))
 	u.str(":reason", reason)
 	u.num(":now", millis(now))
-	u.str(":open_shard", outboxShard(schema.ParkedShard, e.ID, &e.Message))
-	return b.change(ctx, "Park", e, u, ifWaiting, func(now *outbox.Entry) bool {
-		return now.State == outbox.Parked && now.Tries == tries && now.Reason == reason
+	u.str(":open_shard", outboxShard(schema.DeadShard, e.ID, &e.Message))
+	return b.change(ctx, "DeadLetter", e, u, ifWaiting, func(now *outbox.Entry) bool {
+		return now.State == outbox.Dead && now.Tries == tries && now.Reason == reason
 	})
 }
 
 // Dispatch implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
 	u := newUpdate("SET #state = :state, dispatched_at = :now, expires_at = :expires "+
-		"REMOVE open_shard, open_since, next_try, parked_at", 1, 3)
+		"REMOVE open_shard, open_since, next_try, dead_at", 1, 3)
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
 	return b.change(ctx, "Dispatch", e, u, ifUnsent, func(now *outbox.Entry) bool { return now.State == outbox.Dispatched })
 }
 
-// Requeue has a parked message sent again, from its first try on. It returns an
-// error that matches [idem.ErrNotFound] if there is no such message that is parked.
+// Requeue has a dead letter sent again, from its first try on. It returns an error
+// that matches [idem.ErrNotFound] if there is no such dead letter.
 func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
-	u := newUpdate("SET #state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, parked_at", 3, 2)
+	u := newUpdate("SET #state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, dead_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
 	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
 	u.item[":at"] = openSince(e.Created, e.Number)
-	u.str(":parked", schema.OutboxParked)
-	ok, err := b.change(ctx, "Requeue", e, u, ifParked, func(now *outbox.Entry) bool { return now.State == outbox.New })
+	u.str(":dead", schema.OutboxDead)
+	ok, err := b.change(ctx, "Requeue", e, u, ifDead, func(now *outbox.Entry) bool { return now.State == outbox.New })
 	if err == nil && !ok {
-		return fmt.Errorf("%w: message %s of record %q is not parked", idem.ErrNotFound, e.ID, e.Record)
+		return fmt.Errorf("%w: message %s of record %q is no dead letter", idem.ErrNotFound, e.ID, e.Record)
 	}
 	return err
 }
@@ -319,7 +318,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	defer k.end()
 	u.num(":created", millis(e.Created))
 	switch cond {
-	case ifUnsent, ifParked:
+	case ifUnsent, ifDead:
 	default:
 		u.str(":new", schema.OutboxNew)
 		u.str(":retrying", schema.OutboxRetrying)

@@ -64,7 +64,7 @@ func (b *box) item(t *testing.T, ref outbox.Ref) item {
 	return out.Item
 }
 
-// listed are the messages in the index: of all shards, those waiting or parked.
+// listed are the messages in the index: of all shards, those waiting or dead letters.
 func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error)) []string {
 	var ids []string
 	for shard := range outbox.Shards {
@@ -116,16 +116,16 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.Equal(t, "down", e.Reason)
 	require.NotContains(t, b.item(t, ref), "expires_at")
 
-	ok, err = b.Park(ctx, base.Add(time.Hour), e, 2, "given up")
+	ok, err = b.DeadLetter(ctx, base.Add(time.Hour), e, 2, "given up")
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
-	require.Equal(t, []string{"acme#charge#abc/1"}, b.listed(t, b.Parked))
+	require.Equal(t, []string{"acme#charge#abc/1"}, b.listed(t, b.Dead))
 	require.NotContains(t, b.item(t, ref), "expires_at", "the table never forgets what is not sent")
 	for _, change := range []func() (bool, error){
 		func() (bool, error) { return b.Begin(ctx, e, 9, base) },
 		func() (bool, error) { return b.Retry(ctx, e, 9, base, "x") },
-		func() (bool, error) { return b.Park(ctx, base, e, 9, "x") },
+		func() (bool, error) { return b.DeadLetter(ctx, base, e, 9, "x") },
 	} {
 		ok, err := change()
 		require.NoError(t, err)
@@ -133,10 +133,10 @@ func TestOutboxOnTheWire(t *testing.T) {
 	}
 
 	e = b.entry(t, ref)
-	require.Equal(t, outbox.Parked, e.State)
+	require.Equal(t, outbox.Dead, e.State)
 	require.NoError(t, b.Requeue(ctx, e))
 	require.ErrorIs(t, b.Requeue(ctx, e), idem.ErrNotFound)
-	require.Empty(t, b.listed(t, b.Parked))
+	require.Empty(t, b.listed(t, b.Dead))
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
 	e = b.entry(t, ref)
 	require.Equal(t, outbox.New, e.State)
@@ -236,7 +236,7 @@ func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
 	changes := []func() (bool, error){
 		func() (bool, error) { return b.Begin(ctx, old, 1, base) },
 		func() (bool, error) { return b.Retry(ctx, old, 1, base, "x") },
-		func() (bool, error) { return b.Park(ctx, base, old, 1, "x") },
+		func() (bool, error) { return b.DeadLetter(ctx, base, old, 1, "x") },
 		func() (bool, error) { return b.Dispatch(ctx, base, old, base) },
 	}
 	for _, change := range changes {
@@ -357,7 +357,7 @@ func TestOutboxRepliesLost(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok, "begun by another one")
 	lose()
-	ok, err = b.Park(ctx, base.Add(time.Hour), e, 1, "down")
+	ok, err = b.DeadLetter(ctx, base.Add(time.Hour), e, 1, "down")
 	require.NoError(t, err)
 	require.True(t, ok)
 	lose()

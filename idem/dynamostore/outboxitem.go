@@ -169,7 +169,7 @@ func decodeMessage(it item) *outbox.Entry {
 		d.fail(schema.Body, "is missing or not binary")
 	}
 	switch e.State {
-	case outbox.New, outbox.Retrying, outbox.Dispatched, outbox.Parked:
+	case outbox.New, outbox.Retrying, outbox.Dispatched, outbox.Dead:
 	default:
 		d.fail(schema.State, fmt.Sprintf("is %q, which is none of a message's", e.State))
 	}

@@ -37,7 +37,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				rec, err := b.Get(t.Context(), k.ID())
 				require.NoError(t, err)
 				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, 0), first[0].ID)
-				ok, err := o.Park(t.Context(), b.now, first[0], 10, "poisoned")
+				ok, err := o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned")
 				require.NoError(t, err)
 				require.True(t, ok)
 				if deleted {
@@ -52,7 +52,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 					bodies[string(e.Body)+" to "+e.Destination] = e.State
 				}
 				require.Equal(t, map[string]outbox.State{
-					"first order to invoices": outbox.Parked, "second order to shipments": outbox.New,
+					"first order to invoices": outbox.Dead, "second order to shipments": outbox.New,
 				}, bodies)
 			})
 		}

@@ -17,9 +17,9 @@
 //	new         committed; Deliver sends it, usually within a second
 //	retrying    a try has failed; the next one is due after a pause that doubles
 //	dispatched  sent, and noted as such; it expires a day later
-//	parked      given up after 10 tries, most of them by sweeps, or rejected; it
-//	            stays, with the reason, until somebody has it sent again or
-//	            deletes it
+//	dead        a dead letter: 10 tries have failed, most of them by sweeps, or the
+//	            destination has rejected it; it stays, with the reason, until
+//	            somebody requeues or deletes it
 //
 // What is not dispatched has no expiry and is in the table's index, where Sweep
 // finds it: nothing is lost if the stream is late, switched off or skips a record.
@@ -35,7 +35,7 @@
 // ([Options.Patience]); then, and for a while after two calls in a row that fail,
 // the stream leaves all that is for it to the sweep, without a try. The sweep looks
 // after each destination on its own. Only what was sent counts as a try: of the
-// backlog of a dead destination, one or two requests with each sweep.
+// backlog of a destination that is down, one or two requests with each sweep.
 //
 // # When the relay ends in between
 //
@@ -44,7 +44,7 @@
 //	                           repeats, as with every queue
 //	after a part of a batch    what was noted is not sent again
 //	the same message each time from 2 minutes of age on a try is counted before it
-//	                           is made, so such a message is parked like any other
+//	                           is made, so such a message too becomes a dead letter
 //	the stream starts anew     what is dispatched, or gone, is not sent again
 //
 // # Order
@@ -53,7 +53,7 @@
 // the other: those of one record by their numbers, those of several records as the
 // table's stream has them. While one waits for another try, those behind it wait;
 // the sweep sends them, or the stream before it sends the next one of the key. Once
-// it is parked they go on. What cannot be read (a newer version's, during a
+// it is a dead letter they go on. What cannot be read (a newer version's, during a
 // deployment) holds those that are behind it in its record, and in a sweep. Two
 // records may lie in different shards of the stream, which know nothing of each
 // other, so across records the order is the stream's best, not a promise: where it

@@ -233,7 +233,7 @@ func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
 		tries := 0
 		for _, e := range s.all {
 			tries += e.Tries
-			require.NotEqual(t, outbox.Parked, e.State)
+			require.NotEqual(t, outbox.Dead, e.State)
 		}
 		require.Less(t, tries, 300, "one in ten seconds in the stream, and two requests a sweep")
 		require.Less(t, looked, 200, "nor is it asked what waits for it each time")

@@ -54,7 +54,7 @@ func (x *run) announce(l *lane) bool {
 		if reason == "" {
 			reason = "no try came to an end"
 		}
-		x.park(l, now, e.Tries, reason)
+		x.deadLetter(l, now, e.Tries, reason)
 		return false
 	}
 	tries := e.Tries + 1
@@ -99,7 +99,7 @@ func (x *run) settle(l *lane, failed error) {
 		tries++
 	}
 	if errors.Is(failed, ErrRejected) || tries >= x.opts.MaxTries {
-		x.park(l, now, tries, reason)
+		x.deadLetter(l, now, tries, reason)
 		return
 	}
 	next := now.Add(x.pause(tries))
@@ -131,17 +131,17 @@ func (x *run) untried(l *lane, now time.Time, reason string) {
 	e.Tries, e.NextTry = e.Tries-1, now
 }
 
-func (x *run) park(l *lane, now time.Time, tries int, reason string) {
+func (x *run) deadLetter(l *lane, now time.Time, tries int, reason string) {
 	e := l.entries[0]
-	ok, err := x.store.Park(x.ctx, now, e, tries, reason)
+	ok, err := x.store.DeadLetter(x.ctx, now, e, tries, reason)
 	if err != nil {
 		x.breakOff(l, err)
 		return
 	}
 	x.done(l, func(r *Report) {
 		if ok {
-			r.Parked++
-			r.problem("%s: parked: %s", e.Destination, reason)
+			r.Dead++
+			r.problem("%s: dead letter: %s", e.Destination, reason)
 		}
 	})
 }

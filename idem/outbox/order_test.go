@@ -75,7 +75,7 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 		begun := time.Now()
 		_, first := deliver(t, r, refs...)
 		require.Equal(t, 3, first, "the stream goes on")
-		for s.get(refs[1]).State != outbox.Parked {
+		for s.get(refs[1]).State != outbox.Dead {
 			require.Equal(t, []string{"x/0"}, p.bodies())
 			time.Sleep(5 * time.Minute)
 			sweep(t, r)
@@ -106,7 +106,7 @@ func TestPoisonInABusyKey(t *testing.T) {
 		deliver(t, r, poison)
 		var want []string
 		for n := 0; len(want) == 0 || len(p.bodies()) < len(want); n++ {
-			require.True(t, len(p.bodies()) == 0 || s.get(poison).State == outbox.Parked)
+			require.True(t, len(p.bodies()) == 0 || s.get(poison).State == outbox.Dead)
 			time.Sleep(10 * time.Second)
 			_, first := deliver(t, r, s.put(fmt.Sprint("b", n), 0, "k"))
 			require.Equal(t, 1, first)

@@ -35,9 +35,9 @@ const (
 
 // Options of a relay. The zero value, and nil, mean the defaults.
 type Options struct {
-	// MaxTries is how many tries may fail until a message is parked; only what was
-	// sent is a try. A message that its destination rejects is parked at once. Zero
-	// means [DefaultMaxTries].
+	// MaxTries is how many tries may fail until a message becomes a dead letter; only
+	// what was sent is a try. A message that its destination rejects becomes one at
+	// once. Zero means [DefaultMaxTries].
 	MaxTries int
 	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
 	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
@@ -75,7 +75,7 @@ type Relay struct {
 
 // NewRelay returns a relay that sends what is for a destination with the sender of
 // that name. A message for a destination that has none is tried like one whose
-// destination is down, and parked in the end. Mistakes are errors that say what to
+// destination is down, and becomes a dead letter in the end. Mistakes are errors that say what to
 // do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
 	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{}}
@@ -140,10 +140,10 @@ func (r *Relay) pause(n int) time.Duration {
 type Report struct {
 	// Sent messages were taken by their destination and noted as such.
 	Sent int `json:"sent"`
-	// Failed counts tries that failed and will be repeated, Parked those messages
-	// that were given up.
+	// Failed counts tries that failed and will be repeated, Dead those messages
+	// that became dead letters.
 	Failed int `json:"failed"`
-	Parked int `json:"parked"`
+	Dead   int `json:"dead"`
 	// Skipped messages were settled before, or are not due yet.
 	Skipped int `json:"skipped"`
 	// Deferred messages are left to a later sweep without a try, because their

@@ -91,7 +91,7 @@ func TestHalfABatchFails(t *testing.T) {
 	})
 }
 
-func TestRejectedIsParkedAtOnce(t *testing.T) {
+func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newShelf(), &post{}
 		p.fault = func(m outbox.Message) error {
@@ -104,10 +104,10 @@ func TestRejectedIsParkedAtOnce(t *testing.T) {
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k")}
 		report, first := deliver(t, r, refs...)
 		require.Equal(t, 2, first)
-		require.Equal(t, 1, report.Parked)
+		require.Equal(t, 1, report.Dead)
 		require.Equal(t, 1, report.Sent)
 		e := s.get(refs[0])
-		require.Equal(t, outbox.Parked, e.State)
+		require.Equal(t, outbox.Dead, e.State)
 		require.Contains(t, e.Reason, "too large for the queue")
 	})
 }
@@ -119,7 +119,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 		require.NoError(t, err)
 		ref := s.put("a", 0, "")
 		report, _ := deliver(t, r, ref)
-		require.Equal(t, 1, report.Parked)
+		require.Equal(t, 1, report.Dead)
 		require.Contains(t, s.get(ref).Reason, `no destination "orders"`)
 	})
 }
@@ -180,7 +180,7 @@ func TestStoreDown(t *testing.T) {
 		report, first := deliver(t, r, refs...)
 		require.Zero(t, first, "a failure that cannot be noted is delivered again")
 		require.Equal(t, 2, report.Left)
-		down = "Park"
+		down = "DeadLetter"
 		p.fault = func(outbox.Message) error { return outbox.Reject(errDown) }
 		_, first = deliver(t, r, refs...)
 		require.Zero(t, first)
@@ -212,7 +212,7 @@ func TestTriesThatNeverEnd(t *testing.T) {
 			sweep(t, r)
 		}
 		require.Equal(t, 3, p.tries)
-		require.Equal(t, outbox.Parked, s.get(ref).State)
+		require.Equal(t, outbox.Dead, s.get(ref).State)
 		require.Equal(t, "no try came to an end", s.get(ref).Reason)
 	})
 }
@@ -431,7 +431,7 @@ func TestPoisonIsGivenUpAlone(t *testing.T) {
 			sweep(t, r)
 		}
 		for _, e := range s.all {
-			require.Equal(t, string(e.Body) == "r3/0", e.State == outbox.Parked, "%s: %s", e.Body, e.State)
+			require.Equal(t, string(e.Body) == "r3/0", e.State == outbox.Dead, "%s: %s", e.Body, e.State)
 		}
 	})
 }

@@ -23,8 +23,8 @@ const (
 	Retrying State = "retrying"
 	// Dispatched: sent. It is deleted some time later.
 	Dispatched State = "dispatched"
-	// Parked: given up, until somebody has it sent again or deletes it.
-	Parked State = "parked"
+	// Dead: a dead letter. It is not sent any more until somebody requeues it.
+	Dead State = "dead"
 )
 
 // Entry is a stored message and what has become of it so far.
@@ -101,9 +101,9 @@ type Store interface {
 	// later try than the entry's, and than tries, has been begun.
 	Retry(ctx context.Context, e *Entry, tries int, next time.Time, reason string) (bool, error)
 
-	// Park gives the message up, with the reason and the number of tries. It stays
-	// stored, without expiry.
-	Park(ctx context.Context, now time.Time, e *Entry, tries int, reason string) (bool, error)
+	// DeadLetter makes the message a dead letter, with the reason and the number of
+	// tries. It stays stored, without expiry.
+	DeadLetter(ctx context.Context, now time.Time, e *Entry, tries int, reason string) (bool, error)
 
 	// Dispatch notes that the message was sent, whatever its state, and lets it
 	// expire.

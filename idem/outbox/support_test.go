@@ -163,9 +163,9 @@ func (s *shelf) Retry(_ context.Context, e *outbox.Entry, tries int, next time.T
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
 }
 
-func (s *shelf) Park(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
-	return s.change("Park", e, waits,
-		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Parked })
+func (s *shelf) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+	return s.change("DeadLetter", e, waits,
+		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Dead })
 }
 
 func (s *shelf) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {

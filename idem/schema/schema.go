@@ -90,7 +90,7 @@ const (
 
 // Attributes of an outbox message, beside its keys, State, CreatedAt, ExpiresAt
 // and the index's. It sits in the index as long as it is not dispatched: OpenSince is
-// when it was committed or parked. It has an expiry once it is dispatched.
+// when it was committed or became a dead letter. It has an expiry once it is dispatched.
 const (
 	Destination = "destination"
 	OrderingKey = "ordering_key"
@@ -105,9 +105,9 @@ const (
 	Tries   = "tries"
 	NextTry = "next_try"
 	Reason  = "reason"
-	// DispatchedAt is when it was marked as sent, ParkedAt when it was given up.
+	// DispatchedAt is when it was marked as sent, DeadAt when it became a dead letter.
 	DispatchedAt = "dispatched_at"
-	ParkedAt     = "parked_at"
+	DeadAt       = "dead_at"
 )
 
 // States of an outbox message.
@@ -115,15 +115,15 @@ const (
 	OutboxNew        = "new"
 	OutboxRetrying   = "retrying"
 	OutboxDispatched = "dispatched"
-	OutboxParked     = "parked"
+	OutboxDead       = "dead"
 )
 
 // Shards of the index that hold outbox messages: these, then "00" to "15".
 const (
 	OutboxShard = "outbox-"
 	// HeldShard holds those with an ordering key that have been left to the sweep.
-	HeldShard   = "outbox-held-"
-	ParkedShard = "outbox-parked-"
+	HeldShard = "outbox-held-"
+	DeadShard = "outbox-dead-"
 )
 
 // OutboxFilter is the relay's filter for its event source mapping: messages that
@@ -159,7 +159,7 @@ const (
 	EnvOutboxRoutes = "IDEM_OUTBOX_ROUTES"
 	// EnvOutboxSource is the source of the relay's events on EventBridge.
 	EnvOutboxSource = "IDEM_OUTBOX_SOURCE"
-	// EnvOutboxMaxTries is how many tries may fail until the relay parks a message.
+	// EnvOutboxMaxTries is how many tries may fail until the relay makes a message a dead letter.
 	EnvOutboxMaxTries = "IDEM_OUTBOX_MAX_TRIES"
 	// EnvOutboxBackoff is the pause after the first failed try, such as "1s".
 	EnvOutboxBackoff = "IDEM_OUTBOX_BACKOFF"

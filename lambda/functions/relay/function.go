@@ -86,7 +86,7 @@ func text(image map[string]events.DynamoDBAttributeValue, name string) string {
 // tell logs what was done, louder where somebody may have to look.
 func tell(ctx context.Context, what string, report outbox.Report, err error) {
 	level := slog.LevelInfo
-	if err != nil || report.Failed+report.Parked+report.Deferred+report.Unreadable+report.Left > 0 {
+	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 {
 		level = slog.LevelWarn
 	}
 	b, _ := json.Marshal(report) // numbers and strings cannot fail

@@ -56,7 +56,7 @@ func (s *shelf) Retry(context.Context, *outbox.Entry, int, time.Time, string) (b
 	return false, errors.New("no reply")
 }
 
-func (s *shelf) Park(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
+func (s *shelf) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
 	return true, nil
 }
 

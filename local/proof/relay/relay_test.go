@@ -142,7 +142,7 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 }
 
 // Messages that the stream never brings are found by the sweep; a poison one is
-// parked with its reason and stays.
+// made a dead letter with its reason and stays.
 func TestSweepAlone(t *testing.T) {
 	r := newRig(t, true, schema.EnvOutboxGrace+"=100ms", schema.EnvOutboxMaxTries+"=3")
 	r.publish("o-0", "k-0", 3)
@@ -152,10 +152,10 @@ func TestSweepAlone(t *testing.T) {
 	r.batches.set(func(b *batches) { b.refuse = func(id string) bool { return id == poison } })
 	until(t, func() bool {
 		r.sweep()
-		return r.in(schema.OutboxDispatched) == 4 && r.in(schema.OutboxParked) == 1
+		return r.in(schema.OutboxDispatched) == 4 && r.in(schema.OutboxDead) == 1
 	})
 	for _, it := range r.messages() {
-		if str(it[schema.State]) == schema.OutboxParked {
+		if str(it[schema.State]) == schema.OutboxDead {
 			require.Equal(t, schema.OutboxSK+poison, str(it[schema.SK]))
 			require.Contains(t, str(it[schema.Reason]), "InternalError: not now")
 			require.NotContains(t, it, schema.ExpiresAt)
