@@ -58,7 +58,7 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 	w.Write = w.Owner + ".0"
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
 	taken := func() (Outcome, error) {
-		c.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
+		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
 		c.over(next)

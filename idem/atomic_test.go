@@ -342,7 +342,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 			require.Equal(t, op.SkipLook, c.count() == 1)
-			require.Contains(t, r.events.take(), "Unreadable")
+			require.Contains(t, r.events.take(), "record_unreadable")
 		})
 	}
 	// Unreadable once, as a twin's write may make it look: the next look tells.

@@ -116,8 +116,8 @@ func (a *attempt) token(ctx context.Context) string {
 
 func (a *attempt) engine() *Engine { return a.running.plan.engine }
 
-func (a *attempt) notifyStep(ctx context.Context, f func(context.Context, Notice), name string, err error) {
-	a.running.plan.notify(ctx, f, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
+func (a *attempt) notifyStep(ctx context.Context, kind NoticeKind, name string, err error) {
+	a.running.plan.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
 func tokenOf(id string) string {

@@ -112,7 +112,7 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 	p := &plan{engine: e, call: &c, begun: e.now()}
 	if err := p.schedule(ctx); err != nil && p.budget <= 0 {
-		p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+		p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
 		return Outcome{}, err
 	} else if err != nil && c.NoClaim == nil {
 		// What is recorded needs none of the handler's time.
@@ -203,12 +203,12 @@ func (p *plan) short(ctx context.Context) error {
 	return nil
 }
 
-func (p *plan) notify(ctx context.Context, f func(context.Context, Notice), n Notice) {
-	if f == nil {
+func (p *plan) notify(ctx context.Context, kind NoticeKind, n Notice) {
+	if p.engine.opts.Observer == nil {
 		return
 	}
 	k := &p.call.Key
 	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
 	n.Elapsed = p.engine.now().Sub(p.begun)
-	tell(ctx, f, n)
+	p.engine.tell(ctx, kind, n)
 }

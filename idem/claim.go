@@ -34,7 +34,7 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			cancel()
 			if late := p.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
 				// There was no time for the look either.
-				p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+				p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
 				return nil, Outcome{}, late
 			}
 			return nil, Outcome{}, p.unavailable(ctx, err)
@@ -76,7 +76,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
 			if err := p.call.NoClaim; err != nil {
 				if errors.Is(err, ErrOutOfTime) {
-					p.notify(ctx, e.obs.OutOfTime, Notice{Err: err})
+					p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
 				}
 				return nil, Outcome{}, err
 			}
@@ -99,7 +99,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 			s := p.lapse(seen)
 			err := e.store.Settle(part, e.now(), s)
 			if err == nil {
-				p.notify(ctx, e.obs.Parked, Notice{Attempt: seen.Attempt, State: Unknown})
+				p.notify(ctx, NoticeParked, Notice{Attempt: seen.Attempt, State: Unknown})
 				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoUnknown)
 			}
 			if seen, err = p.existing(part, err); err != nil {
@@ -108,7 +108,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 		case protocol.DoReplay:
 			out, err := p.replay(ctx, seen)
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
-				p.notify(ctx, e.obs.Replayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
+				p.notify(ctx, NoticeReplayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
 				return nil, out, err
 			}
 			return nil, Outcome{}, p.unavailable(ctx, err)
@@ -121,7 +121,7 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
 			}
 			if !p.enough(ctx, seen) {
-				p.notify(ctx, e.obs.OutOfTime, Notice{Err: ErrOutOfTime})
+				p.notify(ctx, NoticeOutOfTime, Notice{Err: ErrOutOfTime})
 				return nil, Outcome{}, ErrOutOfTime
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
@@ -239,11 +239,11 @@ func isAnswer(err error) bool {
 func (p *plan) claimed(ctx context.Context, c protocol.Claim) (*attempt, Outcome, error) {
 	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
 	a.steps.inherit(c.Record.Steps)
-	notify := p.engine.obs.Claimed
+	kind := NoticeClaimed
 	if c.Seen != "" {
-		notify = p.engine.obs.TookOver
+		kind = NoticeTookOver
 	}
-	p.notify(ctx, notify, Notice{Attempt: a.rec.Attempt, State: InProgress})
+	p.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress})
 	return a, Outcome{}, nil
 }
 
@@ -256,7 +256,7 @@ func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
 	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
-		p.notify(ctx, e.obs.FailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
+		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
 	}
 	if sErr == nil || sErr.Maybe {
@@ -277,7 +277,7 @@ func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)
 	if err == nil || isAnswer(err) {
-		p.notify(ctx, e.obs.Withdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
+		p.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
 	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
@@ -286,10 +286,10 @@ func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
 // unavailable makes the caller's error of a store's, keeping what it says.
 func (p *plan) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrRecordUnreadable) {
-		p.notify(ctx, p.engine.obs.Unreadable, Notice{Err: err})
+		p.notify(ctx, NoticeUnreadable, Notice{Err: err})
 		return err
 	}
-	p.notify(ctx, p.engine.obs.StoreUnavailable, Notice{Err: err})
+	p.notify(ctx, NoticeStoreUnavailable, Notice{Err: err})
 	if errors.Is(err, ErrStoreUnavailable) {
 		return err
 	}
@@ -302,21 +302,21 @@ func (p *plan) answer(ctx context.Context, rec *Record, do protocol.Action) erro
 	n := Notice{Attempt: rec.Attempt, State: rec.State}
 	switch do {
 	case protocol.DoInFlight:
-		p.notify(ctx, e.obs.InFlight, n)
+		p.notify(ctx, NoticeInFlight, n)
 		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 	case protocol.DoUnknown:
 		n.State = Unknown // also of a claim that was parked just now
-		p.notify(ctx, e.obs.Unknown, n)
+		p.notify(ctx, NoticeUnknown, n)
 		return ErrOutcomeUnknown
 	case protocol.DoAccepted:
-		p.notify(ctx, e.obs.Accepted, n)
+		p.notify(ctx, NoticeAccepted, n)
 		return ErrAccepted
 	case protocol.DoReused:
-		p.notify(ctx, e.obs.Reused, n)
+		p.notify(ctx, NoticeReused, n)
 		return p.reused(ctx, rec)
 	}
-	p.notify(ctx, e.obs.Unreadable, n)
+	p.notify(ctx, NoticeUnreadable, n)
 	return ErrRecordUnreadable
 }
 

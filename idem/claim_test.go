@@ -29,27 +29,27 @@ func TestCallsOfEveryPath(t *testing.T) {
 		calls  []idemtest.Method
 		events []string
 	}{
-		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"Claimed", "Completed"}},
-		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"Replayed"}},
-		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Acquire"), []string{"Replayed"}},
-		{"in flight", unsafe, abandoned, 1, idem.ErrInFlight, m("Acquire"), []string{"InFlight"}},
-		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"Reused"}},
-		{"reused in flight", unsafe, abandoned, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
-		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
-		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"), []string{"Reused"}},
-		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
-		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"Unknown"}},
-		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"Accepted"}},
-		{"lapsed, parked", unsafe, both2(abandoned, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"Parked", "Unknown"}},
-		{"lapsed, taken over", safe, both2(abandoned, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"lapsed, reused", safe, both2(abandoned, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"Reused"}},
-		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"TookOver", "Completed"}},
-		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"Unknown"}},
+		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
+		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
+		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
+		{"in flight", unsafe, abandoned, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
+		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
+		{"reused in flight", unsafe, abandoned, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
+		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
+		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
+		{"lapsed, parked", unsafe, both2(abandoned, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"parked", "outcome_unknown"}},
+		{"lapsed, taken over", safe, both2(abandoned, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"lapsed, reused", safe, both2(abandoned, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
@@ -242,7 +242,7 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			require.Equal(t, []string{"Unreadable"}, r.events.take())
+			require.Equal(t, []string{"record_unreadable"}, r.events.take())
 		})
 	}
 }

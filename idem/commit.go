@@ -202,7 +202,7 @@ func (c *commit) outcome(s State) Outcome {
 // is one, stays as it is.
 func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 	s := c.a.stood
-	c.notify(ctx, c.engine.obs.Uncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
+	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	return Outcome{
 		Body: c.ans.Body, State: s, Ended: Released, Failure: failureOf(c.ans.Err),
 		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt, ResponseVersion: c.ans.ResponseVersion,
@@ -212,7 +212,7 @@ func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 // failed makes the caller's error.
 func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
 	failed := &CommitError{State: s, Maybe: maybe, Err: err}
-	c.notify(ctx, c.engine.obs.Uncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
+	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
 	return failed
 }
 
@@ -250,7 +250,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 			return
 		}
 		if a.atomic() {
-			c.notify(c.outer, c.engine.obs.Uncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			c.notify(c.outer, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
@@ -369,7 +369,7 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State
 }
 
 func (c *commit) barredIn(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error)) (Outcome, error) {
-	c.notify(ctx, c.engine.ended(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
+	c.notify(ctx, noticeOf(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
 	c.f.Ending = end
 	return barred(end.State)
 }

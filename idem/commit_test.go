@@ -83,7 +83,7 @@ func newBankRig(t *testing.T) *bankRig {
 	l := &ledger{Store: mem}
 	r := &rig{mem: mem, faults: idemtest.NewFaults(l), clock: new(idemtest.Clock), events: new(events)}
 	var err error
-	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer()})
+	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: r.events.observer})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.faults.Heal()
@@ -183,7 +183,7 @@ func TestCommitInDoubt(t *testing.T) {
 						require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 						require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
 					}
-					require.NotContains(t, r.events.take(), "Queued", "it is never written later")
+					require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
 					require.NoError(t, r.engine.Flush(t.Context()))
 					if held != nil {
 						_ = held.Do(t.Context())

@@ -113,7 +113,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		if err := st.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
-		a.notifyStep(ctx, a.engine().obs.Compensated, c.step.name, nil)
+		a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (st *steps) undoUnrecorded(ctx context.Context, todo []compensation) error 
 		if err := c.run(ctx); err != nil {
 			return st.notUndone(c, err)
 		}
-		c.step.a.notifyStep(ctx, c.step.a.engine().obs.Compensated, c.step.name, nil)
+		c.step.a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
 		st.mu.Lock()
 		st.undo = slices.DeleteFunc(st.undo, func(u compensation) bool { return u.step == c.step })
 		st.mu.Unlock()

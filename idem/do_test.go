@@ -116,7 +116,7 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, awkward{mode}, live.Value, "the caller gets what the handler gave")
 				require.True(t, live.Outcome.Unencoded)
-				require.Equal(t, []string{"Claimed", "ResultDropped", "Completed"}, r.events.take())
+				require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
 				_, err = idem.Do(t.Context(), r.engine, key, 1, f)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 				require.Equal(t, 1, runs)
@@ -214,7 +214,7 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 	_, err = idem.Do(ctx, r.engine, key, 1, new(counter).run)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-	require.Equal(t, "StoreUnavailable", fmt.Sprint(r.events.take()[2]))
+	require.Equal(t, "store_unavailable", fmt.Sprint(r.events.take()[2]))
 }
 
 // What could be written and not be read again is refused, or left out.

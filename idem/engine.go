@@ -68,7 +68,7 @@ type Options struct {
 	QueueBytes int
 
 	// Observer is told what happens. Nil means nobody.
-	Observer *Observer
+	Observer Observer
 
 	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
 	// times go by time.Now, always. Nil means time.Now.
@@ -81,7 +81,6 @@ type Options struct {
 type Engine struct {
 	store    Store
 	opts     Options
-	obs      Observer
 	now      func() time.Time
 	inLambda bool
 	runsOn   bool // a handler does, when its invocation's time is over
@@ -133,9 +132,6 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
-	if e.opts.Observer != nil {
-		e.obs = *e.opts.Observer
-	}
 	e.queue = &queue{engine: e, settled: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }

@@ -157,7 +157,7 @@ func (l *lease) parkFromTheSide() {
 	en := p.ending(l.a, ClassUncertain, Answer{}, f)
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
 	if err == nil {
-		p.notify(ctx, e.obs.Parked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
+		p.notify(ctx, NoticeParked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 		return
 	}
 	l.mu.Lock()
@@ -206,7 +206,7 @@ func (l *lease) beat() {
 		// The question is open, and this attempt's own outcome may settle it.
 		return
 	case errors.As(err, &conflict):
-		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		p.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	default:
@@ -214,7 +214,7 @@ func (l *lease) beat() {
 	}
 	left := p.leaseLeft(l.until)
 	if left <= 0 {
-		p.notify(l.ctx, e.obs.LeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		p.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	}

@@ -159,7 +159,7 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, 77, v)
-		require.Equal(t, []string{"Claimed", "LeaseLost", "LeaseLost"}, r.events.take())
+		require.Equal(t, []string{"claimed", "lease_lost", "lease_lost"}, r.events.take())
 		require.Equal(t, 1, r.count(idemtest.Extend))
 	})
 }

@@ -3,55 +3,69 @@ package idem
 import (
 	"context"
 	"log/slog"
+	"strings"
 )
+
+// logged says how a notice is logged where it is not at debug level under its kind.
+var logged = map[NoticeKind]struct {
+	level slog.Level
+	text  string
+}{
+	NoticeTookOver:         {slog.LevelInfo, "took over"},
+	NoticeUnknown:          {slog.LevelInfo, "outcome unknown"},
+	NoticeReused:           {slog.LevelInfo, "key reused with another input"},
+	NoticeReleased:         {slog.LevelInfo, "released"},
+	NoticeParked:           {slog.LevelWarn, "parked, somebody must resolve it"},
+	NoticeStepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
+	NoticeCompensated:      {slog.LevelInfo, "step compensated"},
+	NoticeUncommitted:      {slog.LevelWarn, "not committed for certain"},
+	NoticeResultOmitted:    {slog.LevelWarn, "recorded without its result"},
+	NoticeLeaseLost:        {slog.LevelWarn, "lease lost"},
+	NoticeOutOfTime:        {slog.LevelInfo, "too little time left"},
+	NoticeStoreUnavailable: {slog.LevelWarn, "store unavailable, nothing was executed"},
+	NoticeFailedOpen:       {slog.LevelWarn, "running without a claim"},
+	NoticeUnreadable:       {slog.LevelError, "record unreadable"},
+	NoticeWithdrawn:        {slog.LevelInfo, "claim withdrawn"},
+	NoticeOutcomeQueued:    {slog.LevelWarn, "not all of the outcome is written yet"},
+	NoticeOutcomeLanded:    {slog.LevelInfo, "outcome written late"},
+	NoticeOutcomeDropped:   {slog.LevelError, "outcome dropped"},
+}
 
 // LogTo returns an observer that logs what somebody must look at: as errors an
 // outcome that was dropped and a record that cannot be read, as warnings a store
 // that is unavailable, a handler that runs without a claim, a lost lease, a
-// parked attempt, a queued or shortened outcome, an attempt that committed nothing; and the rest at debug level. A
-// nil logger means slog.Default. Keys' values are never logged, record ids are.
-func LogTo(l *slog.Logger) *Observer {
-	at := func(level slog.Level, what string) func(context.Context, Notice) {
-		return func(ctx context.Context, n Notice) {
-			log := l
-			if log == nil {
-				log = slog.Default()
-			}
-			if !log.Enabled(ctx, level) {
-				return
-			}
-			attrs := []slog.Attr{
-				slog.String("record", n.ID), slog.String("operation", n.Operation), slog.Duration("elapsed", n.Elapsed),
-			}
-			if n.Attempt > 0 {
-				attrs = append(attrs, slog.Int("attempt", n.Attempt))
-			}
-			if n.State != Absent {
-				attrs = append(attrs, slog.String("state", string(n.State)))
-			}
-			if n.Step != "" {
-				attrs = append(attrs, slog.String("step", n.Step))
-			}
-			if n.Err != nil {
-				attrs = append(attrs, slog.String("error", textOf(n.Err, n.Err.Error)))
-			}
-			log.LogAttrs(ctx, level, "idem: "+what, attrs...)
+// parked attempt, a queued or shortened outcome, an attempt that committed nothing;
+// and the rest at info and debug level. The attribute kind is the notice's. A nil
+// logger means slog.Default. Keys' values are never logged, record ids are.
+func LogTo(l *slog.Logger) Observer {
+	return func(ctx context.Context, n Notice) {
+		log := l
+		if log == nil {
+			log = slog.Default()
 		}
-	}
-	return &Observer{
-		Claimed: at(slog.LevelDebug, "claimed"), TookOver: at(slog.LevelInfo, "took over"),
-		Replayed: at(slog.LevelDebug, "replayed"), InFlight: at(slog.LevelDebug, "in flight"),
-		Accepted: at(slog.LevelDebug, "accepted"), Unknown: at(slog.LevelInfo, "outcome unknown"),
-		Reused: at(slog.LevelInfo, "key reused with another input"), Completed: at(slog.LevelDebug, "completed"),
-		Uncommitted: at(slog.LevelWarn, "not committed for certain"),
-		Failed:      at(slog.LevelDebug, "failed"), Released: at(slog.LevelInfo, "released"),
-		Parked: at(slog.LevelWarn, "parked, somebody must resolve it"), ResultDropped: at(slog.LevelWarn, "recorded without its result"),
-		StepRecorded: at(slog.LevelDebug, "step recorded"), StepReplayed: at(slog.LevelDebug, "step skipped, it is recorded"),
-		StepInterrupted: at(slog.LevelWarn, "at-most-once step interrupted"), Compensated: at(slog.LevelInfo, "step compensated"),
-		LeaseLost: at(slog.LevelWarn, "lease lost"), OutOfTime: at(slog.LevelInfo, "too little time left"),
-		StoreUnavailable: at(slog.LevelWarn, "store unavailable, nothing was executed"), FailedOpen: at(slog.LevelWarn, "running without a claim"),
-		Unreadable: at(slog.LevelError, "record unreadable"), Withdrawn: at(slog.LevelInfo, "claim withdrawn"),
-		Queued: at(slog.LevelWarn, "not all of the outcome is written yet"), Landed: at(slog.LevelInfo, "outcome written late"),
-		Dropped: at(slog.LevelError, "outcome dropped"),
+		how, found := logged[n.Kind]
+		if !found {
+			how.level, how.text = slog.LevelDebug, strings.ReplaceAll(string(n.Kind), "_", " ")
+		}
+		if !log.Enabled(ctx, how.level) {
+			return
+		}
+		attrs := []slog.Attr{
+			slog.String("kind", string(n.Kind)),
+			slog.String("record", n.ID), slog.String("operation", n.Operation), slog.Duration("elapsed", n.Elapsed),
+		}
+		if n.Attempt > 0 {
+			attrs = append(attrs, slog.Int("attempt", n.Attempt))
+		}
+		if n.State != Absent {
+			attrs = append(attrs, slog.String("state", string(n.State)))
+		}
+		if n.Step != "" {
+			attrs = append(attrs, slog.String("step", n.Step))
+		}
+		if n.Err != nil {
+			attrs = append(attrs, slog.String("error", textOf(n.Err, n.Err.Error)))
+		}
+		log.LogAttrs(ctx, how.level, "idem: "+how.text, attrs...)
 	}
 }

@@ -2,8 +2,11 @@ package idem_test
 
 import (
 	"context"
+	"maps"
 	"math"
-	"reflect"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,89 +18,89 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
-// observed runs one scenario for each of an observer's functions.
-var observed = map[string]func(t *testing.T, r *rig){
-	"Claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
-	"Completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
-	"TookOver": func(t *testing.T, r *rig) {
+// observed runs one scenario for each kind of notice.
+var observed = map[idem.NoticeKind]func(t *testing.T, r *rig){
+	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
+	"completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
+	"took_over": func(t *testing.T, r *rig) {
 		uncertainly(t, r, safe.Key("t", "k"))
 		finished(t, r, safe.Key("t", "k"))
 	},
-	"Replayed": func(t *testing.T, r *rig) {
+	"replayed": func(t *testing.T, r *rig) {
 		finished(t, r, safe.Key("t", "k"))
 		finished(t, r, safe.Key("t", "k"))
 	},
-	"InFlight": func(t *testing.T, r *rig) {
+	"in_flight": func(t *testing.T, r *rig) {
 		abandoned(t, r, safe.Key("t", "k"))
 		try(t, r, safe.Key("t", "k"))
 	},
-	"Accepted": func(t *testing.T, r *rig) {
+	"accepted": func(t *testing.T, r *rig) {
 		accepted(t, r, safe.Key("t", "k"))
 		try(t, r, safe.Key("t", "k"))
 	},
-	"Unknown": func(t *testing.T, r *rig) {
+	"outcome_unknown": func(t *testing.T, r *rig) {
 		uncertainly(t, r, unsafe.Key("t", "k"))
 		try(t, r, unsafe.Key("t", "k"))
 	},
-	"Reused": func(t *testing.T, r *rig) {
+	"key_reused": func(t *testing.T, r *rig) {
 		finished(t, r, safe.Key("t", "k"))
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 2, new(counter).run)
 	},
-	"Failed":   func(t *testing.T, r *rig) { failed(t, r, safe.Key("t", "k")) },
-	"Released": func(t *testing.T, r *rig) { released(t, r, safe.Key("t", "k")) },
-	"Parked":   func(t *testing.T, r *rig) { uncertainly(t, r, unsafe.Key("t", "k")) },
-	"Uncommitted": func(t *testing.T, r *rig) {
+	"failed":   func(t *testing.T, r *rig) { failed(t, r, safe.Key("t", "k")) },
+	"released": func(t *testing.T, r *rig) { released(t, r, safe.Key("t", "k")) },
+	"parked":   func(t *testing.T, r *rig) { uncertainly(t, r, unsafe.Key("t", "k")) },
+	"uncommitted": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
 		try(t, r, atomically.Key("t", "k"))
 	},
-	"ResultDropped": func(t *testing.T, r *rig) {
+	"result_omitted": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
 	},
-	"StepRecorded": func(t *testing.T, r *rig) { stepping(t, r) },
-	"StepReplayed": func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
-	"Compensated":  func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
-	"StepInterrupted": func(t *testing.T, r *rig) {
+	"step_recorded":    func(t *testing.T, r *rig) { stepping(t, r) },
+	"step_replayed":    func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
+	"step_compensated": func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
+	"step_interrupted": func(t *testing.T, r *rig) {
 		abandonedWith(t, r, safe.Key("t", "k"), shipping)
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil })
 		})
 	},
-	"LeaseLost": func(t *testing.T, r *rig) {
+	"lease_lost": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
 			r.clock.Advance(time.Hour)
 			finished(t, r.twin(t), safe.Key("t", "k"))
 			return 1, nil
 		})
 	},
-	"OutOfTime": func(t *testing.T, r *rig) {
+	"out_of_time": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now()), r.engine, safe.Key("t", "k"), 1, new(counter).run)
 	},
-	"StoreUnavailable": func(t *testing.T, r *rig) {
+	"store_unavailable": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"FailedOpen": func(t *testing.T, r *rig) {
+	"failed_open": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 		try(t, r, openOp(false).Key("t", "k"))
 	},
-	"Unreadable": func(t *testing.T, r *rig) {
+	"record_unreadable": func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.Unreadable)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"Withdrawn": func(t *testing.T, r *rig) {
+	"withdrawn": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"Queued": func(t *testing.T, r *rig) {
+	"outcome_queued": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"Landed": func(t *testing.T, r *rig) {
+	"outcome_landed": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		try(t, r, safe.Key("t", "k"))
 		require.NoError(t, r.engine.Flush(t.Context()))
 	},
-	"Dropped": func(t *testing.T, r *rig) {
+	"outcome_dropped": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		try(t, r, safe.Key("t", "k"))
 		r.clock.Advance(time.Hour)
@@ -123,21 +126,27 @@ func try(t *testing.T, r *rig, key idem.Key) {
 	_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
 }
 
-// Every function of the observer is called when its name says so, and the notice
-// says whom it is about.
-func TestEveryObserverFunctionIsCalled(t *testing.T) {
-	observer := reflect.TypeFor[idem.Observer]()
-	require.Equal(t, observer.NumField(), len(observed), "one scenario each")
-	for i := range observer.NumField() {
-		name := observer.Field(i).Name
-		t.Run(name, func(t *testing.T) {
+// kinds are all that the package declares.
+func kinds(t *testing.T) (all []idem.NoticeKind) {
+	source, err := os.ReadFile("observer.go")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`NoticeKind = "(\w+)"`).FindAllSubmatch(source, -1) {
+		all = append(all, idem.NoticeKind(m[1]))
+	}
+	return all
+}
+
+// An observer is told of every kind, and the notice says whom it is about.
+func TestAnObserverIsToldOfEveryKind(t *testing.T) {
+	require.ElementsMatch(t, kinds(t), slices.Collect(maps.Keys(observed)), "one scenario each")
+	for kind, scenario := range observed {
+		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, nil)
-				require.Contains(t, observed, name)
-				observed[name](t, r)
+				scenario(t, r)
 				r.events.mu.Lock()
 				defer r.events.mu.Unlock()
-				require.Contains(t, r.events.names, name)
+				require.Contains(t, r.events.names, string(kind))
 				for _, n := range r.events.notices {
 					require.Equal(t, "t", n.Tenant)
 					require.NotEmpty(t, n.ID)
@@ -148,28 +157,29 @@ func TestEveryObserverFunctionIsCalled(t *testing.T) {
 	}
 }
 
-// Nil functions, and no observer at all, are fine on every one of these paths.
+// No observer is fine on every one of these paths.
 func TestObserverMayBeNil(t *testing.T) {
-	for name, scenario := range observed {
-		for kind, o := range map[string]*idem.Observer{"none": nil, "empty": {}} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, nil)
-					var err error
-					r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now, Observer: o})
-					require.NoError(t, err)
-					scenario(t, r)
-				})
+	for kind, scenario := range observed {
+		t.Run(string(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				var err error
+				r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now})
+				require.NoError(t, err)
+				scenario(t, r)
 			})
-		}
+		})
 	}
 }
 
 // A call that parks a lapsed claim is told of the record as it is then.
 func TestNoticesOfALapsedClaim(t *testing.T) {
 	var states []idem.State
-	note := func(_ context.Context, n idem.Notice) { states = append(states, n.State) }
-	h := idemtest.New(t, &idem.Options{Observer: &idem.Observer{Parked: note, Unknown: note}})
+	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n idem.Notice) {
+		if n.Kind == idem.NoticeParked || n.Kind == idem.NoticeUnknown {
+			states = append(states, n.State)
+		}
+	}})
 	key := unsafe.Key("acme", "k")
 	call := func(ctx context.Context, e *idem.Engine) (string, error) {
 		return idem.Do(ctx, e, key, 1, func(context.Context, int) (string, error) {
@@ -187,7 +197,7 @@ func TestNoticesOfALapsedClaim(t *testing.T) {
 func TestNoticesSayWhatHappened(t *testing.T) {
 	var got []idem.Notice
 	note := func(_ context.Context, n idem.Notice) { got = append(got, n) }
-	e, err := idem.New(memstore.New(), &idem.Options{Observer: &idem.Observer{Claimed: note, Parked: note, Unknown: note}})
+	e, err := idem.New(memstore.New(), &idem.Options{Observer: note})
 	require.NoError(t, err)
 	key := unsafe.Key("acme", "k")
 	for range 2 {
@@ -199,6 +209,7 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 	}
 	about := idem.Notice{ID: key.ID(), Tenant: "acme", Operation: "unsafe", Attempt: 1}
 	claimed, parked, unknown := about, about, about
+	claimed.Kind, parked.Kind, unknown.Kind = idem.NoticeClaimed, idem.NoticeParked, idem.NoticeUnknown
 	claimed.State, parked.State, unknown.State = idem.InProgress, idem.Unknown, idem.Unknown
 	parked.Err = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
 	require.Equal(t, []idem.Notice{claimed, parked, unknown}, got)
@@ -206,14 +217,10 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 
 // A metric that panics costs no outcome, wherever it is.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
-	var o idem.Observer
-	v := reflect.ValueOf(&o).Elem()
-	for i := range v.NumField() {
-		v.Field(i).Set(reflect.ValueOf(func(context.Context, idem.Notice) { panic("metrics") }))
-	}
+	o := func(context.Context, idem.Notice) { panic("metrics") }
 	for _, op := range both {
 		r, c := newRig(t, nil), new(counter)
-		e, err := idem.New(r.faults, &idem.Options{Observer: &o, QueueBytes: 1 << 20})
+		e, err := idem.New(r.faults, &idem.Options{Observer: o, QueueBytes: 1 << 20})
 		require.NoError(t, err)
 		for range 2 {
 			got, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, c.run)

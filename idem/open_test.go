@@ -247,7 +247,7 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 				_, err := idem.Do(t.Context(), r.engine, openOp(strict).Key("t", "k"), 1, c.run)
 				require.Error(t, err)
 				require.Zero(t, c.count())
-				require.NotContains(t, r.events.take(), "FailedOpen")
+				require.NotContains(t, r.events.take(), "failed_open")
 			})
 		}
 	}

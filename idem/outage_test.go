@@ -35,19 +35,19 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		within time.Duration
 		events []string
 	}{
-		{"refused", idemtest.Refuse, (*testing.T).Context, 0, []string{"StoreUnavailable"}},
-		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second, []string{"Queued", "StoreUnavailable"}},
-		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond, []string{"StoreUnavailable"}},
-		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second, []string{"Queued", "StoreUnavailable"}},
-		{"replies lost", idemtest.LoseRequest, (*testing.T).Context, 0, []string{"Queued", "StoreUnavailable"}},
+		{"refused", idemtest.Refuse, (*testing.T).Context, 0, []string{"store_unavailable"}},
+		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
+		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond, []string{"store_unavailable"}},
+		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
+		{"replies lost", idemtest.LoseRequest, (*testing.T).Context, 0, []string{"outcome_queued", "store_unavailable"}},
 		{"little time left", idemtest.BlackHole, func(t *testing.T) context.Context {
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			t.Cleanup(cancel)
 			return ctx
-		}, 100 * time.Millisecond, []string{"Queued", "StoreUnavailable"}},
+		}, 100 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
 		{"a short function", idemtest.BlackHole, func(t *testing.T) context.Context {
 			return idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		}, 500 * time.Millisecond, []string{"Queued", "StoreUnavailable"}},
+		}, 500 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
 	} {
 		for _, op := range both {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 					r.faults.Next(idemtest.Acquire, net.hold(applied))
 					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-					require.Equal(t, []string{"Withdrawn", "StoreUnavailable"}, r.events.take())
+					require.Equal(t, []string{"withdrawn", "store_unavailable"}, r.events.take())
 					require.Zero(t, c.count())
 					withdrawn := r.record(t, key)
 					require.Equal(t, idem.Released, withdrawn.State)
@@ -159,13 +159,13 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 					r.faults.Next(idemtest.Withdraw, net.hold(false))
 					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-					require.Equal(t, []string{"Queued", "StoreUnavailable"}, r.events.take())
+					require.Equal(t, []string{"outcome_queued", "store_unavailable"}, r.events.take())
 
 					// The next call of the process takes it back first.
 					v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 					require.NoError(t, err)
 					require.Equal(t, 1, v)
-					require.Equal(t, []string{"Landed", "TookOver", "Completed"}, r.events.take())
+					require.Equal(t, []string{"outcome_landed", "took_over", "completed"}, r.events.take())
 					done := r.record(t, key)
 					require.Error(t, net.calls[0].Do(t.Context()), "the claim")
 					require.NoError(t, net.calls[1].Do(t.Context()), "its withdrawal has landed, and was claimed over")
@@ -223,7 +223,7 @@ func TestFailOpen(t *testing.T) {
 					})
 					require.NoError(t, err)
 					require.Equal(t, 7, res.Value)
-					require.Equal(t, []string{"FailedOpen", "Completed"}, r.events.take())
+					require.Equal(t, []string{"failed_open", "completed"}, r.events.take())
 					require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "the release is cancelled")
 					v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 					require.NoError(t, err)

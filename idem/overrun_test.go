@@ -102,7 +102,7 @@ func TestAnOverrunThatIsParkedIsNotRenewed(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, tc.want, r.count(idemtest.Extend))
 				require.Equal(t, idem.Completed, r.state(t, key))
-				require.NotContains(t, r.events.take(), "LeaseLost")
+				require.NotContains(t, r.events.take(), "lease_lost")
 			})
 		})
 	}

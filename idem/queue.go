@@ -121,19 +121,19 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	q.running = q.running || background
 	q.mu.Unlock()
 	for _, s := range shed {
-		f := e.obs.ResultDropped
+		kind := NoticeResultOmitted
 		if s.withdrawal != nil {
-			f = e.obs.Dropped
+			kind = NoticeOutcomeDropped
 		}
-		e.tell(ctx, f, &s, errQueueFull)
+		e.tellOf(ctx, kind, &s, errQueueFull)
 	}
 	switch {
 	case fits:
-		e.tell(ctx, e.obs.Queued, l, err)
+		e.tellOf(ctx, NoticeOutcomeQueued, l, err)
 	case l.result:
-		e.tell(ctx, e.obs.ResultDropped, l, t.dropped)
+		e.tellOf(ctx, NoticeResultOmitted, l, t.dropped)
 	default:
-		e.tell(ctx, e.obs.Dropped, l, errors.Join(errQueueFull, err))
+		e.tellOf(ctx, NoticeOutcomeDropped, l, errors.Join(errQueueFull, err))
 	}
 	if background {
 		go q.drain()
@@ -180,11 +180,8 @@ func (q *queue) shed(bytes int) (gone []late) {
 	return gone
 }
 
-// tell tells the observer about a write that was queued.
-func (e *Engine) tell(ctx context.Context, f func(context.Context, Notice), l *late, err error) {
-	if f == nil {
-		return
-	}
+// tellOf tells the observer about a write that was queued.
+func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *late, err error) {
 	n := Notice{
 		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
 		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
@@ -192,7 +189,7 @@ func (e *Engine) tell(ctx context.Context, f func(context.Context, Notice), l *l
 	if l.terminal != nil && !l.terminal.stands {
 		n.State = InProgress
 	}
-	tell(ctx, f, n)
+	e.tell(ctx, kind, n)
 }
 
 // take empties the queue into the caller's hands, so that nobody else writes the
@@ -269,19 +266,19 @@ func (q *queue) write(ctx context.Context, took []late, large bool) error {
 			back = append(back, l)
 		case err == nil:
 			if t != nil && t.dropped != nil {
-				e.tell(context.Background(), e.obs.ResultDropped, &l, t.dropped)
+				e.tellOf(context.Background(), NoticeResultOmitted, &l, t.dropped)
 			}
 			if t == nil || t.dropped == nil || !l.result {
-				e.tell(context.Background(), e.obs.Landed, &l, nil)
+				e.tellOf(context.Background(), NoticeOutcomeLanded, &l, nil)
 			}
 		case !isAnswer(err) && e.now().Sub(l.since) <= lateFor:
 			// The one that failed goes behind the others: the fault may be its own.
 			q.settle(took, append(append(back, took[i+1:]...), l))
 			return err
 		case t != nil && t.stands:
-			e.tell(context.Background(), e.obs.ResultDropped, &l, err)
+			e.tellOf(context.Background(), NoticeResultOmitted, &l, err)
 		default:
-			e.tell(context.Background(), e.obs.Dropped, &l, err)
+			e.tellOf(context.Background(), NoticeOutcomeDropped, &l, err)
 		}
 	}
 	q.settle(took, back)

@@ -38,7 +38,7 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 1, res.Value)
 					require.True(t, res.Outcome.Queued)
-					require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
+					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					if fault.name != "reply lost" {
 						require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
 						_, err = idem.Do(inLambda(t.Context()), r.twin(t).engine, key, 1, c.run)
@@ -52,7 +52,7 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 					require.NoError(t, err)
 					require.True(t, again.Outcome.Replayed)
 					require.Equal(t, res.Outcome.Body, again.Outcome.Body)
-					require.Equal(t, []string{"Landed", "Replayed"}, r.events.take())
+					require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
 					require.Equal(t, 1, c.count())
 				})
 			})
@@ -85,11 +85,11 @@ func TestEveryEndWithALostReply(t *testing.T) {
 						require.Same(t, errPlain, err)
 					}
 					require.True(t, res.Outcome.Queued)
-					require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
+					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					landed := r.record(t, key)
 					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"], landed.State)
 					require.NoError(t, r.engine.Flush(t.Context()))
-					require.Equal(t, []string{"Landed"}, r.events.take())
+					require.Equal(t, []string{"outcome_landed"}, r.events.take())
 					after := r.record(t, key)
 					require.Equal(t, tc.want[op.Repeat], after.State)
 					require.Equal(t, 1, after.Attempt)
@@ -115,7 +115,7 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, idem.Completed, r.state(t, key))
-		require.Equal(t, []string{"Claimed", "Queued", "Landed"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
 		// The bubble ends only if the goroutine that wrote it has.
 	})
 }
@@ -128,7 +128,7 @@ func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		require.Equal(t, []string{"Claimed", "Queued", "Dropped"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_dropped"}, r.events.take())
 	})
 }
 
@@ -161,7 +161,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 				require.NoError(t, err)
 				require.Equal(t, 77, v)
-				require.Equal(t, []string{"Dropped", "Replayed"}, r.events.take())
+				require.Equal(t, []string{"outcome_dropped", "replayed"}, r.events.take())
 				require.Equal(t, 1, c.count())
 			})
 		})
@@ -205,7 +205,7 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 					require.NoError(t, err)
 					require.Len(t, v, size)
 				}
-				require.NotContains(t, r.events.take(), "Dropped")
+				require.NotContains(t, r.events.take(), "outcome_dropped")
 				r.faults.Heal()
 				require.NoError(t, r.engine.Flush(t.Context()))
 				lost := 0
@@ -233,7 +233,7 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 		r.events.take()
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, []string{"Landed"}, r.events.take())
+		require.Equal(t, []string{"outcome_landed"}, r.events.take())
 		v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return "again", nil })
 		require.NoError(t, err)
 		require.Equal(t, long, v)
@@ -254,19 +254,19 @@ func TestQueueIsBounded(t *testing.T) {
 		for _, name := range r.events.take() {
 			kinds[name]++
 		}
-		require.Equal(t, map[string]int{"Claimed": 8, "Queued": 4, "Dropped": 4}, kinds)
+		require.Equal(t, map[string]int{"claimed": 8, "outcome_queued": 4, "outcome_dropped": 4}, kinds)
 		// A round that fails gives nothing of the bound back.
 		require.Error(t, r.engine.Flush(expired(t)))
 		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "one more"), 1, new(counter).run)
 		require.NoError(t, err)
-		require.Equal(t, []string{"Claimed", "Dropped"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_dropped"}, r.events.take())
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.Equal(t, []string{"Landed", "Landed", "Landed", "Landed"}, r.events.take())
+		require.Equal(t, []string{"outcome_landed", "outcome_landed", "outcome_landed", "outcome_landed"}, r.events.take())
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		_, err = idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "after"), 1, new(counter).run)
 		require.NoError(t, err)
-		require.Equal(t, []string{"Claimed", "Queued"}, r.events.take(), "what landed makes room")
+		require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take(), "what landed makes room")
 	})
 }
 

@@ -26,21 +26,21 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 		res, err := idem.Run(inLambda(t.Context()), r.engine, key("first"), 1, large)
 		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued)
-		require.Equal(t, []string{"Claimed", "Completed", "Queued"}, r.events.take())
+		require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
 
 		r.faults.Always(noRoom, idemtest.Finish)
 		res, err = idem.Run(inLambda(t.Context()), r.engine, key("second"), 1, large)
 		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued, "without its result")
 		require.True(t, res.Outcome.Unencoded)
-		require.Equal(t, []string{"Claimed", "Queued"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 
 		for _, s := range []string{"third", "fourth", "fifth"} {
 			res, err = idem.Run(inLambda(t.Context()), r.engine, key(s), 1, text)
 			require.NoError(t, err)
 			require.True(t, res.Outcome.Queued)
 		}
-		require.Equal(t, []string{"Claimed", "Queued", "Claimed", "ResultDropped", "Queued", "Claimed", "Queued"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued", "claimed", "result_omitted", "outcome_queued", "claimed", "outcome_queued"}, r.events.take())
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		for _, s := range []string{"first", "second"} {
@@ -83,8 +83,8 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		}
 		told := r.events.take()
-		require.Contains(t, told, "Queued")
-		require.Contains(t, told, "Dropped", "the queue is full")
+		require.Contains(t, told, "outcome_queued")
+		require.Contains(t, told, "outcome_dropped", "the queue is full")
 
 		r.faults.Always(idemtest.Pass, idemtest.Acquire)
 		for _, s := range []string{"small", "another"} {
@@ -117,7 +117,7 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 			_, err := idem.Run(inLambda(t.Context()), r.engine, key(fmt.Sprint(n)), 1, text)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		}
-		require.Contains(t, r.events.take(), "Dropped", "the queue is full")
+		require.Contains(t, r.events.take(), "outcome_dropped", "the queue is full")
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.False(t, r.record(t, key("large")).Unavailable)
@@ -148,7 +148,7 @@ func TestQueueKeepsNothingOfTheCall(t *testing.T) {
 			r := newRig(t, nil)
 			tc.fault(r.faults)
 			kept := queueOne(t, r, tc.op, tc.err)
-			require.Contains(t, r.events.take(), "Queued")
+			require.Contains(t, r.events.take(), "outcome_queued")
 			runtime.GC()
 			runtime.GC()
 			for what, p := range kept {

@@ -55,7 +55,7 @@ func TestRefusedUnit(t *testing.T) {
 					require.Equal(t, want, r.state(t, key))
 					require.NotEmpty(t, res.Outcome.Ended)
 					require.Equal(t, 1, res.Outcome.Attempt, "it is the caller's own")
-					require.NotContains(t, r.events.take(), "Queued")
+					require.NotContains(t, r.events.take(), "outcome_queued")
 
 					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 					switch want {

@@ -220,7 +220,7 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 7, v)
-	require.Contains(t, r.events.take(), "LeaseLost")
+	require.Contains(t, r.events.take(), "lease_lost")
 }
 
 // What recorded steps have done is not forgotten by a failure that a person states.

@@ -11,7 +11,7 @@ import (
 func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err := p.late(ctx, a); err != nil {
 		// The claim came with no time left to use it: surely nothing was executed.
-		p.notify(ctx, p.engine.obs.OutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
+		p.notify(ctx, NoticeOutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
 		if a.atomic() {
 			return Outcome{}, err
 		}
@@ -30,7 +30,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		a.unit.seal()
 		_ = a.steps.close()
 		if a.atomic() {
-			p.notify(ctx, p.engine.obs.Uncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			p.notify(ctx, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
@@ -56,7 +56,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 
 	if end.Unavailable {
 		a.dropped = true
-		p.notify(ctx, p.engine.obs.ResultDropped, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
+		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
 	}
 	if a.atomic() || unit != nil && end.State == Completed {
 		return p.commit(ctx, l.ctx, a, ans, end, unit)
@@ -193,7 +193,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s St
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
 			n.State = old.State
-			p.notify(ctx, e.ended(old.State), n)
+			p.notify(ctx, noticeOf(old.State), n)
 			return old.State, false, nil
 		}
 		return "", false, err
@@ -215,25 +215,25 @@ func (p *plan) stands(ctx context.Context, a *attempt, t *terminal, n Notice) (q
 	}
 	if t.dropped != nil {
 		a.dropped = true
-		p.notify(ctx, e.obs.ResultDropped, Notice{Attempt: n.Attempt, State: n.State, Err: t.dropped})
+		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.dropped})
 	}
-	p.notify(ctx, e.ended(n.State), n)
+	p.notify(ctx, noticeOf(n.State), n)
 	if err == nil {
 		return false
 	}
 	return p.later(ctx, a, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
-func (e *Engine) ended(s State) func(context.Context, Notice) {
+func noticeOf(s State) NoticeKind {
 	switch s {
 	case Completed:
-		return e.obs.Completed
+		return NoticeCompleted
 	case Failed:
-		return e.obs.Failed
+		return NoticeFailed
 	case Released:
-		return e.obs.Released
+		return NoticeReleased
 	}
-	return e.obs.Parked
+	return NoticeParked
 }
 
 // finishing bounds the calls after the handler: the caller's cancellation does not
@@ -259,7 +259,7 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 	e := p.engine
 	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
-		p.notify(ctx, e.obs.Unreadable, Notice{Attempt: a.rec.Attempt, Err: err})
+		p.notify(ctx, NoticeUnreadable, Notice{Attempt: a.rec.Attempt, Err: err})
 		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
 	}
 	rec := conflict.Existing
@@ -267,7 +267,7 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 	if rec != nil {
 		n.State = rec.State
 	}
-	p.notify(ctx, e.obs.LeaseLost, n)
+	p.notify(ctx, NoticeLeaseLost, n)
 	if rec == nil {
 		return Outcome{}, &InFlightError{Lost: true}
 	}

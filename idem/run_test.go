@@ -275,7 +275,7 @@ func TestTimeLeft(t *testing.T) {
 				require.ErrorIs(t, err, idem.ErrOutOfTime)
 				require.Len(t, r.faults.Calls(), tc.looks, "what is recorded needs no time of the handler's")
 				require.Equal(t, tc.looks, r.count(idemtest.Get))
-				require.Equal(t, []string{"OutOfTime"}, r.events.take())
+				require.Equal(t, []string{"out_of_time"}, r.events.take())
 			})
 		})
 	}
@@ -435,7 +435,7 @@ func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 			})
 			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(end))
 			require.Same(t, errPlain, err)
-			require.Equal(t, []string{"Claimed", "Released"}, r.events.take())
+			require.Equal(t, []string{"claimed", "released"}, r.events.take())
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 	}

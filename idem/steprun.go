@@ -192,7 +192,7 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 }
 
 func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
-	s.notify(s.a.engine().obs.StepReplayed, nil)
+	s.notify(NoticeStepReplayed, nil)
 	switch {
 	case known.Unavailable:
 		err := s.unavailable(known.Failure)
@@ -229,7 +229,7 @@ func (s *step) unavailable(f *Failure) error {
 // interrupted asks what became of a step that an earlier attempt began. again says
 // that it surely had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
-	s.notify(s.a.engine().obs.StepInterrupted, nil)
+	s.notify(NoticeStepInterrupted, nil)
 	if s.opts.interrupted == nil {
 		return nil, false, &StepInterruptedError{Name: s.name}
 	}
@@ -291,7 +291,7 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 		err = s.unavailable(w.Failure)
 		t.lost = err
 	}
-	s.notify(s.a.engine().obs.StepRecorded, err)
+	s.notify(NoticeStepRecorded, err)
 	if !w.NotExecuted && (w.Failure == nil || w.Unavailable) {
 		s.a.steps.compensateBy(s, t)
 	}
@@ -333,6 +333,6 @@ func (s *step) inside(name string) context.Context {
 	return context.WithValue(s.ctx, stepKey{}, insideStep{s.a, name})
 }
 
-func (s *step) notify(f func(context.Context, Notice), err error) {
-	s.a.notifyStep(s.ctx, f, s.name, err)
+func (s *step) notify(kind NoticeKind, err error) {
+	s.a.notifyStep(s.ctx, kind, s.name, err)
 }

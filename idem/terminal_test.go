@@ -45,7 +45,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				require.Equal(t, idem.Completed, res.Outcome.State)
 				require.True(t, res.Outcome.Queued, "its result is")
 				require.False(t, res.Outcome.Unencoded)
-				require.Equal(t, []string{"Claimed", "Completed", "Queued"}, r.events.take())
+				require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
 				fact := r.record(t, key)
 				require.Equal(t, idem.Completed, fact.State)
 				require.True(t, fact.Unavailable)
@@ -64,7 +64,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				require.Equal(t, res.Outcome.Body, again.Outcome.Body)
 				require.Equal(t, res.Outcome.ExpiresAt, again.Outcome.ExpiresAt, "the result renews nothing")
 				require.Equal(t, res.Outcome.RecordedAt, again.Outcome.RecordedAt)
-				require.Equal(t, []string{"Landed", "Replayed"}, r.events.take())
+				require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
 			})
 		})
 	}
@@ -99,11 +99,11 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 						var want []string
 						switch {
 						case fact != "passes":
-							want = []string{"Claimed", "Queued", "Landed"}
+							want = []string{"claimed", "outcome_queued", "outcome_landed"}
 						case result != "passes":
-							want = []string{"Claimed", "Completed", "Queued", "Landed"}
+							want = []string{"claimed", "completed", "outcome_queued", "outcome_landed"}
 						default:
-							want = []string{"Claimed", "Completed"}
+							want = []string{"claimed", "completed"}
 						}
 						require.Equal(t, want, r.events.take())
 					})
@@ -133,7 +133,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 				rec := r.record(t, key)
 				require.False(t, rec.Unavailable)
 				require.Equal(t, `"the result"`, string(rec.Body.Data))
-				require.Equal(t, []string{"Claimed", "Queued", "Landed"}, r.events.take())
+				require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
 				// Delivered late, it changes nothing.
 				_ = whole.Do(t.Context())
 				require.Equal(t, rec, r.record(t, key))
@@ -175,7 +175,7 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 					before := r.record(t, key)
 					r.events.take()
 					require.NoError(t, r.engine.Flush(t.Context()))
-					require.Equal(t, []string{"ResultDropped"}, r.events.take(), "no outcome is lost")
+					require.Equal(t, []string{"result_omitted"}, r.events.take(), "no outcome is lost")
 					require.Equal(t, before, r.record(t, key))
 				})
 			})
@@ -194,7 +194,7 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.True(t, r.record(t, key).Unavailable)
-		require.Equal(t, []string{"Claimed", "Queued", "ResultDropped", "Landed"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued", "result_omitted", "outcome_landed"}, r.events.take())
 
 		key = unsafe.Key("t", "found out at once")
 		r.faults.Next(idemtest.Finish, idemtest.Pass, idemtest.Refuse)
@@ -340,5 +340,5 @@ func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, res.Outcome.Queued)
 	require.True(t, res.Outcome.Unencoded)
-	require.Equal(t, []string{"Claimed", "ResultDropped", "Completed"}, r.events.take())
+	require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
 }

@@ -69,25 +69,19 @@ type story struct{ ran, replayed atomic.Bool }
 
 type storyKey struct{}
 
-// observed returns the observer with the harness's own looking on.
-func observed(o *idem.Observer) *idem.Observer {
-	out := idem.Observer{}
-	if o != nil {
-		out = *o
-	}
-	look := func(then func(context.Context, idem.Notice), see func(*story)) func(context.Context, idem.Notice) {
-		return func(ctx context.Context, n idem.Notice) {
-			if s, ok := ctx.Value(storyKey{}).(*story); ok {
-				see(s)
-			}
-			if then != nil {
-				then(ctx, n)
+// observed returns the observer with the harness's own before it.
+func observed(o idem.Observer) idem.Observer {
+	return func(ctx context.Context, n idem.Notice) {
+		if s, ok := ctx.Value(storyKey{}).(*story); ok {
+			switch n.Kind {
+			case idem.NoticeClaimed, idem.NoticeTookOver, idem.NoticeFailedOpen:
+				s.ran.Store(true)
+			case idem.NoticeReplayed:
+				s.replayed.Store(true)
 			}
 		}
+		if o != nil {
+			o(ctx, n)
+		}
 	}
-	ran := func(s *story) { s.ran.Store(true) }
-	out.Claimed, out.TookOver = look(out.Claimed, ran), look(out.TookOver, ran)
-	out.FailedOpen = look(out.FailedOpen, ran)
-	out.Replayed = look(out.Replayed, func(s *story) { s.replayed.Store(true) })
-	return &out
 }

@@ -52,11 +52,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	observer := idem.LogTo(nil)
-	queued := observer.Queued
-	observer.Queued = func(ctx context.Context, n idem.Notice) {
-		queued(ctx, n)
-		if own, ok := ctx.Value(trackKey{}).(*track); ok {
+	logged := idem.LogTo(nil)
+	observer := func(ctx context.Context, n idem.Notice) {
+		logged(ctx, n)
+		if own, ok := ctx.Value(trackKey{}).(*track); ok && n.Kind == idem.NoticeOutcomeQueued {
 			own.queued = true
 		}
 	}
