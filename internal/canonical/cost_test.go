@@ -2,14 +2,9 @@ package canonical
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"maps"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
@@ -79,44 +74,6 @@ func listOf(size int, open, shut string, element func(i int) string) []byte {
 	}
 	b.WriteString(shut)
 	return b.Bytes()
-}
-
-// mostTimes is what a hostile text of 6 MiB, the largest that Lambda takes, may cost
-// against a plain one of its size.
-const mostTimes = 5
-
-// BenchmarkCanonicalWorst compares, in one run, the digest of a plain text's form
-// with those of hostile ones, and fails beyond mostTimes.
-func BenchmarkCanonicalWorst(b *testing.B) {
-	const size = 6 << 20
-	fastest := func(text []byte) time.Duration {
-		best := time.Hour
-		for range 3 {
-			runtime.GC()
-			start := time.Now()
-			form, _ := Append(make([]byte, 0, len(text)), text)
-			_ = sha256.Sum256(form)
-			best = min(best, time.Since(start))
-		}
-		return best
-	}
-	texts := hostileTexts(size)
-	for b.Loop() {
-		plain, worst, which := fastest(plainText(size)), 0.0, ""
-		for _, name := range slices.Sorted(maps.Keys(texts)) {
-			times := float64(fastest(texts[name])) / float64(plain)
-			if testing.Verbose() {
-				b.Logf("%-36s %.1f times", name, times)
-			}
-			if times > worst {
-				worst, which = times, name
-			}
-		}
-		b.ReportMetric(worst, "times-plain")
-		if worst > mostTimes {
-			b.Fatalf("%q costs %.1f times as much as a plain text of its size: at most %d times is promised", which, worst, mostTimes)
-		}
-	}
 }
 
 // Where the time could go is counted here: every member is noted once, however deep

@@ -25,10 +25,8 @@ type canonicalizer struct {
 	objects []object
 	// members of the objects out of order, in canonical order.
 	members []objectMember
-	// open holds the members of the objects that are being read, sorting those of the
-	// object that is being sorted.
-	open    []objectMember
-	sorting []*objectMember
+	// open holds the members of the objects that are being read.
+	open []objectMember
 	// names that had to be unescaped.
 	names []byte
 	// result is the text in order.
@@ -48,12 +46,12 @@ var canonicalizers = sync.Pool{New: func() any { return new(canonicalizer) }}
 const most = 16 << 10
 
 func (c *canonicalizer) release() {
-	if cap(c.objects) > most || cap(c.members) > most || cap(c.open)+cap(c.sorting) > 2*most || cap(c.names)+cap(c.out)+cap(c.result) > 64*most {
+	if cap(c.objects) > most || cap(c.members) > most || cap(c.open) > most || cap(c.names)+cap(c.out)+cap(c.result) > 64*most {
 		return
 	}
 	c.text, c.done, c.powers, c.wrong = nil, 0, nil, nil
-	c.out, c.objects, c.members, c.open, c.sorting = c.out[:0], c.objects[:0], c.members[:0], c.open[:0], c.sorting[:0]
-	c.names, c.result = c.names[:0], c.result[:0]
+	c.objects, c.members, c.open = c.objects[:0], c.members[:0], c.open[:0]
+	c.names, c.out, c.result = c.names[:0], c.out[:0], c.result[:0]
 	canonicalizers.Put(c)
 }
 
@@ -122,7 +120,7 @@ func (c *canonicalizer) object(i int) int {
 		}
 		m.end = c.at(i)
 		if n := len(c.open); n > base {
-			sorted = sorted && c.compare(&c.open[n-1], &m) < 0
+			sorted = sorted && c.compare(c.open[n-1], m) < 0
 		}
 		c.open = append(c.open, m)
 	}
@@ -137,21 +135,15 @@ func (c *canonicalizer) object(i int) int {
 	if sorted {
 		return i + 1
 	}
-	// Pointers are moved faster than members, and programs have the code to sort them.
-	for j := range members {
-		c.sorting = append(c.sorting, &members[j])
-	}
-	slices.SortFunc(c.sorting, c.compare)
-	o.from = len(c.members)
-	for j, m := range c.sorting {
-		if j > 0 && c.compare(c.sorting[j-1], m) == 0 {
-			c.wrong = c.duplicateError(*m, max(c.sorting[j-1].start, m.start))
+	slices.SortFunc(members, c.compare)
+	for j := range members[1:] {
+		if a, b := members[j], members[j+1]; c.compare(a, b) == 0 {
+			c.wrong = c.duplicateError(a, max(a.start, b.start))
 			return i
 		}
-		c.members = append(c.members, *m)
 	}
-	clear(c.sorting)
-	c.sorting = c.sorting[:0]
+	o.from = len(c.members)
+	c.members = append(c.members, members...)
 	o.to = len(c.members)
 	return i + 1
 }
@@ -230,11 +222,11 @@ func (c *canonicalizer) nameOf(m *objectMember) []byte {
 }
 
 // compare orders by the names' UTF-16 units (RFC 8785 3.2.3).
-func (c *canonicalizer) compare(a, b *objectMember) int {
+func (c *canonicalizer) compare(a, b objectMember) int {
 	if a.order != b.order {
 		return cmp.Compare(a.order, b.order)
 	}
-	x, y := c.nameOf(a), c.nameOf(b)
+	x, y := c.nameOf(&a), c.nameOf(&b)
 	for len(x) >= 8 && len(y) >= 8 && binary.BigEndian.Uint64(x) == binary.BigEndian.Uint64(y) {
 		x, y = x[8:], y[8:]
 	}
