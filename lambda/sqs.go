@@ -36,7 +36,7 @@ type SQSOptions struct {
 	Select *idem.Select
 
 	// Parking takes a message whose permanent failure is recorded before it is
-	// acknowledged, such as to a queue where people look at it; package sqsparking
+	// acknowledged, such as to a queue where people look at it; package sqsfailures
 	// has one. With an error the message goes back, and is offered again with its
 	// next delivery, so it may be parked twice. Nil acknowledges without it.
 	Parking func(context.Context, SQSOutcome) error

@@ -17,7 +17,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -143,12 +143,12 @@ func TestFailedMessageIsParked(t *testing.T) {
 	parked := there[0]
 	require.Equal(t, body(1, "g"), *parked.Body)
 	attribute := func(name string) string { return aws.ToString(parked.MessageAttributes[name].StringValue) }
-	require.Equal(t, "no such article", attribute(sqsparking.FailureAttribute))
-	require.Equal(t, recordID(1), attribute(sqsparking.RecordAttribute))
-	require.Equal(t, id, attribute(sqsparking.MessageAttribute))
-	require.Equal(t, q.ARN, attribute(sqsparking.QueueAttribute))
+	require.Equal(t, "no such article", attribute(sqsfailures.FailureAttribute))
+	require.Equal(t, recordID(1), attribute(sqsfailures.RecordAttribute))
+	require.Equal(t, id, attribute(sqsfailures.MessageAttribute))
+	require.Equal(t, q.ARN, attribute(sqsfailures.QueueAttribute))
 	require.Equal(t, value(1), attribute(idemlambda.SQSKeyAttribute))
-	require.True(t, strings.HasPrefix(attribute(sqsparking.FailureTypeAttribute), "errorString"))
+	require.True(t, strings.HasPrefix(attribute(sqsfailures.FailureTypeAttribute), "errorString"))
 	require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
 	got := w.of(id)
 	require.False(t, got[len(got)-1].back, "%+v", got)

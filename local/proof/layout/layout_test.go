@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
-	"lambda/sqsparking":    queueSide,
+	"lambda/sqsfailures":   queueSide,
 	"idem/idemhttp/coverage": {
 		jsonModule, canonicalForm, pathTemplates, "./idem", protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
@@ -69,7 +69,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"internal/canonical", "internal/pathtemplate", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsparking"}
+var handlerSide = []string{"internal/canonical", "internal/pathtemplate", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
 
 type listed struct {
 	ImportPath string

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
 )
 
@@ -75,8 +75,8 @@ type Order struct{ ID string }
 func work(engine *idem.Engine, queues *sqs.Client, parkingQueue string, fulfil func(context.Context, Order) error) {
 	byKey := idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
 	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
-		Returned: sqsvisibility.New(queues, nil),       // a twin in flight costs one receive
-		Parking:  sqsparking.New(queues, parkingQueue), // what has failed for good, with the reason
+		Returned: sqsvisibility.New(queues, nil),        // a twin in flight costs one receive
+		Parking:  sqsfailures.New(queues, parkingQueue), // what has failed for good, with the reason
 	}, fulfil))
 }
 

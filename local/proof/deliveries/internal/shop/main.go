@@ -25,7 +25,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsparking"
+	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
@@ -94,7 +94,7 @@ func queueOptions() *idemlambda.SQSOptions {
 	})
 	o.Returned = sqsvisibility.New(client, nil)
 	if url := os.Getenv("SHOP_PARKING"); url != "" {
-		o.Parking = sqsparking.New(client, url)
+		o.Parking = sqsfailures.New(client, url)
 	}
 	return o
 }

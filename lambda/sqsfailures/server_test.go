@@ -1,4 +1,4 @@
-package sqsparking
+package sqsfailures
 
 import (
 	"testing"

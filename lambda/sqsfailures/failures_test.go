@@ -1,4 +1,4 @@
-package sqsparking
+package sqsfailures
 
 import (
 	"context"
@@ -118,8 +118,8 @@ func TestFIFO(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	require.PanicsWithError(t, "idem: sqsparking.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, "u") })
-	require.PanicsWithError(t, "idem: sqsparking.New: the parking queue's URL is empty", func() { New(&fake{}, "") })
+	require.PanicsWithError(t, "idem: sqsfailures.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, "u") })
+	require.PanicsWithError(t, "idem: sqsfailures.New: the parking queue's URL is empty", func() { New(&fake{}, "") })
 }
 
 // Through the wrapper: the message is deleted only once it is parked, and says the

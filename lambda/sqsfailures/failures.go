@@ -1,13 +1,13 @@
-// Package sqsparking sends messages whose permanent failure is recorded to a
+// Package sqsfailures sends messages whose permanent failure is recorded to a
 // queue of their own, where people look at them.
 //
 // Such a message is acknowledged: delivering it again could not change its
 // outcome, and would only fill the dead-letter queue with what nobody can redrive.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
-//		Parking: sqsparking.New(sqs.NewFromConfig(cfg), parkingURL),
+//		Parking: sqsfailures.New(sqs.NewFromConfig(cfg), parkingURL),
 //	}, fulfil))
-package sqsparking
+package sqsfailures
 
 import (
 	"context"
@@ -84,9 +84,9 @@ type API interface {
 func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcome) error {
 	switch {
 	case client == nil:
-		panic(&idem.ConfigError{What: "sqsparking.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
+		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
 	case queueURL == "":
-		panic(&idem.ConfigError{What: "sqsparking.New", Problem: "the parking queue's URL is empty"})
+		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the parking queue's URL is empty"})
 	}
 	return func(ctx context.Context, out idemlambda.SQSOutcome) error {
 		in := &sqs.SendMessageInput{
@@ -104,7 +104,7 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 		in.MessageAttributes = attributes(&out, limit)
 		if _, err = client.SendMessage(ctx, in); err != nil {
 			if _, refused = limitOf(err); refused {
-				err = fmt.Errorf("sqsparking: the message is too long for the parking queue, also as it came: "+
+				err = fmt.Errorf("sqsfailures: the message is too long for the parking queue, also as it came: "+
 					"raise the parking queue's MaximumMessageSize to the source's: %w", err)
 			}
 		}
