@@ -131,40 +131,42 @@ func (s *source[R]) log(d *delivery[R]) {
 	log.LogAttrs(d.ctx, level, "idem: "+s.noun+" "+what, attrs...)
 }
 
-// parksLast reports whether a delivery waits for [source.parkLast].
-func (s *source[R]) parksLast(d *delivery[R]) bool {
-	return s.backFrom != nil && s.opts.Parking != nil && d.out.Reason == ReasonFailed
+// forwardsLast reports whether a delivery waits for [source.forwardLast].
+func (s *source[R]) forwardsLast(d *delivery[R]) bool {
+	return s.backFrom != nil && s.opts.OnFailed != nil && d.out.Reason == ReasonFailed
 }
 
-// parkLast parks what has failed once it is known what is acknowledged: what comes
-// back for another record's sake would be parked with every delivery. One that
-// cannot be parked comes back, and with it what depends on it.
-func (s *source[R]) parkLast(ds []delivery[R]) {
+// forwardLast hands failed deliveries to the OnFailed hook once it is known which are
+// acknowledged: one that is redelivered because of another record would be forwarded
+// with every delivery. One that cannot be forwarded is redelivered, and so is what
+// depends on it.
+func (s *source[R]) forwardLast(ds []delivery[R]) {
 	for i := range ds {
 		d := &ds[i]
-		if !s.parksLast(d) {
+		if !s.forwardsLast(d) {
 			continue
 		}
 		alone(func() {
 			defer s.tell(d)
 			if i < s.backFrom(ds) {
-				s.park(d)
+				s.forward(d)
 			}
 		})
 	}
 }
 
-// park hands a failed delivery over. Until that is done it comes back.
-func (s *source[R]) park(d *delivery[R]) {
+// forward hands a failed delivery to the OnFailed hook. Without its success the
+// delivery is redelivered.
+func (s *source[R]) forward(d *delivery[R]) {
 	failed := d.out
-	d.out.Reason, d.out.Err = ReasonNotParked, errGoexit
+	d.out.Reason, d.out.Err = ReasonFailureNotForwarded, errGoexit
 	defer func() {
 		if r := recover(); r != nil {
 			d.out.Err = &PanicError{Value: r, Stack: debug.Stack()}
 		}
 	}()
-	if err := s.opts.Parking(d.ctx, failed); err != nil {
-		d.out.Err = fmt.Errorf("idemlambda: what has failed could not be parked: %w", err)
+	if err := s.opts.OnFailed(d.ctx, failed); err != nil {
+		d.out.Err = fmt.Errorf("idemlambda: the failure is recorded, and the OnFailed hook could not forward it: %w", err)
 		return
 	}
 	d.out = failed

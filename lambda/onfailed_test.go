@@ -14,15 +14,15 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// What the service delivers again for another record's sake is not parked each
-// time: it is parked when it is acknowledged.
-func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
+// What the service delivers again for another record's sake is not forwarded each
+// time: it is forwarded when it is acknowledged.
+func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 	ok := func(context.Context, string) error { return nil }
 	for name, door := range map[string]func(*idem.Engine, func(string), func(Reason), func(context.Context, string) error) func() bool{
-		"kinesis, side by side": func(e *idem.Engine, parked func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
+		"kinesis, side by side": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
 			h := Kinesis(e, transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 2, Logger: quiet,
-				Parking: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
-					parked(string(d.Record.Kinesis.Data))
+				OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
+					forwarded(string(d.Record.Kinesis.Data))
 					return nil
 				},
 				Outcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told(d.Reason) },
@@ -44,11 +44,11 @@ func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
 				return true
 			}
 		},
-		"kafka, as a whole": func(e *idem.Engine, parked func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
+		"kafka, as a whole": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
 			o := &KafkaOptions{}
 			o.Logger = quiet
-			o.Parking = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
-				parked(d.Record.Value)
+			o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
+				forwarded(d.Record.Value)
 				return nil
 			}
 			o.Outcome = func(_ context.Context, d Delivery[events.KafkaRecord]) { told(d.Reason) }
@@ -65,10 +65,10 @@ func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parked, told := map[string]int{}, map[Reason]int{}
+			forwarded, told := map[string]int{}, map[Reason]int{}
 			var mu sync.Mutex
 			down := true
-			deliver := door(newEngine(t, memory()), func(body string) { parked[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
+			deliver := door(newEngine(t, memory()), func(body string) { forwarded[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
 				func(ctx context.Context, body string) error {
 					switch {
 					case body != "later":
@@ -81,14 +81,14 @@ func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
 			for range 5 {
 				require.True(t, deliver())
 			}
-			for body, n := range parked {
+			for body, n := range forwarded {
 				require.Equal(t, 1, n, "%s: what is acknowledged while the others come back", body)
 			}
 			require.Equal(t, 5, told[ReasonReleased])
 			down = false
 			require.False(t, deliver())
-			require.Len(t, parked, 2)
-			for body, n := range parked {
+			require.Len(t, forwarded, 2)
+			for body, n := range forwarded {
 				require.Equal(t, 1, n, body)
 			}
 			require.Equal(t, 1, told[ReasonExecuted])
@@ -96,12 +96,12 @@ func TestParkingWaitsForTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// What cannot be parked comes back, with all that depends on it.
-func TestParkingLastFails(t *testing.T) {
-	full := errors.New("the parking queue is full")
+// What cannot be forwarded comes back, with all that depends on it.
+func TestOnFailedFailsLast(t *testing.T) {
+	full := errors.New("the queue of failures is full")
 	told := map[string]Reason{}
 	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3, Logger: quiet,
-		Parking: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
+		OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
 			if d.Record.EventID == "1" {
 				return full
 			}
@@ -117,7 +117,7 @@ func TestParkingLastFails(t *testing.T) {
 	res, err := h(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, []events.KinesisBatchItemFailure{{ItemIdentifier: "1"}}, res.BatchItemFailures)
-	require.Equal(t, map[string]Reason{"0": ReasonFailed, "1": ReasonNotParked, "2": ReasonFailed}, told)
+	require.Equal(t, map[string]Reason{"0": ReasonFailed, "1": ReasonFailureNotForwarded, "2": ReasonFailed}, told)
 }
 
 // Brokers have no order of their own.

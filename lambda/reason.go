@@ -37,9 +37,9 @@ const (
 	// ReasonPanicked: the handler, the key function or the body's own decoder
 	// panicked.
 	ReasonPanicked Reason = "panicked"
-	// ReasonNotParked: a permanent failure is recorded, and the message could not be
-	// parked.
-	ReasonNotParked Reason = "not_parked"
+	// ReasonFailureNotForwarded: a permanent failure is recorded, and the OnFailed hook
+	// returned an error or panicked.
+	ReasonFailureNotForwarded Reason = "failure_not_forwarded"
 	// ReasonInFlight: another attempt holds the claim. The error is an
 	// [*idem.InFlightError].
 	ReasonInFlight Reason = "in_flight"

@@ -31,11 +31,12 @@ type Options[R any] struct {
 	// record itself, have none.
 	Select *idem.Select
 
-	// Parking takes a record whose permanent failure is recorded before it is
-	// acknowledged. With an error the record comes back, and is offered again with
-	// its next delivery, so it may be parked twice. What comes back for another
-	// record's sake is not parked before it is acknowledged. Nil acknowledges without.
-	Parking func(context.Context, Delivery[R]) error
+	// OnFailed gets a record whose permanent failure is recorded, before the record is
+	// acknowledged, such as to forward it. After an error the record is redelivered and
+	// OnFailed gets it again, so it may be forwarded twice. A record that is redelivered
+	// because of another one is not forwarded before it is acknowledged. Nil
+	// acknowledges without it.
+	OnFailed func(context.Context, Delivery[R]) error
 
 	// Outcome is told what became of every record, once for each, for metrics. Nil
 	// means nobody.
@@ -144,7 +145,7 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 		})
 	}
 	wg.Wait()
-	b.parkLast(ds)
+	b.forwardLast(ds)
 	return ds
 }
 
@@ -193,7 +194,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 	for _, d := range lane {
 		alone(func() {
 			defer func() {
-				if !b.parksLast(d) {
+				if !b.forwardsLast(d) {
 					b.tell(d)
 				}
 			}()
@@ -223,8 +224,8 @@ func alone(f func()) {
 
 func (b *batch[R]) settle(d *delivery[R]) {
 	b.run(d)
-	if d.out.Reason == ReasonFailed && b.opts.Parking != nil && b.backFrom == nil {
-		b.park(d)
+	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.backFrom == nil {
+		b.forward(d)
 	}
 }
 

@@ -35,11 +35,11 @@ type SQSOptions struct {
 	// their ids and times. Bodies of type string and []byte take none.
 	Select *idem.Select
 
-	// Parking takes a message whose permanent failure is recorded before it is
-	// acknowledged, such as to a queue where people look at it; package sqsfailures
-	// has one. With an error the message goes back, and is offered again with its
-	// next delivery, so it may be parked twice. Nil acknowledges without it.
-	Parking func(context.Context, SQSOutcome) error
+	// OnFailed gets a message whose permanent failure is recorded, before the message is
+	// acknowledged, such as to forward it to a queue where people look at it; package
+	// sqsfailures does that. After an error the message goes back and OnFailed gets it
+	// again, so it may be forwarded twice. Nil acknowledges without it.
+	OnFailed func(context.Context, SQSOutcome) error
 
 	// Outcome is told what became of every message, once for each, for metrics. Nil
 	// means nobody.
@@ -113,7 +113,7 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	q := &sqsQueue{returned: o.Returned, source: source[events.SQSMessage]{
 		what: "idemlambda.SQS", noun: "message", engine: engine, op: withRetention(op, SQSRetention), key: key,
 		opts: Options[events.SQSMessage]{
-			Concurrency: o.Concurrency, Select: o.Select, Parking: o.Parking, Outcome: o.Outcome, Logger: o.Logger,
+			Concurrency: o.Concurrency, Select: o.Select, OnFailed: o.OnFailed, Outcome: o.Outcome, Logger: o.Logger,
 		},
 		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives, window: queueWindow(),
 	}}

@@ -103,9 +103,9 @@ func TestSQSMessageOf(t *testing.T) {
 			return byAttribute(ctx, m)
 		},
 		&SQSOptions{
-			Outcome: func(ctx context.Context, _ SQSOutcome) { see(ctx) },
-			Parking: func(ctx context.Context, _ SQSOutcome) error { see(ctx); return nil },
-			Logger:  quiet,
+			Outcome:  func(ctx context.Context, _ SQSOutcome) { see(ctx) },
+			OnFailed: func(ctx context.Context, _ SQSOutcome) error { see(ctx); return nil },
+			Logger:   quiet,
 		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
 	_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{"do":"permanent"}`)))
 	require.NoError(t, err)

@@ -32,14 +32,14 @@ type trial struct {
 	fifo        bool
 	concurrency int
 	time        time.Duration // for handlers, each of which takes a second; zero is no limit
-	parking     bool
+	onFailed    bool
 	keys        []trialKey
 	messages    []trialMessage
 }
 
 type trialKey struct {
-	prior, deed string
-	parkFails   bool
+	prior, deed  string
+	forwardFails bool
 }
 
 type trialMessage struct {
@@ -50,7 +50,7 @@ type trialMessage struct {
 }
 
 func randomTrial(random *rand.Rand) trial {
-	tr := trial{op: fulfil, fifo: random.IntN(2) == 0, concurrency: []int{1, 3, 20}[random.IntN(3)], parking: random.IntN(3) == 0}
+	tr := trial{op: fulfil, fifo: random.IntN(2) == 0, concurrency: []int{1, 3, 20}[random.IntN(3)], onFailed: random.IntN(3) == 0}
 	tr.op.Repeat = idem.Repeat(random.IntN(2))
 	if tr.concurrency == 1 && random.IntN(2) == 0 {
 		// What is left after so many handlers is less than MinTime.
@@ -167,8 +167,8 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 		} else if r == ReasonExecuted {
 			r = ReasonReplayed
 		}
-		if r == ReasonFailed && tr.parking && tr.keys[m.key].parkFails {
-			return ReasonNotParked
+		if r == ReasonFailed && tr.onFailed && tr.keys[m.key].forwardFails {
+			return ReasonFailureNotForwarded
 		}
 		return r
 	}
@@ -301,7 +301,7 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { tr.check(t, i, seen) })
 	}
 	for _, r := range []Reason{
-		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonNotParked, ReasonInFlight, ReasonKeyReused,
+		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
 		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBehind,
 	} {
 		require.Greater(t, seen[r], trials/100, "too few trials meet %s", r)
@@ -326,11 +326,11 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	}}
 	var back []SQSOutcome
 	o.Returned = func(_ context.Context, b []SQSOutcome) { back = b }
-	if tr.parking {
-		o.Parking = func(ctx context.Context, out SQSOutcome) error {
+	if tr.onFailed {
+		o.OnFailed = func(ctx context.Context, out SQSOutcome) error {
 			require.Equal(t, ReasonFailed, out.Reason)
 			require.NotNil(t, out.Failure)
-			if b := (trialBody{}); json.Unmarshal([]byte(out.Record.Body), &b) == nil && tr.keys[b.Key].parkFails {
+			if b := (trialBody{}); json.Unmarshal([]byte(out.Record.Body), &b) == nil && tr.keys[b.Key].forwardFails {
 				return errDown
 			}
 			return nil

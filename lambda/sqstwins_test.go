@@ -209,7 +209,7 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 			h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{
 				Logger:   slog.New(slog.NewTextHandler(&log, nil)),
 				Outcome:  func(context.Context, SQSOutcome) { end() },
-				Parking:  func(context.Context, SQSOutcome) error { end(); return nil },
+				OnFailed: func(context.Context, SQSOutcome) error { end(); return nil },
 				Returned: func(context.Context, []SQSOutcome) { end() },
 			}, work)
 			res, err := h(t.Context(), batchOf(
@@ -218,8 +218,8 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 				inGroup(messageOf("m3", "k3", `{}`), "g"),
 			))
 			require.NoError(t, err)
-			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be parked goes back")
-			require.Contains(t, log.String(), string(ReasonNotParked))
+			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be forwarded goes back")
+			require.Contains(t, log.String(), string(ReasonFailureNotForwarded))
 			require.Contains(t, log.String(), string(ReasonBehind))
 			if name == "panic" {
 				require.Contains(t, log.String(), "the Outcome hook panicked")

@@ -1,11 +1,11 @@
-// Package sqsfailures sends messages whose permanent failure is recorded to a
-// queue of their own, where people look at them.
+// Package sqsfailures forwards messages whose permanent failure is recorded to a
+// failure queue, where people look at them.
 //
-// Such a message is acknowledged: delivering it again could not change its
-// outcome, and would only fill the dead-letter queue with what nobody can redrive.
+// Such a message is acknowledged: another delivery could not change its outcome. It
+// is no dead letter, which may succeed after a redrive, so it has a queue of its own.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
-//		Parking: sqsfailures.New(sqs.NewFromConfig(cfg), parkingURL),
+//		OnFailed: sqsfailures.New(sqs.NewFromConfig(cfg), failuresURL),
 //	}, fulfil))
 package sqsfailures
 
@@ -29,7 +29,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// Names of the message attributes that a parked message has beside its own, all of
+// Names of the message attributes that a forwarded message has beside its own, all of
 // type String.
 const (
 	// FailureAttribute is the recorded failure's text, FailureTypeAttribute its type,
@@ -63,22 +63,22 @@ type API interface {
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 }
 
-// New makes a function for [idemlambda.SQSOptions].Parking. It sends body and
+// New makes a function for [idemlambda.SQSOptions].OnFailed. It sends body and
 // message attributes as they came, and says why beside them: as many of this
 // package's attributes, in the order of their declaration, as fit into SQS's limits
 // of ten attributes and of the message's length. Characters that SQS does not take are
 // replaced.
 //
-// The parking queue's MaximumMessageSize must be no less than the source's: a message
-// that it does not take even as it came can never be parked, and ends in its own queue's
+// The failure queue's MaximumMessageSize must be no less than the source's: a message
+// that it does not take even as it came can never be forwarded, and ends in its own queue's
 // dead-letter queue; the error says so.
 //
-// A message may be parked twice, if its acknowledgement is lost: the attributes
-// [QueueAttribute] and [MessageAttribute] tell. Where the parking queue is FIFO,
+// A message may be forwarded twice, if its acknowledgement is lost: the attributes
+// [QueueAttribute] and [MessageAttribute] tell. Where the failure queue is FIFO,
 // its deduplication by the message's id keeps that within five minutes; messages
 // stay in the group that they had, or get one for each record.
 //
-// The function needs sqs:SendMessage on the parking queue. What cannot be sent is
+// The function needs sqs:SendMessage on the failure queue. What cannot be sent is
 // an error: the message goes back to its own queue. A nil client and an empty URL
 // panic with an [*idem.ConfigError].
 func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcome) error {
@@ -86,7 +86,7 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 	case client == nil:
 		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
 	case queueURL == "":
-		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the parking queue's URL is empty"})
+		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the failure queue's URL is empty"})
 	}
 	return func(ctx context.Context, out idemlambda.SQSOutcome) error {
 		in := &sqs.SendMessageInput{
@@ -104,8 +104,8 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcom
 		in.MessageAttributes = attributes(&out, limit)
 		if _, err = client.SendMessage(ctx, in); err != nil {
 			if _, refused = limitOf(err); refused {
-				err = fmt.Errorf("sqsfailures: the message is too long for the parking queue, also as it came: "+
-					"raise the parking queue's MaximumMessageSize to the source's: %w", err)
+				err = fmt.Errorf("sqsfailures: the message is too long for the failure queue, also as it came: "+
+					"raise the failure queue's MaximumMessageSize to the source's: %w", err)
 			}
 		}
 		return err
@@ -156,7 +156,7 @@ func attributes(out *idemlambda.SQSOutcome, limit int) map[string]types.MessageA
 		{RecordAttribute, out.KeyID}, {QueueAttribute, out.Record.EventSourceARN}, {MessageAttribute, out.Record.MessageId},
 	}
 	for _, a := range why {
-		delete(all, a[0]) // of an earlier parking
+		delete(all, a[0]) // of an earlier forwarding
 	}
 	length := len(out.Record.Body)
 	for name, v := range all {

@@ -48,7 +48,7 @@ func message() *events.SQSMessage {
 			"idempotency-key":    {DataType: "String", StringValue: aws.String("k1")},
 			"priority":           {DataType: "Number.int", StringValue: aws.String("5")},
 			"trace":              {DataType: "Binary", BinaryValue: []byte{1, 2}},
-			FailureAttribute:     {DataType: "String", StringValue: aws.String("of an earlier parking")},
+			FailureAttribute:     {DataType: "String", StringValue: aws.String("of an earlier forwarding")},
 			FailureCodeAttribute: {DataType: "String", StringValue: aws.String("old")},
 			"lists":              {DataType: "String"},
 		},
@@ -59,10 +59,10 @@ func TestSendsTheMessageAndWhy(t *testing.T) {
 	f := &fake{}
 	out := idemlambda.SQSOutcome{Record: message(), KeyID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
 		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
-	require.NoError(t, New(f, "https://sqs/1/parking")(t.Context(), out))
+	require.NoError(t, New(f, "https://sqs/1/failures")(t.Context(), out))
 	require.Len(t, f.sent, 1)
 	in := f.sent[0]
-	require.Equal(t, "https://sqs/1/parking", *in.QueueUrl)
+	require.Equal(t, "https://sqs/1/failures", *in.QueueUrl)
 	require.Equal(t, `{"id":"o1"}`, *in.MessageBody)
 	require.Nil(t, in.MessageGroupId)
 	require.Nil(t, in.MessageDeduplicationId)
@@ -98,14 +98,14 @@ func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 
 func TestFIFO(t *testing.T) {
 	f := &fake{}
-	park := New(f, "https://sqs/1/parking.fifo")
+	forward := New(f, "https://sqs/1/failures.fifo")
 	out := func(id, group, key string) idemlambda.SQSOutcome {
 		m := message()
 		m.MessageId, m.Attributes = id, map[string]string{"MessageGroupId": group}
 		return idemlambda.SQSOutcome{Record: m, KeyID: key}
 	}
 	for _, o := range []idemlambda.SQSOutcome{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
-		require.NoError(t, park(t.Context(), o))
+		require.NoError(t, forward(t.Context(), o))
 	}
 	require.Equal(t, "g1", *f.sent[0].MessageGroupId)
 	require.Equal(t, *f.sent[0].MessageDeduplicationId, *f.sent[1].MessageDeduplicationId, "the same message again")
@@ -119,22 +119,22 @@ func TestFIFO(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	require.PanicsWithError(t, "idem: sqsfailures.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, "u") })
-	require.PanicsWithError(t, "idem: sqsfailures.New: the parking queue's URL is empty", func() { New(&fake{}, "") })
+	require.PanicsWithError(t, "idem: sqsfailures.New: the failure queue's URL is empty", func() { New(&fake{}, "") })
 }
 
-// Through the wrapper: the message is deleted only once it is parked, and says the
-// same whichever delivery parks it.
-func TestNothingIsLostWhereParkingFails(t *testing.T) {
+// Through the wrapper: the message is deleted only once it is forwarded, and says the
+// same whichever delivery forwards it.
+func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	f := &fake{err: errors.New("throttled")}
 	var reasons []idemlambda.Reason
 	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.NoTenant, "/id"),
 		&idemlambda.SQSOptions{
-			Parking: New(f, "https://sqs/1/parking"),
+			OnFailed: New(f, "https://sqs/1/failures"),
 			Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
 				reasons = append(reasons, out.Reason)
-				if out.Reason == idemlambda.ReasonNotParked {
+				if out.Reason == idemlambda.ReasonFailureNotForwarded {
 					require.ErrorContains(t, out.Err, "throttled")
 				}
 			},
@@ -150,7 +150,7 @@ func TestNothingIsLostWhereParkingFails(t *testing.T) {
 	res, err = h(t.Context(), event)
 	require.NoError(t, err)
 	require.Empty(t, res.BatchItemFailures)
-	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonNotParked, idemlambda.ReasonFailed}, reasons)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonFailureNotForwarded, idemlambda.ReasonFailed}, reasons)
 	require.Len(t, f.sent, 1)
 	require.Equal(t, "no such article", *f.sent[0].MessageAttributes[FailureAttribute].StringValue)
 	require.Equal(t, "errorString", *f.sent[0].MessageAttributes[FailureTypeAttribute].StringValue)
@@ -175,7 +175,7 @@ func (l *limited) SendMessage(ctx context.Context, in *sqs.SendMessageInput, o .
 	return l.fake.SendMessage(ctx, in, o...)
 }
 
-// Whatever a queue has taken its parking queue takes, with as much of the reason as fits.
+// Whatever a queue has taken its failure queue takes, with as much of the reason as fits.
 func TestMessagesAtTheSizeLimit(t *testing.T) {
 	failure := &idem.Failure{Message: strings.Repeat("no such article ", 128), Type: "MissingError"}
 	length := 0
@@ -198,8 +198,8 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 			q := &limited{limit: limit}
 			m := message()
 			m.Body = strings.Repeat("x", limit-length-c.room)
-			park := New(q, "https://sqs/1/parking")
-			require.NoError(t, park(t.Context(), idemlambda.SQSOutcome{Record: m, KeyID: "#fulfil#abc", Failure: failure}), c.name)
+			forward := New(q, "https://sqs/1/failures")
+			require.NoError(t, forward(t.Context(), idemlambda.SQSOutcome{Record: m, KeyID: "#fulfil#abc", Failure: failure}), c.name)
 			in := q.sent[0]
 			require.Equal(t, m.Body, *in.MessageBody)
 			require.Equal(t, text("k1"), in.MessageAttributes["idempotency-key"], c.name)
@@ -215,11 +215,11 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 	}
 }
 
-// A parking queue that takes less than its source says so.
-func TestParkingQueueThatTakesLess(t *testing.T) {
+// A failure queue that takes less than its source says so.
+func TestFailureQueueThatTakesLess(t *testing.T) {
 	m := message()
 	m.Body = strings.Repeat("x", 2000)
-	err := New(&limited{limit: 1024}, "https://sqs/1/parking")(t.Context(), idemlambda.SQSOutcome{Record: m})
+	err := New(&limited{limit: 1024}, "https://sqs/1/failures")(t.Context(), idemlambda.SQSOutcome{Record: m})
 	require.ErrorContains(t, err, "MaximumMessageSize")
 	var api smithy.APIError
 	require.ErrorAs(t, err, &api)

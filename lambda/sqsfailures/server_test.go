@@ -12,15 +12,15 @@ import (
 
 // On real queues: the message arrives as it was, with the reason, and on a FIFO
 // queue once.
-func TestParksOnAServer(t *testing.T) {
+func TestForwardsOnAServer(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
-		park := New(q.Client, q.URL)
+		forward := New(q.Client, q.URL)
 		out := idemlambda.SQSOutcome{Record: message(), KeyID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
 			Failure: &idem.Failure{Message: "no such article\x1b[0m", Type: "MissingError", Code: "E7"}}
-		require.NoError(t, park(t.Context(), out))
+		require.NoError(t, forward(t.Context(), out))
 		if fifo {
-			require.NoError(t, park(t.Context(), out))
+			require.NoError(t, forward(t.Context(), out))
 		}
 		all := queuetest.Drain(t, q.Client, q.URL)
 		require.Len(t, all, 1)
@@ -34,11 +34,11 @@ func TestParksOnAServer(t *testing.T) {
 	}
 }
 
-// A parking queue that is not there is an error: the message is not lost.
-func TestParkingQueueThatIsNotThere(t *testing.T) {
+// A failure queue that is not there is an error: the message is not lost.
+func TestFailureQueueThatIsNotThere(t *testing.T) {
 	q := queuetest.New(t, queuetest.Spec{})
-	park := New(q.Client, q.URL+"-gone")
-	err := park(t.Context(), idemlambda.SQSOutcome{Record: message()})
+	forward := New(q.Client, q.URL+"-gone")
+	err := forward(t.Context(), idemlambda.SQSOutcome{Record: message()})
 	var gone *types.QueueDoesNotExist
 	require.ErrorAs(t, err, &gone)
 }

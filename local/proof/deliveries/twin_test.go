@@ -127,22 +127,22 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 	}
 }
 
-// A message whose failure is permanent lies in the parking queue, with the reason,
+// A message whose failure is permanent lies in the queue of failures, with the reason,
 // and nowhere else.
-func TestFailedMessageIsParked(t *testing.T) {
+func TestFailedMessageIsForwarded(t *testing.T) {
 	t.Parallel()
 	// However often a busy machine gives the message back, it is not given up.
-	q, parking := newQueue(t, false, 1000, visibility), queuetest.New(t, queuetest.Spec{})
+	q, failures := newQueue(t, false, 1000, visibility), queuetest.New(t, queuetest.Spec{})
 	s := newStage(t, runtime.Function{MaxInstances: instances}, func(int, int) string { return "permanent" },
-		"SHOP_REPEATABLE=1", "SHOP_SQS="+queuetest.Endpoint(t), "SHOP_PARKING="+parking.URL)
+		"SHOP_REPEATABLE=1", "SHOP_SQS="+queuetest.Endpoint(t), "SHOP_FAILURES="+failures.URL)
 	w := s.poll(q)
 	id := send(t, q, 1)
 	waitFor(t, 5*time.Minute, func() bool { return len(w.of(id)) > 0 && queuetest.Held(t, q.Client, q.URL) == 0 }, "the original is gone")
-	there := queuetest.Drain(t, q.Client, parking.URL)
+	there := queuetest.Drain(t, q.Client, failures.URL)
 	require.Len(t, there, 1)
-	parked := there[0]
-	require.Equal(t, body(1, "g"), *parked.Body)
-	attribute := func(name string) string { return aws.ToString(parked.MessageAttributes[name].StringValue) }
+	forwarded := there[0]
+	require.Equal(t, body(1, "g"), *forwarded.Body)
+	attribute := func(name string) string { return aws.ToString(forwarded.MessageAttributes[name].StringValue) }
 	require.Equal(t, "no such article", attribute(sqsfailures.FailureAttribute))
 	require.Equal(t, recordID(1), attribute(sqsfailures.RecordAttribute))
 	require.Equal(t, id, attribute(sqsfailures.MessageAttribute))

@@ -72,11 +72,11 @@ var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 type Order struct{ ID string }
 
-func work(engine *idem.Engine, queues *sqs.Client, parkingQueue string, fulfil func(context.Context, Order) error) {
+func work(engine *idem.Engine, queues *sqs.Client, failures string, fulfil func(context.Context, Order) error) {
 	byKey := idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
 	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
-		Returned: sqsvisibility.New(queues, nil),        // a twin in flight costs one receive
-		Parking:  sqsfailures.New(queues, parkingQueue), // what has failed for good, with the reason
+		Returned: sqsvisibility.New(queues, nil),    // a twin in flight costs one receive
+		OnFailed: sqsfailures.New(queues, failures), // forwards what has failed permanently, with the reason
 	}, fulfil))
 }
 

@@ -5,7 +5,7 @@
 // IDEM_DYNAMODB_ENDPOINT the local DynamoDB, SHOP_RECORDER the test, SHOP_SOURCE the
 // event source: sqs, sns, eventbridge or async. SHOP_REPEATABLE=1 declares the
 // operation repeatable, its effect being written under its token. SHOP_SQS is the
-// queue server: with it, twins in flight are hidden; SHOP_PARKING the URL of a queue
+// queue server: with it, twins in flight are hidden; SHOP_FAILURES the URL of a queue
 // there for what has failed.
 package main
 
@@ -93,8 +93,8 @@ func queueOptions() *idemlambda.SQSOptions {
 		}),
 	})
 	o.Returned = sqsvisibility.New(client, nil)
-	if url := os.Getenv("SHOP_PARKING"); url != "" {
-		o.Parking = sqsfailures.New(client, url)
+	if url := os.Getenv("SHOP_FAILURES"); url != "" {
+		o.OnFailed = sqsfailures.New(client, url)
 	}
 	return o
 }
