@@ -360,7 +360,7 @@ func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 	key := atomically.Key("t", "k")
 	res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "0123456789", nil })
 	require.NoError(t, err)
-	require.True(t, res.Outcome.Unencoded)
+	require.True(t, res.Outcome.Omitted)
 	_, err = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "", nil })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 }

@@ -24,7 +24,7 @@ type attempt struct {
 	// signs is set once the handler has done what comes with an effect.
 	signs   atomic.Bool
 	kept    []byte // what to record of a result that is too large
-	dropped bool   // the outcome is recorded without its result
+	omitted bool   // the outcome is recorded without its result
 	running *lease // while the handler runs
 	steps   steps
 	// born is the claim that an attempt in atomic mode did not write, and stood the

@@ -40,8 +40,8 @@ type Answer struct {
 	// Kept is recorded in place of a Body that cannot be stored: what must survive
 	// of it. At most 1 KiB; more is dropped.
 	Kept []byte
-	// Unencodable is why there is no Body although the handler succeeded.
-	Unencodable error
+	// Omitted is why there is no Body although the handler succeeded.
+	Omitted error
 	// Err is the handler's error.
 	Err error
 	// Class is the caller's own rule; ClassDefault goes by Err.
@@ -85,9 +85,9 @@ type Outcome struct {
 	// [ErrOutcomeUnavailable]. If the outcome could not even be queued, State is
 	// InProgress without it.
 	Queued bool
-	// Unencoded is set if the handler's result could not be kept: Body is then
+	// Omitted is set if the handler's result could not be kept: Body is then
 	// what the handler gave, if anything.
-	Unencoded bool
+	Omitted bool
 	// ResponseVersion of the Body's schema.
 	ResponseVersion int
 }

@@ -362,7 +362,7 @@ func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if rec.Unavailable {
+	if rec.Omitted {
 		return out, &OutcomeUnavailableError{Kept: body}
 	}
 	out.Body = body

@@ -132,16 +132,16 @@ func (c *commit) shorten(err error) bool {
 	var failed *StoreError
 	switch {
 	case errors.As(err, &large):
-		c.owed = &terminal{dropped: err, stands: true}
+		c.owed = &terminal{omitted: err, stands: true}
 		c.f.Write = c.a.writeID()
-	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Unavailable:
+	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.a.kept, retention: c.call.Key.op.retention(), stands: true}
 		c.owed.f.With, c.owed.f.Born = nil, nil
 		c.f.Write = c.owed.fact
 	default:
 		return false
 	}
-	c.f.Ending.Result, c.f.Ending.Unavailable, c.f.Progress = c.a.kept, true, nil
+	c.f.Ending.Result, c.f.Ending.Omitted, c.f.Progress = c.a.kept, true, nil
 	return true
 }
 
@@ -194,7 +194,7 @@ func (c *commit) outcome(s State) Outcome {
 		Body: c.ans.Body, State: s, Ended: c.f.Ending.State, Failure: c.f.Ending.Failure,
 		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt,
 		RecordedAt: c.recorded, ExpiresAt: c.f.Ending.ExpiresAt,
-		Unencoded: c.a.dropped, ResponseVersion: c.ans.ResponseVersion,
+		Omitted: c.a.omitted, ResponseVersion: c.ans.ResponseVersion,
 	}
 }
 
@@ -267,7 +267,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	if len(c.ans.Kept) > maxKept {
 		c.ans.Kept = nil
 	}
-	c.replaced, a.kept, a.dropped = true, c.ans.Kept, false
+	c.replaced, a.kept, a.omitted = true, c.ans.Kept, false
 	class := c.rule(context.WithoutCancel(c.hctx), a, c.ans)
 	if class == ClassCompleted {
 		class = ClassFailed // the result was one of writes that are not there
@@ -280,7 +280,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	}
 	class, _ = a.response(class, c.ans, nil)
 	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
-	a.dropped = end.Unavailable
+	a.omitted = end.Omitted
 	done = true
 	return end
 }

@@ -62,8 +62,8 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		}
 		live = true
 		ans := Answer{Value: v, Err: err}
-		ans.Body, ans.Unencodable = throughCodec(v, &res.Value)
-		if ans.Unencodable != nil {
+		ans.Body, ans.Omitted = throughCodec(v, &res.Value)
+		if ans.Omitted != nil {
 			ans.Body, res.Value = nil, v
 		}
 		return ans

@@ -115,7 +115,7 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 				live, err := idem.Run(t.Context(), r.engine, key, 1, f)
 				require.NoError(t, err)
 				require.Equal(t, awkward{mode}, live.Value, "the caller gets what the handler gave")
-				require.True(t, live.Outcome.Unencoded)
+				require.True(t, live.Outcome.Omitted)
 				require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
 				_, err = idem.Do(t.Context(), r.engine, key, 1, f)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
@@ -131,7 +131,7 @@ func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return big, nil })
 	require.NoError(t, err)
 	require.Equal(t, big, live.Value)
-	require.True(t, live.Outcome.Unencoded)
+	require.True(t, live.Outcome.Omitted)
 	require.Equal(t, idem.Completed, live.Outcome.State)
 	replay, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { panic("must not run") })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
@@ -145,11 +145,11 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 		ans  idem.Answer
 		kept string
 	}{
-		{"unencodable", idem.Answer{Unencodable: errors.New("no form"), Kept: []byte("status 201")}, "status 201"},
+		{"unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: []byte("status 201")}, "status 201"},
 		{"too large", idem.Answer{Body: make([]byte, 5000), Kept: []byte("status 201")}, "status 201"},
 		{"nothing kept", idem.Answer{Body: make([]byte, 5000)}, ""},
 		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Kept: make([]byte, 1025)}, ""},
-		{"too large to keep, unencodable", idem.Answer{Unencodable: errors.New("no form"), Kept: make([]byte, 3000)}, ""},
+		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: make([]byte, 3000)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
@@ -159,7 +159,7 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 			}
 			out, err := r.engine.Execute(t.Context(), call)
 			require.NoError(t, err)
-			require.True(t, out.Unencoded)
+			require.True(t, out.Omitted)
 			require.False(t, out.Queued)
 			_, err = r.engine.Execute(t.Context(), call)
 			var gone *idem.OutcomeUnavailableError

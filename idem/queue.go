@@ -104,7 +104,7 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	fits := q.bytes+l.size <= e.opts.QueueBytes
 	if !fits && t != nil && t.spare() > 0 {
 		t.drop(errors.Join(errQueueFull, err))
-		a.dropped = true
+		a.omitted = true
 		l.weigh()
 		fits = !l.result && q.bytes+l.size <= e.opts.QueueBytes
 	}
@@ -131,7 +131,7 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	case fits:
 		e.tellOf(ctx, NoticeOutcomeQueued, l, err)
 	case l.result:
-		e.tellOf(ctx, NoticeResultOmitted, l, t.dropped)
+		e.tellOf(ctx, NoticeResultOmitted, l, t.omitted)
 	default:
 		e.tellOf(ctx, NoticeOutcomeDropped, l, errors.Join(errQueueFull, err))
 	}
@@ -265,10 +265,10 @@ func (q *queue) write(ctx context.Context, took []late, large bool) error {
 		case err == nil && t != nil && t.owes():
 			back = append(back, l)
 		case err == nil:
-			if t != nil && t.dropped != nil {
-				e.tellOf(context.Background(), NoticeResultOmitted, &l, t.dropped)
+			if t != nil && t.omitted != nil {
+				e.tellOf(context.Background(), NoticeResultOmitted, &l, t.omitted)
 			}
-			if t == nil || t.dropped == nil || !l.result {
+			if t == nil || t.omitted == nil || !l.result {
 				e.tellOf(context.Background(), NoticeOutcomeLanded, &l, nil)
 			}
 		case !isAnswer(err) && e.now().Sub(l.since) <= lateFor:

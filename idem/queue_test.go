@@ -380,11 +380,11 @@ func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return large, nil })
 		require.NoError(t, err)
 		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "next"), 1, func(context.Context, int) (int, error) {
-			require.True(t, r.record(t, key).Unavailable, "what counts is written before the claim")
+			require.True(t, r.record(t, key).Omitted, "what counts is written before the claim")
 			return 1, nil
 		})
 		require.NoError(t, err)
-		require.False(t, r.record(t, key).Unavailable)
+		require.False(t, r.record(t, key).Omitted)
 	})
 }
 

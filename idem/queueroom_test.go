@@ -32,7 +32,7 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 		res, err = idem.Run(inLambda(t.Context()), r.engine, key("second"), 1, large)
 		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued, "without its result")
-		require.True(t, res.Outcome.Unencoded)
+		require.True(t, res.Outcome.Omitted)
 		require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 
 		for _, s := range []string{"third", "fourth", "fifth"} {
@@ -44,7 +44,7 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		for _, s := range []string{"first", "second"} {
-			require.True(t, r.record(t, key(s)).Unavailable, s)
+			require.True(t, r.record(t, key(s)).Omitted, s)
 		}
 		for _, s := range []string{"second", "third", "fourth", "fifth"} {
 			require.Equal(t, idem.Completed, r.state(t, key(s)))
@@ -120,7 +120,7 @@ func TestWithdrawalsDropNoResults(t *testing.T) {
 		require.Contains(t, r.events.take(), "outcome_dropped", "the queue is full")
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.False(t, r.record(t, key("large")).Unavailable)
+		require.False(t, r.record(t, key("large")).Omitted)
 	})
 }
 

@@ -179,7 +179,7 @@ func (e *Engine) settlement(rec *Record, r Resolution) protocol.Settlement {
 		ExpiresAt: e.expiry(e.now(), rec.Retention, len(r.Result)),
 	}}
 	s.Write = s.Owner + ".0"
-	s.Ending.Unavailable = r.To == Completed && r.Result == nil
+	s.Ending.Omitted = r.To == Completed && r.Result == nil
 	kept := 0
 	for name, step := range rec.Steps {
 		if step.Begun {

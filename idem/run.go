@@ -54,9 +54,9 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	ended = true
 	l.stop()
 
-	if end.Unavailable {
-		a.dropped = true
-		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Unencodable})
+	if end.Omitted {
+		a.omitted = true
+		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Omitted})
 	}
 	if a.atomic() || unit != nil && end.State == Completed {
 		return p.commit(ctx, l.ctx, a, ans, end, unit)
@@ -71,7 +71,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	return Outcome{
 		Body: ans.Body, State: state, Ended: end.State, Failure: end.Failure, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
 		RecordedAt: p.recorded, ExpiresAt: p.expires, Queued: queued,
-		Unencoded: a.dropped, ResponseVersion: ans.ResponseVersion,
+		Omitted: a.omitted, ResponseVersion: ans.ResponseVersion,
 	}, unmark(ans.Err)
 }
 
@@ -127,8 +127,8 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Endi
 	switch c {
 	case ClassCompleted:
 		en := protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
-		if ans.Unencodable != nil {
-			en.Result, en.Unavailable = ans.Kept, true
+		if ans.Omitted != nil {
+			en.Result, en.Omitted = ans.Kept, true
 		}
 		return en
 	case ClassFailed:
@@ -200,7 +200,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s St
 	case errors.Is(err, ErrRecordUnreadable):
 		return "", false, err
 	}
-	a.dropped = a.dropped || t.dropped != nil
+	a.omitted = a.omitted || t.omitted != nil
 	queued = p.later(ctx, a, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return InProgress, queued, nil
 }
@@ -213,9 +213,9 @@ func (p *plan) stands(ctx context.Context, a *attempt, t *terminal, n Notice) (q
 	if t.owes() {
 		err = e.add(ctx, t)
 	}
-	if t.dropped != nil {
-		a.dropped = true
-		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.dropped})
+	if t.omitted != nil {
+		a.omitted = true
+		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
 	}
 	p.notify(ctx, noticeOf(n.State), n)
 	if err == nil {

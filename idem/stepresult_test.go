@@ -41,7 +41,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 				_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)
 				require.Equal(t, idem.Released, r.state(t, key))
-				require.True(t, r.record(t, key).Steps["s"].Unavailable)
+				require.True(t, r.record(t, key).Steps["s"].Omitted)
 				_, err = doSteps(t, r, key, handler(idem.PermanentStep))
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)
 				require.Equal(t, idem.Failed, r.state(t, key), "it is the step's outcome")
@@ -91,5 +91,5 @@ func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 		return "", err
 	})
 	require.ErrorIs(t, err, idem.ErrStepUnavailable)
-	require.True(t, r.record(t, key).Steps["ship"].Unavailable)
+	require.True(t, r.record(t, key).Steps["ship"].Omitted)
 }

@@ -194,7 +194,7 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	s.notify(NoticeStepReplayed, nil)
 	switch {
-	case known.Unavailable:
+	case known.Omitted:
 		err := s.unavailable(known.Failure)
 		s.a.steps.compensateBy(s, tried{lost: err})
 		return nil, err
@@ -287,12 +287,12 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 	if wErr := s.a.steps.record(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
-	if w.Unavailable {
+	if w.Omitted {
 		err = s.unavailable(w.Failure)
 		t.lost = err
 	}
 	s.notify(NoticeStepRecorded, err)
-	if !w.NotExecuted && (w.Failure == nil || w.Unavailable) {
+	if !w.NotExecuted && (w.Failure == nil || w.Omitted) {
 		s.a.steps.compensateBy(s, t)
 	}
 	return t.raw, err
@@ -300,7 +300,7 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 
 // loseResult makes of the write one that says that the step is done, without its result.
 func loseResult(w *protocol.StepWrite, why error) {
-	w.Result, w.Unavailable, w.Failure = nil, true, unavailable(why)
+	w.Result, w.Omitted, w.Failure = nil, true, unavailable(why)
 }
 
 // try runs the function, again where that is allowed.

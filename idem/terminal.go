@@ -25,8 +25,8 @@ type terminal struct {
 	stands bool
 	// recorded is the time under which it was last sent.
 	recorded time.Time
-	// dropped is why the result was given up.
-	dropped error
+	// omitted is why the result was given up.
+	omitted error
 }
 
 // owes reports whether the end was, or will be, written without its result, which is
@@ -36,7 +36,7 @@ func (t *terminal) owes() bool { return t.fact != "" }
 // spare is what giving up the result would free, zero where that is not worth it.
 func (t *terminal) spare() int {
 	n := len(t.f.Ending.Result) - len(t.kept)
-	if t.f.Ending.State != Completed || t.f.Ending.Unavailable || n < lateOverhead {
+	if t.f.Ending.State != Completed || t.f.Ending.Omitted || n < lateOverhead {
 		return 0
 	}
 	return n
@@ -45,7 +45,7 @@ func (t *terminal) spare() int {
 // drop gives the result up: the fact is all that there will be.
 func (t *terminal) drop(why error) {
 	t.fact = cmp.Or(t.fact, newID())
-	t.f, t.fact, t.dropped = t.asFact(), "", why
+	t.f, t.fact, t.omitted = t.asFact(), "", why
 	t.f.Progress = nil
 }
 
@@ -53,7 +53,7 @@ func (t *terminal) drop(why error) {
 func (t *terminal) asFact() protocol.Finish {
 	f := t.f
 	if t.owes() {
-		f.Write, f.Ending.Result, f.Ending.Unavailable = t.fact, t.kept, true
+		f.Write, f.Ending.Result, f.Ending.Omitted = t.fact, t.kept, true
 	}
 	return f
 }
@@ -78,7 +78,7 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 		case errors.As(err, &large) && t.f.Ending.Failure != nil:
 			t.f.Write, t.f.Ending.Failure = newID(), shortFailure(t.f.Ending.Failure)
 			err = e.send(ctx, t)
-		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Unavailable:
+		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
 			t.fact = newID()
 			err = e.send(ctx, t)
 		}
@@ -88,7 +88,7 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == t.whole {
 		// An earlier try with the result has landed after all.
-		t.fact, t.dropped, err = "", nil, nil
+		t.fact, t.omitted, err = "", nil, nil
 	}
 	t.stands = err == nil
 	return err

@@ -44,11 +44,11 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				require.Equal(t, "the result", res.Value)
 				require.Equal(t, idem.Completed, res.Outcome.State)
 				require.True(t, res.Outcome.Queued, "its result is")
-				require.False(t, res.Outcome.Unencoded)
+				require.False(t, res.Outcome.Omitted)
 				require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
 				fact := r.record(t, key)
 				require.Equal(t, idem.Completed, fact.State)
-				require.True(t, fact.Unavailable)
+				require.True(t, fact.Omitted)
 				require.Equal(t, fact.ExpiresAt, res.Outcome.ExpiresAt)
 				require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
 
@@ -94,7 +94,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 						require.NoError(t, r.engine.Flush(t.Context()))
 						rec := r.record(t, key)
 						require.Equal(t, idem.Completed, rec.State)
-						require.False(t, rec.Unavailable)
+						require.False(t, rec.Omitted)
 						require.Equal(t, `"the result"`, string(rec.Body.Data))
 						var want []string
 						switch {
@@ -131,7 +131,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 				deliver(t, whole)
 				require.NoError(t, r.engine.Flush(t.Context()))
 				rec := r.record(t, key)
-				require.False(t, rec.Unavailable)
+				require.False(t, rec.Omitted)
 				require.Equal(t, `"the result"`, string(rec.Body.Data))
 				require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
 				// Delivered late, it changes nothing.
@@ -193,7 +193,7 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
 		require.NoError(t, err)
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.True(t, r.record(t, key).Unavailable)
+		require.True(t, r.record(t, key).Omitted)
 		require.Equal(t, []string{"claimed", "outcome_queued", "result_omitted", "outcome_landed"}, r.events.take())
 
 		key = unsafe.Key("t", "found out at once")
@@ -201,9 +201,9 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
 		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued)
-		require.True(t, res.Outcome.Unencoded)
+		require.True(t, res.Outcome.Omitted)
 		require.NoError(t, r.engine.Flush(t.Context()))
-		require.True(t, r.record(t, key).Unavailable)
+		require.True(t, r.record(t, key).Omitted)
 	})
 }
 
@@ -227,7 +227,7 @@ func TestCommitBeforeItsResult(t *testing.T) {
 					require.NoError(t, b.engine.Flush(t.Context()))
 					require.Equal(t, 1, b.ledger.sum())
 					rec := b.record(t, key)
-					require.False(t, rec.Unavailable)
+					require.False(t, rec.Omitted)
 					require.Equal(t, `"paid"`, string(rec.Body.Data))
 					require.Equal(t, rec.ExpiresAt, res.Outcome.ExpiresAt)
 				})
@@ -339,6 +339,6 @@ func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
 	res, err := idem.Run(t.Context(), r.engine, key, 1, text)
 	require.NoError(t, err)
 	require.False(t, res.Outcome.Queued)
-	require.True(t, res.Outcome.Unencoded)
+	require.True(t, res.Outcome.Omitted)
 	require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
 }

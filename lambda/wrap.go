@@ -91,7 +91,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 				// A result beside an error counts only by the operation's own rule.
 				if err == nil || op.Classify != nil {
 					ans.Body, unencodable = encode(&v)
-					ans.Unencodable = unencodable
+					ans.Omitted = unencodable
 				}
 				return ans
 			},
@@ -102,7 +102,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			return nil, fromHandler(err)
 		case err != nil:
 			return nil, toRuntime(err)
-		case own && unencodable != nil && out.Unencoded:
+		case own && unencodable != nil && out.Omitted:
 			// What every later caller gets.
 			return nil, toRuntime(&idem.OutcomeUnavailableError{Reason: unencodable.Error()})
 		case own && unencodable != nil:

@@ -35,7 +35,7 @@ func decode(it item) (*protocol.Record, error) {
 		Value:           d.optStr(schema.Value),
 		Codec:           d.optStr(schema.Codec),
 		Uncertain:       d.flag(schema.Uncertain),
-		Unavailable:     d.flag(schema.Unavailable),
+		Omitted:         d.flag(schema.Unavailable),
 		Ref:             d.optStr(schema.Ref),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
@@ -279,7 +279,7 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		e.item = e.members(name)
 		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
-			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Unavailable: e.flag(schema.Unavailable),
+			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Omitted: e.flag(schema.Unavailable),
 		}
 		if e.has(schema.StepBegunAt) {
 			s.BegunAt = e.time(schema.StepBegunAt)
@@ -293,7 +293,7 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		if kinds != 1 {
 			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with none or several of a begin mark, an error and a result")
 		}
-		if s.Unavailable && s.Failure == nil {
+		if s.Omitted && s.Failure == nil {
 			e.fail(schema.Error, "is missing although step "+strconv.Quote(name)+" is unavailable")
 		}
 		if !s.Begun && !s.NotExecuted && s.Failure == nil {

@@ -213,7 +213,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		case g.chance(20):
 			w.NotExecuted = true
 		case g.chance(20):
-			w.Failure, w.Unavailable = &protocol.Failure{Message: "declined"}, g.chance(30)
+			w.Failure, w.Omitted = &protocol.Failure{Message: "declined"}, g.chance(30)
 		default:
 			w.Result, w.Compensates, w.Beside = text2(g.IntN(3000)), g.chance(30), g.chance(30)
 		}
@@ -294,7 +294,7 @@ func (g *generator) ending(now time.Time) protocol.Ending {
 	}
 	if e.State == protocol.Completed {
 		e.Result = [][]byte{nil, text2(100), noise(3000), text2(30000), noise(5000)}[g.IntN(5)]
-		e.Unavailable = g.chance(10)
+		e.Omitted = g.chance(10)
 		e.ResponseVersion = g.IntN(3)
 	}
 	if e.State == protocol.Failed || g.chance(20) {

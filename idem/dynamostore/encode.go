@@ -38,7 +38,7 @@ func encode(rec *protocol.Record) item {
 	if rec.Uncertain {
 		v.yes(schema.Uncertain)
 	}
-	if rec.Unavailable {
+	if rec.Omitted {
 		v.yes(schema.Unavailable)
 	}
 	if rec.State == protocol.Completed {
@@ -122,7 +122,7 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 		v.yes(schema.StepNotExecuted)
 	case s.Failure != nil:
 		v.item[schema.Error] = encodeFailure(s.Failure)
-		if s.Unavailable {
+		if s.Omitted {
 			v.yes(schema.Unavailable)
 		}
 	default:

@@ -258,7 +258,7 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	} else {
 		u.drop("#error")
 	}
-	if e.Unavailable {
+	if e.Omitted {
 		u.add(", unavailable = :unavailable")
 		u.yes(":unavailable")
 	} else {

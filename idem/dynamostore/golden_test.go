@@ -111,7 +111,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
 		}},
 		{"complete-unavailable", func(s *Store) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Unavailable: true, ExpiresAt: day}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day}))
 		}},
 		{"complete-add", func(s *Store) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})

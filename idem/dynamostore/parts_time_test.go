@@ -121,7 +121,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	require.Equal(t, protocol.Completed, res.Outcome.State)
 	require.True(t, res.Outcome.Queued)
 	fact := f.get(t, key.ID())
-	require.True(t, fact.Unavailable)
+	require.True(t, fact.Omitted)
 
 	other, err := idem.New(f.Store, nil)
 	require.NoError(t, err)

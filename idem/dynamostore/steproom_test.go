@@ -30,7 +30,7 @@ func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
 		"not executed": {NotExecuted: true},
 		"failed":       {Failure: &protocol.Failure{Type: "t", Code: "c"}},
-		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Unavailable: true, Compensates: true},
+		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Omitted: true, Compensates: true},
 		"in parts":     {Body: large, Compensates: true},
 		"compressed":   {Body: protocol.Body{Encoding: encodingZstd, Size: MaxMaxResult}, Compensates: true},
 	} {

@@ -37,7 +37,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 		return k.fail(errors.New("a step without a name"))
 	}
 	step := protocol.RecordedStep{
-		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Unavailable: w.Unavailable,
+		Begun: w.Begin, NotExecuted: w.NotExecuted, Failure: w.Failure, Omitted: w.Omitted,
 		Compensates: w.Compensates, Write: w.Write,
 	}
 	if w.Begin {

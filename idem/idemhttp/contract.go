@@ -100,11 +100,11 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	switch {
 	case own && err != nil:
 		return nil, err
-	case own && live.cut != nil && out.Unencoded:
+	case own && live.cut != nil && out.Omitted:
 		// What every later caller gets.
 		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case own:
-		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Unencoded {
+		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Omitted {
 			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 		}
 		return live, nil

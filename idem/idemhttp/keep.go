@@ -31,14 +31,14 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 	if bad != nil {
 		// Not a final HTTP response: the front has its own answer to that.
 		if err == nil {
-			ans.Unencodable = bad
+			ans.Omitted = bad
 		}
 		return given, ans
 	}
 	live.addWithheld(given, c.never)
 	if c.opts.Redact != nil {
 		if body, bad = c.redacted(given); bad != nil {
-			ans.Unencodable = bad
+			ans.Omitted = bad
 			return live, ans
 		}
 	}

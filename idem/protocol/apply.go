@@ -111,7 +111,7 @@ func (s StepWrite) over(old RecordedStep) bool {
 
 func (s StepWrite) Recorded(now time.Time) RecordedStep {
 	st := RecordedStep{
-		Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Unavailable: s.Unavailable,
+		Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Omitted: s.Omitted,
 		Compensates: s.Compensates, Write: s.Write,
 	}
 	if s.Begin {
@@ -133,7 +133,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	if f.Upgrades != "" {
 		next := rec.Clone()
-		next.Write, next.Unavailable = f.Write, false
+		next.Write, next.Omitted = f.Write, false
 		next.Body = Body{Data: f.Ending.Result, Size: len(f.Ending.Result), Stored: len(f.Ending.Result)}
 		return next, nil
 	}
@@ -200,7 +200,7 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	next := rec.Clone()
 	next.State, next.UpdatedAt, next.ExpiresAt = e.State, now, e.ExpiresAt
 	next.Failure, next.Uncertain = e.Failure, e.Uncertain
-	next.Unavailable, next.ResponseVersion = e.Unavailable, e.ResponseVersion
+	next.Omitted, next.ResponseVersion = e.Omitted, e.ResponseVersion
 	next.Body = Body{}
 	if e.State == Completed {
 		next.Body = Body{Data: e.Result, Size: len(e.Result), Stored: len(e.Result)}

@@ -54,7 +54,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	}
 	ended := func(r *protocol.Record) { // what every ending sets or removes
 		r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, expires
-		r.Body, r.Failure, r.Uncertain, r.Unavailable, r.ResponseVersion = protocol.Body{}, nil, false, false, 0
+		r.Body, r.Failure, r.Uncertain, r.Omitted, r.ResponseVersion = protocol.Body{}, nil, false, false, 0
 	}
 	finish := func(e protocol.Ending) func(*protocol.Record, time.Time) (*protocol.Record, error) {
 		return protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Ending: e}.Apply
@@ -123,10 +123,10 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
 		"completion": {held, finish(protocol.Ending{
-			State: protocol.Completed, Result: []byte("four"), Unavailable: true, ExpiresAt: expires, ResponseVersion: 4,
+			State: protocol.Completed, Result: []byte("four"), Omitted: true, ExpiresAt: expires, ResponseVersion: 4,
 		}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Unavailable, r.ResponseVersion, r.Steps = protocol.Completed, true, 4, nil
+			r.State, r.Omitted, r.ResponseVersion, r.Steps = protocol.Completed, true, 4, nil
 			r.Body = protocol.Body{Data: []byte("four"), Size: 4, Stored: 4}
 		}},
 		"failure": {held, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: expires, Ref: "new"}),
@@ -180,7 +180,7 @@ func heldRecord() *protocol.Record {
 		Owner: "own", Attempt: 7, Write: "seen", LeaseUntil: instant, ExpiresAt: instant.Add(time.Minute),
 		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
 		Body: protocol.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &protocol.Failure{Message: "before"},
-		Ref: "old", Probes: 2, ResponseVersion: 1, Unavailable: true,
+		Ref: "old", Probes: 2, ResponseVersion: 1, Omitted: true,
 		Steps: map[string]protocol.RecordedStep{"done": {Write: "w-done", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
 	}
 }

@@ -254,7 +254,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 			return Decision{DoApply, Unknown}
 		}
 	case EventUpgrade:
-		if rec.State == Completed && rec.Unavailable && ev.Seen != "" && rec.Write == ev.Seen {
+		if rec.State == Completed && rec.Omitted && ev.Seen != "" && rec.Write == ev.Seen {
 			return Decision{DoApply, Completed}
 		}
 	}

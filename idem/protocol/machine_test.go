@@ -80,7 +80,7 @@ func situations() []situation {
 		row("completed", c, lapsed, later),
 		row("completed, a step", c, lapsed, later, steps),
 		row("completed, no expiry", c, lapsed),
-		row("completed without its result", c, lapsed, later, func(r *protocol.Record) { r.Unavailable = true }),
+		row("completed without its result", c, lapsed, later, func(r *protocol.Record) { r.Omitted = true }),
 		row("completed, in the margin", c, lapsed, within),
 		row("completed, expiring now", c, lapsed, now),
 		row("completed, expired", c, lapsed, past),
@@ -398,7 +398,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
 		require.Equal(t, outcome && seen, changes, where)
 	case protocol.EventUpgrade:
-		require.Equal(t, mine && seen && rec.State == protocol.Completed && rec.Unavailable, changes, where)
+		require.Equal(t, mine && seen && rec.State == protocol.Completed && rec.Omitted, changes, where)
 	case protocol.EventWithdraw:
 		require.True(t, seen || mine || d.Do == protocol.DoRefuse, where)
 		require.False(t, rec.State == protocol.Unknown && changes && ev.Uncertain && !seen, where)

@@ -65,8 +65,8 @@ type Record struct {
 	Uncertain bool
 	// Body describes the recorded result; read it with [Store.Result].
 	Body Body
-	// Unavailable says that the outcome was recorded without its result.
-	Unavailable bool
+	// Omitted says that the outcome was recorded without its result.
+	Omitted bool
 	// Failure of a Failed record; of others the last attempt's error, for people.
 	Failure *Failure
 	// Ref is the provider's reference that a resolver found.
@@ -111,11 +111,11 @@ type RecordedStep struct {
 	NotExecuted bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one.
 	BegunAt time.Time
-	// Failure is the step's terminal error, if it has one. Of an Unavailable step it
+	// Failure is the step's terminal error, if it has one. Of an Omitted one it
 	// says why its result could not be kept.
 	Failure *Failure
-	// Unavailable says that the step is done and that its result could not be kept.
-	Unavailable bool
+	// Omitted says that the step is done and that its result could not be kept.
+	Omitted bool
 	// Body describes what the step returned; read it with [Store.StepResult].
 	Body Body
 	// Compensates says that the step has a compensation, which must run before the

@@ -136,10 +136,10 @@ type StepWrite struct {
 	// that is NotExecuted or a begin mark; empty if there is none. So neither can land
 	// late over an entry that came after it.
 	Seen string
-	// Failure is the step's terminal error; it has no Result then. With Unavailable
+	// Failure is the step's terminal error; it has no Result then. With Omitted
 	// it says why a step that is done has none.
-	Failure     *Failure
-	Unavailable bool
+	Failure *Failure
+	Omitted bool
 	// Result is the step's encoded result.
 	Result []byte
 	// Compensates: see [RecordedStep].
@@ -158,8 +158,8 @@ type Ending struct {
 	State State
 	// Result is the encoded result of a Completed record.
 	Result []byte
-	// Unavailable says that Result is only what could be kept.
-	Unavailable bool
+	// Omitted says that Result is only what could be kept.
+	Omitted bool
 	// Failure of a Failed record, the error of others.
 	Failure *Failure
 	// Uncertain: see [Record].
@@ -201,9 +201,9 @@ type Finish struct {
 	NewOwner string
 	// Upgrades, if not empty, is the write by which this attempt was recorded as
 	// Completed without its result. Ending.Result is added to it now: the record gets
-	// it, and the write, and is not Unavailable any more; everything else of it stays,
+	// it, and the write, and is not Omitted any more; everything else of it stays,
 	// its expiry and UpdatedAt too. The condition is that of [EventUpgrade]: the
-	// owner's Completed and Unavailable record whose write is Upgrades.
+	// owner's Completed and Omitted record whose write is Upgrades.
 	Upgrades string
 	// Progress, if not nil, remembers what of the result is stored beside the record
 	// already, for the next call with the same result.

@@ -81,9 +81,9 @@ func (w *world) land(t *testing.T, s sent) bool {
 	w.rec = next.Clone()
 	if s.what == "result" {
 		want := before.Clone()
-		want.Write, want.Unavailable, want.Body = next.Write, false, next.Body
+		want.Write, want.Omitted, want.Body = next.Write, false, next.Body
 		require.Equal(t, want, next, "a result changes nothing else: %v", w.trail)
-		require.True(t, before.Unavailable || before.Write == next.Write, "%v", w.trail)
+		require.True(t, before.Omitted || before.Write == next.Write, "%v", w.trail)
 	}
 	if before == nil || before.Expired(w.now) {
 		// What was repeatable is forgotten with its record, as it was declared to be.
@@ -268,7 +268,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish) (next []*world) {
 	v := w.copy("first without its result")
 	fact, result := whole, whole
-	fact.Write, fact.Ending.Unavailable = v.id("w"), true
+	fact.Write, fact.Ending.Omitted = v.id("w"), true
 	result.Upgrades, result.Absent = fact.Write, nil
 	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply, ids: []string{whole.Owner, whole.Write, fact.Write}})
 	end := sent{what: "fact", actor: i, apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
@@ -374,7 +374,7 @@ func (w *world) key() string {
 	var b strings.Builder
 	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
-			r.Uncertain, r.Unavailable, len(r.Steps), r.Steps["charge"].Begun, ";")
+			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, ";")
 	}
 	if w.rec != nil {
 		record(w.rec)

@@ -64,7 +64,7 @@ func (a *attempt) next() *attempt {
 	rec := *old.Clone()
 	rec.State, rec.Owner, rec.Write, rec.Attempt = protocol.InProgress, newID(), newID(), old.Attempt+1
 	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == protocol.InProgress
-	rec.Body, rec.Unavailable, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
+	rec.Body, rec.Omitted, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
 	rec.Ref, rec.Probes, rec.ExpiresAt = "", 0, time.Time{}
 	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = expiry(rec.LeaseUntil)
@@ -134,9 +134,9 @@ func (a *attempt) stepFails(name string) step {
 	return w
 }
 
-func (a *attempt) stepUnavailable(name string) step {
+func (a *attempt) stepOmitted(name string) step {
 	w := a.step(name, nil)
-	w.Unavailable, w.Compensates = true, true
+	w.Omitted, w.Compensates = true, true
 	w.Failure = &protocol.Failure{Message: "unsupported value: +Inf", Type: "UnsupportedValueError"}
 	return w
 }
@@ -162,7 +162,7 @@ func (a *attempt) complete(result string) finish {
 // without is the completion as it is recorded before its result can be stored.
 func (a *attempt) without(kept string) finish {
 	w := a.complete(kept)
-	w.Ending.Unavailable = true
+	w.Ending.Omitted = true
 	return w
 }
 

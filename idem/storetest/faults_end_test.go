@@ -48,7 +48,7 @@ var endFaults = []fault{
 	}, func(s *lab) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Upgrades != "" && rec != nil && rec.State == protocol.Completed {
-				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Unavailable = f.Owner, f.Upgrades, true }), now)
+				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Omitted = f.Owner, f.Upgrades, true }), now)
 			}
 			return f.Apply(rec, now)
 		}

@@ -52,20 +52,20 @@ func resultCases(h Harness) []check {
 	large := string(noise(450 << 10))
 	other := string(noise(300 << 10))
 	cases = append(cases, []check{
-		{"what was kept of an unavailable result", func(c *cell) {
+		{"what was kept of an omitted result", func(c *cell) {
 			a := c.start()
 			w := a.complete(`{"status":201}`)
-			w.Ending.Unavailable = true
+			w.Ending.Omitted = true
 			c.lands(w)
-			equal(c, "Unavailable", true, c.get(a.id()).Unavailable)
+			equal(c, "Omitted", true, c.get(a.id()).Omitted)
 			b := a.replacement()
 			c.lands(b.acquire())
-			equal(c, "Unavailable", false, c.get(a.id()).Unavailable)
+			equal(c, "Omitted", false, c.get(a.id()).Omitted)
 		}},
-		{"unavailable with nothing kept", func(c *cell) {
+		{"omitted with nothing kept", func(c *cell) {
 			a := c.start()
 			w := a.complete("")
-			w.Ending.Result, w.Ending.Unavailable = nil, true
+			w.Ending.Result, w.Ending.Omitted = nil, true
 			c.lands(w)
 		}},
 		{"response version", func(c *cell) {
@@ -127,7 +127,7 @@ func resultCases(h Harness) []check {
 				equal(c, "Limit", h.MaxResult, large.Limit)
 				c.check(a.id())
 			}
-			w.Ending.Result, w.Ending.Unavailable = []byte("kept"), true
+			w.Ending.Result, w.Ending.Omitted = []byte("kept"), true
 			c.lands(w)
 			b := c.start()
 			c.lands(b.complete(string(noise(h.MaxResult))))
@@ -140,7 +140,7 @@ func resultCases(h Harness) []check {
 				c.fatalf("RecordStep: want a TooLargeError, got %v", err)
 			}
 			c.check(d.id())
-			c.lands(d.stepUnavailable("ship"))
+			c.lands(d.stepOmitted("ship"))
 		}})
 	}
 	return cases

@@ -116,9 +116,9 @@ func stepCases(steps bool) []check {
 		{"done without its result", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))
-			c.lands(a.stepUnavailable("charge"))
+			c.lands(a.stepOmitted("charge"))
 			c.refused(a.step("charge", []byte("ch_1")))
-			equal(c, "Unavailable", true, c.get(a.id()).Steps["charge"].Unavailable)
+			equal(c, "Omitted", true, c.get(a.id()).Steps["charge"].Omitted)
 			b := a.next()
 			c.lands(b.acquire())
 		}},

@@ -187,7 +187,7 @@ var zeros = regexp.MustCompile(`([hm])(?:0m)?0s$`)
 
 func resultOf(r *idem.Record) string {
 	switch {
-	case r.Unavailable:
+	case r.Omitted:
 		return "not recorded"
 	case r.Body.Parts > 0:
 		return fmt.Sprintf("%s in %d parts", bytesOf(r.Body.Size), r.Body.Parts)

@@ -20,7 +20,7 @@ import (
 type scant struct{ *memory }
 
 func (s scant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	if f.Ending.State == idem.Completed && !f.Ending.Unavailable && f.Upgrades == "" {
+	if f.Ending.State == idem.Completed && !f.Ending.Omitted && f.Upgrades == "" {
 		return &idem.StoreError{Op: "Finish", Result: true, Err: errors.New("no part was taken")}
 	}
 	return s.memory.Finish(ctx, now, f)
@@ -123,7 +123,7 @@ func playAdded(t *testing.T, repeat idem.Repeat, commits bool, faults ...fault) 
 		require.Equal(t, idem.NotRepeatable, repeat)
 		require.Empty(t, m.rows)
 		return out
-	case rec.Unavailable:
+	case rec.Omitted:
 		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 		require.Positive(t, deaths, "the result is lost with the process that had it: %v", faults)
 	default:
