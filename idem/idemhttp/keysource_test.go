@@ -102,6 +102,22 @@ func TestKeyFromTheBody(t *testing.T) {
 	}
 }
 
+// An id that is short, or a number, is one key however it is written and wherever it
+// comes from.
+func TestShortIDsFromTheBody(t *testing.T) {
+	store, n := memory(), 0
+	c := newContract(t, store, func(o *Options) { o.KeyPointer, o.MinKey = "/id", 1 })
+	send := func(body string) *Response {
+		return serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
+	}
+	require.Equal(t, 201, send(`{"id":42}`).Status)
+	require.Equal(t, "true", send(`{"id":42}`).Headers[HeaderReplayed])
+	require.Equal(t, 422, send(`{"id":"42"}`).Status, "the same key with another body")
+	require.Equal(t, 1, n)
+	_, err := store.Get(t.Context(), charge.Key("blue", "42").ID())
+	require.NoError(t, err)
+}
+
 // A function of one's own is held to the limits of every key, and to nothing else.
 func TestKeyFromAFunction(t *testing.T) {
 	down := errors.New("down")
