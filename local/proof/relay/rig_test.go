@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
@@ -152,7 +153,7 @@ func (r *rig) caughtUp(p *streampoller.Poller, n int) {
 // until polls a condition; the limit is only there to end a broken test.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, condition, 2*time.Minute, 50*time.Millisecond)
 }
 
 // sweep invokes the relay as its schedule does.
@@ -165,7 +166,9 @@ func (r *rig) sweep() {
 // messages are the items of all messages.
 func (r *rig) messages() (list []map[string]types.AttributeValue) {
 	r.t.Helper()
-	pages := dynamodb.NewScanPaginator(r.db, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
+	// What only looks on must not fail for a connection that broke.
+	observer := dynamodb.New(r.db.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
+	pages := dynamodb.NewScanPaginator(observer, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(r.t.Context())
 		require.NoError(r.t, err)
