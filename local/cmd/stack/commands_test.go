@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -52,29 +51,19 @@ func (s *session) unread(args ...string) {
 	require.NoError(s.t, w.Close())
 }
 
-// serving returns a stack, its note and the URL of its HTTP API.
-func serving(t *testing.T) (*session, note, string) {
+// serving returns a stack and the URL of its HTTP API.
+func serving(t *testing.T) (*session, string) {
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t), "--no-tour"))
 	s.until("Still serving")
-	s.listen(6) // DynamoDB, the queue server, the HTTP API, the control, the wire, the provider
-	files, err := filepath.Glob(filepath.Join(s.mark, "run", "*", noteName))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	info, err := os.Stat(files[0])
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it bears a secret")
-	raw, err := os.ReadFile(files[0])
-	require.NoError(t, err)
-	var n note
-	require.NoError(t, json.Unmarshal(raw, &n))
+	s.listen(5) // DynamoDB, the queue server, the HTTP API, the wire, the provider
 	url := regexp.MustCompile(`HTTP API at (\S+),`).FindStringSubmatch(s.seen.String())
 	require.Len(t, url, 2)
-	return s, n, url[1]
+	return s, url[1]
 }
 
 func TestCommands(t *testing.T) {
-	s, n, url := serving(t)
+	s, url := serving(t)
 	const orderEvent = "lambda/functions/orders/event.json"
 
 	// Flags work with one dash and with two.
@@ -118,10 +107,6 @@ func TestCommands(t *testing.T) {
 	require.Contains(t, s.must("records"), "0 of 0 records")
 	require.Contains(t, s.must("invoke", "-event", orderEvent), "1 × executed")
 
-	// Who does not know the secret gets nothing.
-	n.Secret += "x"
-	require.ErrorContains(t, n.ask(t.Context(), "token", &tokenTask{Tenant: "acme"}, io.Discard), "wrong secret")
-
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, s.end())
 	s.requireNoFiles()
@@ -152,7 +137,7 @@ func pay(t *testing.T, url, token, key string) int {
 // TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
 // meets the killed one before its end is noticed may get a 500, and is repeated.
 func TestKilledFunctionIsReplaced(t *testing.T) {
-	s, _, url := serving(t)
+	s, url := serving(t)
 	token := strings.TrimSpace(s.must("token"))
 	for i := range 2 {
 		key := fmt.Sprintf("key-0123456789-%d", i)

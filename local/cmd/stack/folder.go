@@ -1,15 +1,15 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/idem-go/idempotency/local/aws/cache"
 )
@@ -34,8 +34,8 @@ func runDir(cacheDir string) (string, error) {
 }
 
 // folder is a running stack's own: compiled functions, their temporary files, and
-// the note by which other commands find it. Its name starts with the
-// process id.
+// the socket by which other commands reach it. It is its owner's alone, and its name
+// starts with the process id.
 type folder string
 
 func newFolder(cacheDir string) (folder, error) {
@@ -74,60 +74,35 @@ func (f folder) path(parts ...string) string {
 
 func (f folder) remove() { _ = os.RemoveAll(string(f)) }
 
-const noteName = "stack.json"
-
-// note is what a command in another process needs of a running stack. It bears a
-// secret: only its owner may read it.
-type note struct {
-	PID     int    `json:"pid"`
-	Started int64  `json:"started"` // milliseconds since 1970
-	Control string `json:"control"` // the URL of what runs commands
-	Secret  string `json:"secret"`  // for Control
-}
-
-func (f folder) write(n note) error {
-	raw, err := json.MarshalIndent(n, "", "  ")
-	if err != nil {
-		return err
-	}
-	// Under its name it is complete or not there.
-	tmp := f.path(noteName + ".new")
-	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, f.path(noteName))
-}
+const socketName = "control"
 
 // errNothingRuns says what to do.
 var errNothingRuns = errors.New("nothing runs here; start it in another terminal with `go run ./local`, and leave it running")
 
-// findStack returns the note of the running stack, the latest if there are
-// several.
-func findStack(cacheDir string, answers func(note) bool) (note, error) {
+// running returns the socket of the running stack, the latest if there are several.
+func running(cacheDir string) (string, error) {
 	dir, err := runDir(cacheDir)
 	if err != nil {
-		return note{}, err
+		return "", err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*", noteName))
+	sockets, err := filepath.Glob(filepath.Join(dir, "*", socketName))
 	if err != nil {
-		return note{}, err
+		return "", err
 	}
-	var latest *note
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			continue // it ended meanwhile
+	var found string
+	var latest time.Time
+	for _, socket := range sockets {
+		info, err := os.Stat(socket)
+		if err != nil || info.ModTime().Before(latest) {
+			continue // it ended meanwhile, or is an earlier one
 		}
-		var n note
-		if json.Unmarshal(raw, &n) != nil || !answers(n) {
-			continue // its process was killed
-		}
-		if latest == nil || cmp.Compare(n.Started, latest.Started) > 0 {
-			latest = &n
+		if c, err := net.Dial("unix", socket); err == nil { // else its process was killed
+			_ = c.Close()
+			found, latest = socket, info.ModTime()
 		}
 	}
-	if latest == nil {
-		return note{}, errNothingRuns
+	if found == "" {
+		return "", errNothingRuns
 	}
-	return *latest, nil
+	return found, nil
 }

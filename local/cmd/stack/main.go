@@ -122,9 +122,9 @@ func perform(ctx context.Context, name string, t task, o options, out io.Writer)
 	if _, up := t.(*upTask); up {
 		return withStack(ctx, o, t, out)
 	}
-	n, err := running(ctx, o.cacheDir)
+	socket, err := running(o.cacheDir)
 	if err == nil {
-		return n.ask(ctx, name, t, out)
+		return ask(ctx, socket, name, t, out)
 	}
 	if _, alone := t.(*invokeTask); !alone || !errors.Is(err, errNothingRuns) {
 		return err

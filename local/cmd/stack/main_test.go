@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -129,22 +130,31 @@ func TestFolders(t *testing.T) {
 	older, err := newFolder("")
 	require.NoError(t, err)
 	require.NoDirExists(t, dead, "it is swept")
+	info, err := os.Stat(string(older))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "nobody else reaches the socket")
 	newer, err := newFolder("")
 	require.NoError(t, err)
-	require.DirExists(t, string(older))
-	require.NoError(t, older.write(note{Started: 1, Control: "older"}))
-	require.NoError(t, newer.write(note{Started: 2, Control: "newer"}))
-
-	all := func(note) bool { return true }
-	n, err := findStack("", all)
+	listen := func(f folder, at time.Time) net.Listener {
+		l, err := net.Listen("unix", f.path(socketName))
+		require.NoError(t, err)
+		require.NoError(t, os.Chtimes(f.path(socketName), at, at))
+		return l
+	}
+	now := time.Now()
+	defer listen(older, now.Add(-time.Hour)).Close()
+	l := listen(newer, now)
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // as one that was killed
+	found, err := running("")
 	require.NoError(t, err)
-	require.Equal(t, "newer", n.Control)
-	n, err = findStack("", func(n note) bool { return n.Started == 1 })
+	require.Equal(t, newer.path(socketName), found)
+	require.NoError(t, l.Close())
+	found, err = running("")
 	require.NoError(t, err)
-	require.Equal(t, "older", n.Control)
+	require.Equal(t, older.path(socketName), found)
 	newer.remove()
 	older.remove()
-	_, err = findStack("", all)
+	_, err = running("")
 	require.ErrorIs(t, err, errNothingRuns)
 }
 

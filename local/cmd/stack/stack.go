@@ -202,13 +202,14 @@ func (s *stack) startOrders(ctx context.Context) error {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// announce lets other commands find the stack.
-func (s *stack) announce() (err error) {
-	n := note{PID: os.Getpid(), Started: time.Now().UnixMilli(), Secret: newSecret()}
-	if n.Control, err = s.listen(0, s.control(n.Secret)); err != nil {
-		return err
+// announce lets other commands reach the stack.
+func (s *stack) announce() error {
+	l, err := net.Listen("unix", s.folder.path(socketName))
+	if err != nil {
+		return fmt.Errorf("cannot listen for other commands: %w; set %s to a folder with a shorter path", err, envRunDir)
 	}
-	return s.folder.write(n)
+	s.serve(l, s.control())
+	return nil
 }
 
 // listen serves on 127.0.0.1 until the stack is closed.
@@ -217,10 +218,14 @@ func (s *stack) listen(port int, h http.Handler) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot listen: %w; choose another -port", err)
 	}
+	s.serve(l, h)
+	return "http://" + l.Addr().String(), nil
+}
+
+func (s *stack) serve(l net.Listener, h http.Handler) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = srv.Serve(l) }()
 	s.onClose(func() { _ = srv.Close() })
-	return "http://" + l.Addr().String(), nil
 }
 
 // whileComplete ends the context when a server that was started here is gone.

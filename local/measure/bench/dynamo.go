@@ -8,13 +8,13 @@ import (
 	"math"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -28,6 +28,7 @@ const minRatio = 0.95
 type dynamo struct {
 	client *dynamodb.Client
 	table  string
+	next   atomic.Int64 // operation
 }
 
 func openDynamo(ctx context.Context) (*dynamo, error) {
@@ -71,8 +72,6 @@ func dynamoBench(ctx context.Context, d *dynamo, rounds int) error {
 type duel struct {
 	*dynamo
 	engine *idem.Engine
-	ran    atomic.Int64
-	next   atomic.Int64
 	put    dynamodb.PutItemInput
 	finish dynamodb.UpdateItemInput
 	body   []byte
@@ -101,12 +100,8 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 	}
 	// The first engine only shows its inputs, the second is the one measured.
 	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
-		store, err := dynamostore.New(client, d.table, nil)
-		if err != nil {
-			return nil, err
-		}
-		b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second})
-		if err != nil {
+		var err error
+		if b.engine, err = d.engineOver(client); err != nil {
 			return nil, err
 		}
 		if b.put.Item == nil {
@@ -121,10 +116,7 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 func (b *duel) call(id string) idem.Call {
 	return idem.Call{
 		Key: work.Key("acme", id), Fingerprint: idem.FingerprintBytes(b.body),
-		Run: func(context.Context) idem.Answer {
-			b.ran.Add(1)
-			return idem.Answer{Body: b.body}
-		},
+		Run: func(context.Context) idem.Answer { return idem.Answer{Body: b.body} },
 	}
 }
 
@@ -175,7 +167,7 @@ func (b *duel) rawReplay(ctx context.Context, _ string) error {
 // the interval of the paired ratios lies wholly below minRatio.
 func (b *duel) compare(ctx context.Context, name string, callers, rounds int, raw, with func(context.Context, string) error) error {
 	ops := 300 + 50*callers
-	if _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
+	if _, _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
 		return err
 	}
 	var ratios, raws, withs []float64
@@ -184,7 +176,7 @@ func (b *duel) compare(ctx context.Context, name string, callers, rounds int, ra
 		var got [2]float64
 		for j := range sides {
 			k := (i + j) % 2
-			x, err := b.throughput(ctx, callers, ops, sides[k])
+			x, _, err := b.throughput(ctx, callers, ops, sides[k])
 			if err != nil {
 				return fmt.Errorf("%s, %d callers: %w", name, callers, err)
 			}
@@ -200,26 +192,41 @@ func (b *duel) compare(ctx context.Context, name string, callers, rounds int, ra
 	return nil
 }
 
-// throughput makes ops calls by so many callers and returns calls per second.
-func (b *duel) throughput(ctx context.Context, callers, ops int, call func(context.Context, string) error) (float64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var left atomic.Int64
-	left.Store(int64(ops))
-	var wg sync.WaitGroup
+func (d *dynamo) engineOver(client dynamostore.Client) (*idem.Engine, error) {
+	store, err := dynamostore.New(client, d.table, nil)
+	if err != nil {
+		return nil, err
+	}
+	return idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second})
+}
+
+// throughput makes ops calls, with an id each, by so many callers. It returns calls
+// per second and how long each took.
+func (d *dynamo) throughput(ctx context.Context, callers, ops int, call func(ctx context.Context, id string) error) (float64, []time.Duration, error) {
+	g, ctx := errgroup.WithContext(ctx)
+	var done atomic.Int64
+	took := make([]time.Duration, ops)
 	begun := time.Now()
 	for range callers {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 && ctx.Err() == nil {
-				if err := call(ctx, "op-"+strconv.FormatInt(b.next.Add(1), 36)); err != nil {
-					cancel(err)
+		g.Go(func() error {
+			for n := done.Add(1); n <= int64(ops) && ctx.Err() == nil; n = done.Add(1) {
+				start := time.Now()
+				if err := call(ctx, opID(d.next.Add(1))); err != nil {
+					return err
 				}
+				took[n-1] = time.Since(start)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return float64(ops) / time.Since(begun).Seconds(), context.Cause(ctx)
+	err := g.Wait()
+	return float64(ops) / time.Since(begun).Seconds(), took, err
 }
+
+func opID(n int64) string { return "op-" + strconv.FormatInt(n, 36) }
+
+// lastID is that of the last call.
+func (d *dynamo) lastID() string { return opID(d.next.Load()) }
 
 // interval is the 95 % confidence interval of the mean, by Student's t.
 func interval(xs []float64) (low, high float64) {

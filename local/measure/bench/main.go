@@ -46,7 +46,7 @@ func run(ctx context.Context, rounds int) error {
 	if err != nil {
 		return err
 	}
-	memory := errors.Join(memoryBench(rounds), httpBench(rounds))
+	memory := memoryBench(rounds)
 	units := unitsTable(ctx, d)
 	dynamo := dynamoBench(ctx, d, rounds)
 	queue := queueBench(ctx, d, rounds)

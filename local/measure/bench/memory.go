@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,14 +12,15 @@ import (
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
+// What may be added, as time per unit of fingerprint and codec, which every call needs
+// anyway, and as allocations.
 const (
-	// maxShare is how much time the engine may take per unit of fingerprint and
-	// codec, maxAllocs how many allocations beyond theirs.
-	maxShare  = 1.0
-	maxAllocs = 40
+	maxEngineShare, maxEngineAllocs = 1.0, 40 // by the engine, beyond fingerprint and codec
+	maxHTTPShare, maxHTTPAllocs     = 1.0, 59 // by the HTTP contract, beyond the engine
 )
 
 // order is about 1 KB of JSON.
@@ -50,139 +52,201 @@ func sample() order {
 
 var work = idem.Operation{Name: "bench", Repeat: idem.Repeatable}
 
-// memoryBench compares the engine over memory with what every call must do
-// anyway.
+// memoryBench compares the engine over memory with what every call must do anyway,
+// and the HTTP contract with the engine alone, which gets key, fingerprint and
+// response ready-made.
 func memoryBench(rounds int) error {
-	in := sample()
-	raw, err := json.Marshal(in)
-	if err != nil {
-		return err
+	fmt.Printf("over memory, %d bytes of JSON in and out, median of %d rounds\n", len(newFixture().body), rounds)
+	fmt.Printf("  %-8s %-8s %12s %12s %12s %7s %9s\n", "path", "added by", "fp and codec", "without", "with", "adds", "allocs")
+	var errs []error
+	for _, replay := range []bool{false, true} {
+		name := map[bool]string{false: "first", true: "replay"}[replay]
+		times, allocs := measure(rounds, replay, alone, do, execute, serve)
+		add := func(what string, from, to int, maxShare float64, maxAllocs int64) {
+			share, more := (times[to]-times[from])/times[0], allocs[to]-allocs[from]
+			fmt.Printf("  %-8s %-8s %9.1f µs %9.1f µs %9.1f µs %6.2fx %+9d\n", name, what, times[0]/1e3, times[from]/1e3, times[to]/1e3, share, more)
+			switch {
+			case slices.Contains(times, 0):
+				errs = append(errs, fmt.Errorf("%s: a benchmark did not run", name))
+			case share > maxShare:
+				errs = append(errs, fmt.Errorf("%s: the %s takes %.2f times the time of fingerprint and codec, at most %.2f is allowed", name, what, share, maxShare))
+			case more > maxAllocs:
+				errs = append(errs, fmt.Errorf("%s: the %s makes %d allocations more, at most %d are allowed", name, what, more, maxAllocs))
+			}
+		}
+		add("engine", 0, 1, maxEngineShare, maxEngineAllocs)
+		add("HTTP", 2, 3, maxHTTPShare, maxHTTPAllocs)
 	}
-	fmt.Printf("engine over memory, %d bytes of JSON in and out, median of %d rounds\n", len(raw), rounds)
-	fmt.Printf("  %-10s %14s %14s %7s %9s\n", "", "alone", "with engine", "adds", "allocs")
-	return errors.Join(
-		compare("first", rounds, in, firstAlone, firstEngine),
-		compare("replay", rounds, in, replayAlone, replayEngine),
-	)
+	return errors.Join(errs...)
 }
 
-type bench func(*testing.B, order)
-
-func compare(name string, rounds int, in order, alone, engine bench) error {
-	var a, e []float64
-	var aAllocs, eAllocs int64
+// measure returns the sides' median times and their allocations; they take turns.
+func measure(rounds int, replay bool, sides ...side) (times []float64, allocs []int64) {
+	all := make([][]float64, len(sides))
+	allocs = make([]int64, len(sides))
 	for range rounds {
-		r := testing.Benchmark(func(b *testing.B) { alone(b, in) })
-		a, aAllocs = append(a, float64(r.NsPerOp())), r.AllocsPerOp()
-		r = testing.Benchmark(func(b *testing.B) { engine(b, in) })
-		e, eAllocs = append(e, float64(r.NsPerOp())), r.AllocsPerOp()
+		for i, s := range sides {
+			r := testing.Benchmark(func(b *testing.B) { s.play(b, replay) })
+			all[i], allocs[i] = append(all[i], float64(r.NsPerOp())), r.AllocsPerOp()
+		}
 	}
-	base, with := middle(a), middle(e)
-	share := (with - base) / base
-	fmt.Printf("  %-10s %11.1f µs %11.1f µs %6.2fx %+9d\n", name, base/1e3, with/1e3, share, eAllocs-aAllocs)
-	if with == 0 || base == 0 {
-		return fmt.Errorf("%s: a benchmark did not run", name)
+	for _, xs := range all {
+		times = append(times, middle(xs))
 	}
-	if share > maxShare {
-		return fmt.Errorf("%s: the engine takes %.2f times the time of fingerprint and codec, at most %.2f is allowed", name, share, maxShare)
+	return times, allocs
+}
+
+func middle(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
+
+// side is one call with a key, whose outcome is there already if replay is set.
+type side func(f *fixture, key string, replay bool) error
+
+// play makes calls with a fresh key each, or with one key whose outcome is there.
+func (s side) play(b *testing.B, replay bool) {
+	b.ReportAllocs()
+	f, n := newFixture(), 0
+	call := func(replay bool) {
+		if err := s(f, strconv.Itoa(firstKey+n), replay); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if eAllocs-aAllocs > maxAllocs {
-		return fmt.Errorf("%s: the engine makes %d allocations beyond fingerprint and codec, at most %d are allowed", name, eAllocs-aAllocs, maxAllocs)
+	if replay {
+		call(false)
+	}
+	want := 1
+	for b.Loop() {
+		call(replay)
+		if !replay {
+			n++
+			want = n
+		}
+	}
+	if f.ran != want {
+		b.Fatalf("the handler ran %d times, not %d", f.ran, want)
+	}
+}
+
+// firstKey is long enough for the HTTP contract.
+const firstKey = 1_000_000_000_000_000
+
+const tenant = "acme"
+
+var errReplay = errors.New("a first call was a replay, or a second one was none")
+
+// fixture is what the sides work with.
+type fixture struct {
+	in       order
+	body     []byte // in, as JSON
+	fp       idem.Fingerprint
+	engine   *idem.Engine
+	contract *idemhttp.Contract
+	request  *idemhttp.Request
+	response *idemhttp.Response
+	ran      int
+}
+
+// newFixture panics on an error, which would be the benchmark's own.
+func newFixture() *fixture {
+	f := &fixture{in: sample()}
+	var err error
+	if f.body, err = json.Marshal(f.in); err != nil {
+		panic(err)
+	}
+	f.fp = idem.FingerprintBytes(f.body)
+	// As an adapter makes it of an HTTP API's event.
+	f.request = &idemhttp.Request{
+		Method: "POST", Route: "/payments", Path: "/payments",
+		Header: map[string][]string{
+			"accept": {"*/*"}, "content-type": {"application/json"}, "content-length": {"1000"},
+			"host": {"api.example.com"}, "user-agent": {"bench"}, "x-forwarded-for": {"203.0.113.17"},
+			"x-forwarded-port": {"443"}, "x-forwarded-proto": {"https"}, "idempotency-key": {""},
+		},
+		Body:     f.body,
+		Identity: idemhttp.Identity{Claims: map[string]string{"sub": tenant}},
+	}
+	f.response = &idemhttp.Response{
+		Status: 201, Body: f.body,
+		Headers: map[string]string{"Content-Type": "application/json", "Location": "/payments/ord_01J9ZQ8N3V", "Cache-Control": "no-store"},
+	}
+	if f.engine, err = idem.New(memstore.New(), nil); err == nil {
+		f.contract, err = idemhttp.New(f.engine, idemhttp.Routes{"POST /payments": work}, &idemhttp.Options{Tenant: idemhttp.Claim("sub")})
+	}
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// alone does what every call does: fingerprint, encode the result, decode it. A
+// replay has the encoded result.
+func alone(f *fixture, _ string, replay bool) error {
+	raw, err := json.Marshal(f.in)
+	if err == nil {
+		_, err = idem.FingerprintJSON(raw, nil)
+	}
+	body := f.body
+	if !replay {
+		f.ran++
+		if err == nil {
+			body, err = json.Marshal(f.in)
+		}
+	}
+	var out order
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	if err == nil && out.ID != f.in.ID {
+		err = errors.New("another result")
+	}
+	return err
+}
+
+// do is a call of a typed function.
+func do(f *fixture, key string, _ bool) error {
+	out, err := idem.Do(context.Background(), f.engine, work.Key(tenant, key), f.in, func(_ context.Context, in order) (order, error) {
+		f.ran++
+		return in, nil
+	})
+	if err == nil && out.ID != f.in.ID {
+		err = errors.New("another result")
+	}
+	return err
+}
+
+// execute is the engine's part of serve.
+func execute(f *fixture, key string, replay bool) error {
+	out, err := f.engine.Execute(context.Background(), idem.Call{Key: work.Key(tenant, key), Fingerprint: f.fp, Run: func(context.Context) idem.Answer {
+		f.ran++
+		return idem.Answer{Body: f.body}
+	}})
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(out.Body, f.body):
+		return errors.New("another result")
+	case out.Replayed != replay:
+		return errReplay
 	}
 	return nil
 }
 
-func middle(xs []float64) float64 {
-	xs = slices.Clone(xs)
-	slices.Sort(xs)
-	return xs[len(xs)/2]
-}
-
-// fingerprint is what every call does before anything else.
-func fingerprint(b *testing.B, in order) {
-	raw, err := json.Marshal(in)
-	if err == nil {
-		_, err = idem.FingerprintJSON(raw, nil)
+// serve is a request under the HTTP contract.
+func serve(f *fixture, key string, replay bool) error {
+	f.request.Header["idempotency-key"][0] = key
+	res, err := f.contract.Serve(context.Background(), f.request, func(context.Context) (*idemhttp.Response, error) {
+		f.ran++
+		return f.response, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case res.Status != 201 || !bytes.Equal(res.Body, f.body):
+		return fmt.Errorf("another response: %+v", res)
+	case (res.Headers[idemhttp.HeaderReplayed] == "true") != replay:
+		return errReplay
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-func firstAlone(b *testing.B, in order) {
-	b.ReportAllocs()
-	for b.Loop() {
-		fingerprint(b, in)
-		body, err := json.Marshal(in)
-		var out order
-		if err == nil {
-			err = json.Unmarshal(body, &out)
-		}
-		if err != nil || out.ID != in.ID {
-			b.Fatal(err)
-		}
-	}
-}
-
-func firstEngine(b *testing.B, in order) {
-	b.ReportAllocs()
-	e, err := idem.New(memstore.New(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ran, n := 0, 0
-	for b.Loop() {
-		out, err := idem.Do(b.Context(), e, work.Key("acme", strconv.Itoa(n)), in, func(_ context.Context, in order) (order, error) {
-			ran++
-			return in, nil
-		})
-		n++
-		if err != nil || out.ID != in.ID {
-			b.Fatal(err)
-		}
-	}
-	if ran != n {
-		b.Fatalf("%d of %d calls ran", ran, n)
-	}
-}
-
-func replayAlone(b *testing.B, in order) {
-	b.ReportAllocs()
-	body, err := json.Marshal(in)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		fingerprint(b, in)
-		var out order
-		if err := json.Unmarshal(body, &out); err != nil || out.ID != in.ID {
-			b.Fatal(err)
-		}
-	}
-}
-
-func replayEngine(b *testing.B, in order) {
-	b.ReportAllocs()
-	e, err := idem.New(memstore.New(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ran := 0
-	call := func() (order, error) {
-		return idem.Do(b.Context(), e, work.Key("acme", "one"), in, func(_ context.Context, in order) (order, error) {
-			ran++
-			return in, nil
-		})
-	}
-	if _, err := call(); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if out, err := call(); err != nil || out.ID != in.ID {
-			b.Fatal(err)
-		}
-	}
-	if ran != 1 {
-		b.Fatalf("the handler ran %d times", ran)
-	}
+	return nil
 }

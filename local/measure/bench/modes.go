@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/measure/paths"
 )
@@ -66,7 +63,6 @@ func modesBench(ctx context.Context, d *dynamo, rounds int) error {
 		return fmt.Errorf("atomic mode without a look takes %d calls and %.1f write units, the two-call mode %d and %.1f",
 			one.calls, one.units, two.calls, two.units)
 	}
-	next := 0
 	for _, callers := range []int{1, 8, 32} {
 		ops := 100 + 25*callers
 		for _, m := range modes {
@@ -75,10 +71,16 @@ func modesBench(ctx context.Context, d *dynamo, rounds int) error {
 		for i := range rounds {
 			for j := range modes {
 				m := modes[(i+j)%len(modes)]
-				next++
-				if err := d.runMode(ctx, engine, m, callers, ops, fmt.Sprint("round-", next)); err != nil {
+				rate, took, err := d.throughput(ctx, callers, ops, func(ctx context.Context, id string) error {
+					return d.commit(ctx, engine, m.op, id)
+				})
+				if err == nil {
+					err = d.committed(ctx, d.lastID())
+				}
+				if err != nil {
 					return fmt.Errorf("%s, %d callers: %w", m.name, callers, err)
 				}
+				m.rates, m.took = append(m.rates, rate), append(m.took, took...)
 			}
 		}
 		for _, m := range modes {
@@ -90,14 +92,6 @@ func modesBench(ctx context.Context, d *dynamo, rounds int) error {
 		}
 	}
 	return nil
-}
-
-func (d *dynamo) engineOver(client dynamostore.Client) (*idem.Engine, error) {
-	store, err := dynamostore.New(client, d.table, nil)
-	if err != nil {
-		return nil, err
-	}
-	return idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second})
 }
 
 // commit is one operation: a first execution whose business write commits.
@@ -112,34 +106,6 @@ func (d *dynamo) commit(ctx context.Context, e *idem.Engine, op idem.Operation, 
 		return fmt.Errorf("not a first execution: %+v", out)
 	}
 	return err
-}
-
-func (d *dynamo) runMode(ctx context.Context, e *idem.Engine, m *mode, callers, ops int, name string) error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	var took []time.Duration
-	begun := time.Now()
-	for c := range callers {
-		wg.Go(func() {
-			for n := c; n < ops; n += callers {
-				start := time.Now()
-				err := d.commit(ctx, e, m.op, fmt.Sprintf("%s-%d", name, n))
-				t := time.Since(start)
-				mu.Lock()
-				took = append(took, t)
-				errs = append(errs, err)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	m.rates = append(m.rates, float64(ops)/time.Since(begun).Seconds())
-	m.took = append(m.took, took...)
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return d.committed(ctx, fmt.Sprintf("%s-%d", name, ops-1))
 }
 
 // committed shows that the business write of an operation is there.

@@ -40,87 +40,83 @@ func (m *Meter) Take() Usage {
 	return u
 }
 
-func (m *Meter) count(op string, write, read []types.ConsumedCapacity, err error) {
+func (m *Meter) add(op string, write, read, computed float64, err error) {
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		// A failed conditional write is billed by the size of the existing item, at
+		// least one unit (DynamoDB developer guide, "Conditional writes").
+		computed = math.Max(1, math.Ceil(float64(ItemSize(failed.Item))/1024))
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.usage.Calls == nil {
 		m.usage.Calls = map[string]int{}
 	}
 	m.usage.Calls[op]++
-	m.usage.Write += units(write)
-	m.usage.Read += units(read)
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
-		// A failed conditional write is billed by the size of the existing item, at
-		// least one unit (DynamoDB developer guide, "Conditional writes").
-		u := math.Max(1, math.Ceil(float64(ItemSize(failed.Item))/1024))
-		m.usage.Write += u
-		m.usage.Computed += u
-	}
+	m.usage.Write += write + computed
+	m.usage.Read += read
+	m.usage.Computed += computed
 }
 
-func units(cs []types.ConsumedCapacity) (sum float64) {
-	for _, c := range cs {
-		if c.CapacityUnits != nil {
+func units(consumed ...*types.ConsumedCapacity) (sum float64) {
+	for _, c := range consumed {
+		if c != nil && c.CapacityUnits != nil {
 			sum += *c.CapacityUnits
 		}
 	}
 	return sum
 }
 
-func one(c *types.ConsumedCapacity) []types.ConsumedCapacity {
-	if c == nil {
-		return nil
-	}
-	return []types.ConsumedCapacity{*c}
-}
-
 // PutItem implements dynamostore.Client.
 func (m *Meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.PutItem(ctx, in, opts...)
-	var c []types.ConsumedCapacity
-	if err == nil {
-		c = one(out.ConsumedCapacity)
+	if err != nil {
+		m.add(put, 0, 0, 0, err)
+		return nil, err
 	}
-	m.count(put, c, nil, err)
-	return out, err
+	m.add(put, units(out.ConsumedCapacity), 0, 0, nil)
+	return out, nil
 }
 
 // UpdateItem implements dynamostore.Client.
 func (m *Meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.UpdateItem(ctx, in, opts...)
-	var c []types.ConsumedCapacity
-	if err == nil {
-		c = one(out.ConsumedCapacity)
+	if err != nil {
+		m.add(update, 0, 0, 0, err)
+		return nil, err
 	}
-	m.count(update, c, nil, err)
-	return out, err
+	m.add(update, units(out.ConsumedCapacity), 0, 0, nil)
+	return out, nil
 }
 
 // GetItem implements dynamostore.Client.
 func (m *Meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.GetItem(ctx, in, opts...)
-	var c []types.ConsumedCapacity
-	if err == nil {
-		c = one(out.ConsumedCapacity)
+	if err != nil {
+		m.add(get, 0, 0, 0, err)
+		return nil, err
 	}
-	m.count(get, nil, c, err)
-	return out, err
+	m.add(get, 0, units(out.ConsumedCapacity), 0, nil)
+	return out, nil
 }
 
 // BatchGetItem implements dynamostore.Client.
 func (m *Meter) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.BatchGetItem(ctx, in, opts...)
-	var c []types.ConsumedCapacity
-	if err == nil {
-		c = out.ConsumedCapacity
+	if err != nil {
+		m.add(batchGet, 0, 0, 0, err)
+		return nil, err
 	}
-	m.count(batchGet, nil, c, err)
-	return out, err
+	read := 0.0
+	for i := range out.ConsumedCapacity {
+		read += units(&out.ConsumedCapacity[i])
+	}
+	m.add(batchGet, 0, read, 0, nil)
+	return out, nil
 }
 
 // TransactWriteItems implements dynamostore.Client. A write in a transaction costs
@@ -144,11 +140,7 @@ func (m *Meter) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWri
 		}
 		sum += 2 * math.Max(1, math.Ceil(float64(size)/1024))
 	}
-	m.count(transact, nil, nil, err)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.usage.Write += sum
-	m.usage.Computed += sum
+	m.add(transact, 0, 0, sum, err)
 	return out, err
 }
 
