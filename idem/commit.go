@@ -51,10 +51,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end pro
 func (c *commit) write(ctx context.Context, end protocol.Ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.replaced, c.owed = false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, LargeSteps: a.steps.anyLarge()}
-	if unit != nil {
-		c.f.With = unit
-	}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, Unit: unit, LargeSteps: a.steps.anyLarge()}
 	if a.open {
 		absent := a.rec
 		c.f.Absent = &absent
@@ -136,7 +133,7 @@ func (c *commit) shorten(err error) bool {
 		c.f.Write = c.a.writeID()
 	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.a.kept, retention: c.call.Key.op.retention(), stands: true}
-		c.owed.f.With, c.owed.f.Born = nil, nil
+		c.owed.f.Unit, c.owed.f.Born = nil, nil
 		c.f.Write = c.owed.fact
 	default:
 		return false

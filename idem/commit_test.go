@@ -40,13 +40,13 @@ type ledger struct {
 }
 
 func (l *ledger) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	e, ok := f.With.(*effect)
+	e, ok := f.Unit.(*effect)
 	if !ok {
 		return l.Store.Finish(ctx, now, f)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f.With = nil
+	f.Unit = nil
 	old, err := l.Get(ctx, f.ID)
 	if err != nil {
 		return err

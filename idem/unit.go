@@ -5,18 +5,6 @@ import (
 	"sync"
 )
 
-// Unit is a handler's unit of work: what it wants to be written together with its
-// outcome, or not at all. It is of a kind that the engine's store understands and
-// is passed to it in [protocol.Finish.With].
-type Unit interface {
-	// Seal ends the collecting and reports whether there is anything to commit. The
-	// engine calls it once the handler has returned.
-	Seal() bool
-	// Size is about how many bytes there are to commit, once it is sealed: the commit
-	// gets time by it, see [Options.FinishBudget].
-	Size() int
-}
-
 // UnitOf returns the unit of work of the attempt that the context belongs to, and
 // makes it if it is asked for the first time; once the handler has returned, a fresh
 // one that is sealed. Outside an operation, and inside a [Step], which a later

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			MaxResult: DefaultMaxResult,
 		}
 		n := 0
-		h.With = func(context.Context) (any, func(context.Context) (bool, error), error) {
+		h.Unit = func(context.Context) (protocol.Unit, func(context.Context) (bool, error), error) {
 			n++
 			tx, pk := new(Tx), "business-"+strconv.Itoa(n)
 			err := tx.Put(types.Put{TableName: &f.table, Item: key(pk)}, nil)

@@ -236,7 +236,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		if g.chance(30) {
 			tx := new(Tx)
 			_ = tx.Put(types.Put{TableName: &g.table, Item: key(g.fresh("item"))}, nil)
-			f.With = tx
+			f.Unit = tx
 		}
 		return anyWrite{name: "finish", what: f, apply: f.Apply,
 			send: func(s *Store, now time.Time) error { return s.Finish(context.Background(), now, f) }}

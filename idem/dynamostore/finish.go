@@ -15,9 +15,9 @@ import (
 // result; with a [*Tx] one TransactWriteItems instead, and a PutItem for an attempt
 // in atomic mode that has none.
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	tx, ok := f.With.(*Tx)
-	if f.With != nil && !ok {
-		return fmt.Errorf("dynamostore: Finish.With: a %T cannot commit here, a *dynamostore.Tx can: %w", f.With, errors.ErrUnsupported)
+	tx, ok := f.Unit.(*Tx)
+	if f.Unit != nil && !ok {
+		return fmt.Errorf("dynamostore: Finish.Unit: a %T cannot commit here, a *dynamostore.Tx can: %w", f.Unit, errors.ErrUnsupported)
 	}
 	k := s.retry.begin(ctx, "Finish")
 	defer k.end()
@@ -314,7 +314,7 @@ func (u *update) body(state protocol.State, b protocol.Body) {
 
 // upgrade adds the result to an outcome that was recorded without it.
 func (s *Store) upgrade(k *call, f protocol.Finish, body protocol.Body) error {
-	if f.Ending.State != protocol.Completed || f.With != nil || f.Absent != nil || f.Born != nil {
+	if f.Ending.State != protocol.Completed || f.Unit != nil || f.Absent != nil || f.Born != nil {
 		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave With, Absent and Born nil"))
 	}
 	u := newUpdate(upgradeSet, 6, 2)

@@ -59,7 +59,7 @@ func TestRequestsAreGolden(t *testing.T) {
 	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {
 		f.Born = born
 		if tx != nil {
-			f.With = tx
+			f.Unit = tx
 		}
 		return f
 	}

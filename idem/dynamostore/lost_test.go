@@ -93,7 +93,7 @@ func eachWrite() []write {
 				return err
 			}
 			w := completion(id, "o1", []byte("{}"))
-			w.Write, w.With = "w", tx
+			w.Write, w.Unit = "w", tx
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
 		{"failure", claimed, finish(protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "no"}, ExpiresAt: day}), protocol.Failed, "w"},

@@ -181,11 +181,17 @@ func TestNewFindsMistakes(t *testing.T) {
 	}
 }
 
+// foreign is a unit of work of another store's kind.
+type foreign struct{}
+
+func (foreign) Seal() bool { return true }
+func (foreign) Size() int  { return 0 }
+
 func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	s, n := scripted(t, nil, nil)
 	ctx := t.Context()
 	f := completion("k", "o1", nil)
-	f.With = "something"
+	f.Unit = foreign{}
 	require.ErrorIs(t, s.Finish(ctx, base, f), errors.ErrUnsupported)
 	f = completion("k", "o1", make([]byte, DefaultMaxResult+1))
 	var large *protocol.TooLargeError

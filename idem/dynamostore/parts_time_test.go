@@ -175,7 +175,7 @@ func TestTransactionHasTimeForItsSize(t *testing.T) {
 		tx.Seal()
 		require.Greater(t, tx.Size(), 10*len(blob))
 		f := completion("k", "o", []byte("1"))
-		f.With = tx
+		f.Unit = tx
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		require.NoError(t, s.Finish(ctx, base, f))

@@ -83,7 +83,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 					add(tx)
 				}
 				w := completion("k", "o1", []byte("{}"))
-				w.With = tx
+				w.Unit = tx
 				if born {
 					w.Born = ptr(claim("k", "o1"))
 				}

@@ -213,7 +213,7 @@ func TestCancellationReasons(t *testing.T) {
 			}
 			require.NoError(t, tx.Update(update, nil))
 			require.NoError(t, tx.Put(types.Put{TableName: &f.table, Item: account(1)}, nil))
-			w.With = tx
+			w.Unit = tx
 			tries := 0
 			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
 				if op != "TransactWriteItems" {
@@ -286,21 +286,21 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 			c.Seen = "o1.0"
 			require.NoError(t, b.Acquire(ctx, base, c))
 			w := completion("k", "o1", nil)
-			w.With = poor()
+			w.Unit = poor()
 			require.Equal(t, "o2", isConflict(t, b.Finish(ctx, base, w)).Owner)
 			// Landed earlier: the business condition fails now because it was applied.
 			w = completion("k", "o2", nil)
 			require.NoError(t, b.Finish(ctx, base, w))
-			w.With = poor()
+			w.Unit = poor()
 			require.NoError(t, b.Finish(ctx, base, w))
 			// There is no record.
 			w = completion("gone", "o1", nil)
-			w.With = poor()
+			w.Unit = poor()
 			require.Nil(t, isConflict(t, b.Finish(ctx, base, w)))
 			// In atomic mode: another one's outcome.
 			w = completion("k", "o3", nil)
 			w.Born = ptr(claim("k", "o3"))
-			w.With = poor()
+			w.Unit = poor()
 			require.Equal(t, "o2", isConflict(t, b.Finish(ctx, base, w)).Owner)
 		})
 	}

@@ -25,7 +25,7 @@ type poor struct {
 }
 
 func (s poor) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	if f.With != nil {
+	if f.Unit != nil {
 		return s.err
 	}
 	return s.Store.Finish(ctx, now, f)

@@ -93,9 +93,9 @@ func (anything) Seal() bool { return true }
 func (anything) Size() int  { return 0 }
 
 func (s *committing) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	if f.With != nil {
+	if f.Unit != nil {
 		s.with++
-		f.With = nil
+		f.Unit = nil
 	}
 	return s.Store.Finish(ctx, now, f)
 }

@@ -24,7 +24,7 @@ type Options struct {
 
 // Store is an in-memory [idem.Store]. It is safe for concurrent use. Results stay
 // in the record, uncompressed. Of foreign writes it commits a [Unit]; anything else
-// in Finish.With is refused with errors.ErrUnsupported. Nothing is ever deleted by
+// in Finish.Unit is refused with errors.ErrUnsupported. Nothing is ever deleted by
 // itself; Delete plays the part of TTL.
 type Store struct {
 	maxResult int
@@ -71,9 +71,9 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 
 // Finish ends an attempt; see [idem.Store].
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	unit, ok := f.With.(Unit)
-	if f.With != nil && !ok {
-		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.With, errors.ErrUnsupported)
+	unit, ok := f.Unit.(Unit)
+	if f.Unit != nil && !ok {
+		return fmt.Errorf("memstore: a %T cannot commit with the outcome: %w", f.Unit, errors.ErrUnsupported)
 	}
 	if err := s.fits(f.Ending.Result); err != nil {
 		return err

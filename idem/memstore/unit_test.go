@@ -31,7 +31,7 @@ func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	s := memstore.New()
 	claim(t, s, "a")
-	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, With: &unit{"first"}}
+	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, Unit: &unit{"first"}}
 
 	reason := errors.New("the condition does not hold")
 	s.Conditions(func(action any) (bool, any) {
@@ -52,6 +52,6 @@ func TestUnitsCommitWithTheOutcome(t *testing.T) {
 
 	require.NoError(t, s.Finish(t.Context(), now, f))
 	require.NoError(t, s.Finish(t.Context(), now, f), "the same write once more")
-	require.Equal(t, []idem.Unit{f.With.(idem.Unit)}, s.Units(), "commits once")
+	require.Equal(t, []idem.Unit{f.Unit.(idem.Unit)}, s.Units(), "commits once")
 	require.Equal(t, protocol.Completed, s.Records()[0].State)
 }

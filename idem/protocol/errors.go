@@ -73,7 +73,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("idem: a result of %d bytes exceeds the store's limit of %d", e.Size, e.Limit)
 }
 
-// RefusedError is how a store says that the writes of [Finish.With] were refused:
+// RefusedError is how a store says that the unit of work of a [Finish] was refused:
 // nothing was written, neither they nor the outcome.
 type RefusedError struct {
 	// Err is what the attempt's caller gets as the handler's error; what it means

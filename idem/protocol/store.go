@@ -193,9 +193,9 @@ type Finish struct {
 	// is Completed or Failed. The condition is that of [EventCommit]: no record, or
 	// the one whose write is Born.Seen.
 	Born *Claim
-	// With are writes of the store's own kind that commit with this one, or not at
-	// all. A store that cannot do that refuses them with errors.ErrUnsupported.
-	With any
+	// Unit, if not nil, commits with this write, or not at all. A store that does not
+	// commit units of its kind refuses the write with errors.ErrUnsupported.
+	Unit Unit
 	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
 	// has sent before can land any more.
 	NewOwner string

@@ -160,16 +160,16 @@ func commitCases(h Harness) []check {
 			c.refused(sent)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
-			if c.h.With == nil {
+			if c.h.Unit == nil {
 				return
 			}
 			a := c.fresh()
 			for _, lands := range []bool{true, false} {
-				value, applied, err := c.h.With(c.ctx)
+				value, applied, err := c.h.Unit(c.ctx)
 				c.must(err)
 				b := a.unseen()
 				w := b.born(b.complete("outcome"))
-				w.With = value
+				w.Unit = value
 				if lands {
 					c.lands(w)
 				} else {

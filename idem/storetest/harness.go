@@ -28,10 +28,10 @@ type Harness struct {
 	// Damages are ways to make stored forms unreadable; each is a case of its own.
 	Damages []Damage
 
-	// With returns writes that commit with Finish, as Finish.With takes them, and a
-	// function that reports whether they have been applied. Nil for a store that
-	// refuses them with errors.ErrUnsupported.
-	With func(ctx context.Context) (with any, applied func(context.Context) (bool, error), err error)
+	// Unit returns a unit of work that the store commits with Finish, and a function that
+	// reports whether it has been applied. Nil for a store that refuses every unit with
+	// errors.ErrUnsupported.
+	Unit func(ctx context.Context) (unit protocol.Unit, applied func(context.Context) (bool, error), err error)
 }
 
 // Damage is one way to make a stored form unreadable.

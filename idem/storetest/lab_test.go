@@ -126,8 +126,8 @@ func (s *lab) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrit
 }
 
 func (s *lab) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	with, ok := f.With.(*labWrite)
-	if f.With != nil && !ok {
+	with, ok := f.Unit.(*labWrite)
+	if f.Unit != nil && !ok {
 		return errors.ErrUnsupported
 	}
 	tooLarge := &protocol.TooLargeError{Size: len(f.Ending.Result), Limit: s.limit}
@@ -200,8 +200,11 @@ func (s *lab) StepResult(ctx context.Context, rec *protocol.Record, name string)
 	return s.stepResult(rec.Steps[name]), nil
 }
 
-// labWrite is a foreign write that commits with Finish.
+// labWrite is a unit of work that commits with Finish.
 type labWrite struct{ applied bool }
+
+func (*labWrite) Seal() bool { return true }
+func (*labWrite) Size() int  { return 0 }
 
 func (s *lab) harness() Harness {
 	mark := func(ids map[string]bool) func(context.Context, string) error {
@@ -224,7 +227,7 @@ func (s *lab) harness() Harness {
 			{Name: "newer version", Do: mark(s.broken)},
 			{Name: "part cut short", Parts: true, Do: mark(s.bad)},
 		},
-		With: func(context.Context) (any, func(context.Context) (bool, error), error) {
+		Unit: func(context.Context) (protocol.Unit, func(context.Context) (bool, error), error) {
 			w := &labWrite{}
 			return w, func(context.Context) (bool, error) { return w.applied, nil }, nil
 		},

@@ -129,33 +129,38 @@ func ended(c *cell, what string, err, cause error) {
 	}
 }
 
-// with: foreign writes commit with the end, or not at all.
+// foreign is a unit of work of a kind that no store knows.
+type foreign struct{}
+
+func (foreign) Seal() bool { return true }
+func (foreign) Size() int  { return 0 }
+
+// with: a unit of work commits with the end, or not at all.
 func with(c *cell) {
-	type foreign struct{}
 	a := c.start()
 	f := a.complete("done")
-	f.With = foreign{}
+	f.Unit = foreign{}
 	if err := f.send(c.ctx, c.store, c.now); !errors.Is(err, errors.ErrUnsupported) {
 		c.fatalf("Finish with writes of a foreign kind: want errors.ErrUnsupported, got %v", err)
 	}
 	c.check(a.id())
-	if c.h.With == nil {
-		f.With = nil
+	if c.h.Unit == nil {
+		f.Unit = nil
 		c.lands(f)
 		return
 	}
-	value, applied, err := c.h.With(c.ctx)
+	value, applied, err := c.h.Unit(c.ctx)
 	c.must(err)
-	f.With = value
+	f.Unit = value
 	c.lands(f)
 	ok, err := applied(c.ctx)
 	c.must(err)
 	equal(c, "applied with an end that landed", true, ok)
 
-	value, applied, err = c.h.With(c.ctx)
+	value, applied, err = c.h.Unit(c.ctx)
 	c.must(err)
 	refused := a.fail()
-	refused.With = value
+	refused.Unit = value
 	c.refused(refused)
 	ok, err = applied(c.ctx)
 	c.must(err)

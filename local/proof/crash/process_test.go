@@ -132,7 +132,7 @@ func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.Step
 }
 
 func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	return p.call(endLabel(f.Ending.State, f.With != nil), func() error { return p.Store.Finish(ctx, now, f) })
+	return p.call(endLabel(f.Ending.State, f.Unit != nil), func() error { return p.Store.Finish(ctx, now, f) })
 }
 
 func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
@@ -223,7 +223,7 @@ func putInMemory(ctx context.Context, text string) error {
 }
 
 func (m *memory) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	r, ok := f.With.(*row)
+	r, ok := f.Unit.(*row)
 	if !ok {
 		return m.Store.Finish(ctx, now, f)
 	}
@@ -233,7 +233,7 @@ func (m *memory) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 	if err != nil {
 		return err
 	}
-	f.With = nil
+	f.Unit = nil
 	if _, err := f.Apply(before, now); err != nil {
 		return err
 	}
