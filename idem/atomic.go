@@ -44,7 +44,7 @@ func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, en
 		}
 		return c.write(ctx, end, nil)
 	}
-	if r.Maybe {
+	if r.Ambiguous {
 		return c.takeBack(ctx, r.Err, proceed)
 	}
 	return proceed()

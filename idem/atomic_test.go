@@ -260,7 +260,7 @@ func TestAtomicInDoubt(t *testing.T) {
 						var failed *idem.CommitError
 						require.ErrorAs(t, err, &failed)
 						require.ErrorIs(t, err, idem.ErrNotCommitted)
-						require.Equal(t, tc.maybe, failed.Maybe)
+						require.Equal(t, tc.maybe, failed.Ambiguous)
 						require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
 						require.Zero(t, res.Outcome)
 					}
@@ -297,7 +297,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 		var failed *idem.CommitError
 		require.ErrorAs(t, err, &failed)
-		require.True(t, failed.Maybe)
+		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
 		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
 		require.NoError(t, err)

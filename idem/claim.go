@@ -259,7 +259,7 @@ func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first
 		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
 	}
-	if sErr == nil || sErr.Maybe {
+	if sErr == nil || sErr.Ambiguous {
 		p.withdraw(ctx, c)
 	}
 	return nil, Outcome{}, p.unavailable(ctx, err)
@@ -293,7 +293,7 @@ func (p *plan) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrStoreUnavailable) {
 		return err
 	}
-	return &StoreError{Op: "claim", Maybe: true, Err: err}
+	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
 }
 
 // answer is what a call gets that neither runs nor replays.

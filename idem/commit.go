@@ -149,9 +149,9 @@ func inDoubt(err error) error {
 	var failed *StoreError
 	switch {
 	case errors.As(err, &refused):
-		return &protocol.RefusedError{Err: refused.Err, Maybe: true}
+		return &protocol.RefusedError{Err: refused.Err, Ambiguous: true}
 	case errors.As(err, &failed):
-		return &StoreError{Op: failed.Op, Maybe: true, Err: failed.Err}
+		return &StoreError{Op: failed.Op, Ambiguous: true, Err: failed.Err}
 	}
 	return err
 }
@@ -208,7 +208,7 @@ func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 
 // failed makes the caller's error.
 func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
-	failed := &CommitError{State: s, Maybe: maybe, Err: err}
+	failed := &CommitError{State: s, Ambiguous: maybe, Err: err}
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
 	return failed
 }
@@ -221,7 +221,7 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 	if c.a.atomic() {
 		return c.refusedAtomic(ctx, r, end)
 	}
-	if r.Maybe {
+	if r.Ambiguous {
 		return c.bar(ctx, end, func(s State) (Outcome, error) {
 			return c.outcome(s), unmark(c.ans.Err)
 		}, r.Err)
@@ -286,7 +286,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 // of work was refused. The lease goes on meanwhile. While the commit may still land
 // nothing is undone: that is left to the next attempt, whose commit settles it.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
-	if r.Maybe {
+	if r.Ambiguous {
 		return ClassUncertain
 	}
 	a := c.a
@@ -302,7 +302,7 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 // is given up as after an error, by a write that also bars the commit.
 func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 	var sErr *StoreError
-	maybe := !errors.As(err, &sErr) || sErr.Maybe
+	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
 	if c.a.atomic() {
 		if !maybe {
 			return Outcome{}, c.failed(ctx, c.a.stood, false, err)

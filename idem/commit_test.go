@@ -56,7 +56,7 @@ func (l *ledger) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 	}
 	landed := old != nil && old.Write == f.Write
 	if !landed && e.refuse != nil {
-		return &protocol.RefusedError{Err: e.refuse, Maybe: e.doubt}
+		return &protocol.RefusedError{Err: e.refuse, Ambiguous: e.doubt}
 	}
 	if err := l.Store.Finish(ctx, now, f); err != nil {
 		return err
@@ -179,7 +179,7 @@ func TestCommitInDoubt(t *testing.T) {
 					} else {
 						var failed *idem.CommitError
 						require.ErrorAs(t, err, &failed)
-						require.Equal(t, tc.maybe, failed.Maybe)
+						require.Equal(t, tc.maybe, failed.Ambiguous)
 						require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 						require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
 					}

@@ -54,7 +54,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 	var failed *idem.CommitError
 	require.ErrorAs(t, err, &failed)
-	require.False(t, failed.Maybe, "a twin's outcome stands")
+	require.False(t, failed.Ambiguous, "a twin's outcome stands")
 	require.Equal(t, idem.Completed, failed.State)
 	require.Zero(t, r.ledger.sum())
 }
@@ -98,7 +98,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 			_ = idemtest.Hold(&held)(ctx, c)
-			return &idem.StoreError{Op: "Finish", Maybe: true, Err: syscall.EOPNOTSUPP}
+			return &idem.StoreError{Op: "Finish", Ambiguous: true, Err: syscall.EOPNOTSUPP}
 		})
 		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 		require.ErrorIs(t, err, idem.ErrNotCommitted)
@@ -194,7 +194,7 @@ func TestBarWithoutAClaimOutlivesDelays(t *testing.T) {
 		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 		var failed *idem.CommitError
 		require.ErrorAs(t, err, &failed)
-		require.False(t, failed.Maybe)
+		require.False(t, failed.Ambiguous)
 		// The store deletes what has expired, and the request arrives.
 		r.clock.Advance(15 * time.Minute)
 		if rec := r.record(t, key); rec.Expired(r.clock.Now()) {

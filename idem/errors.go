@@ -109,22 +109,22 @@ func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOu
 
 // CommitError says that an attempt ran and that its outcome was not committed, or
 // may not have been. Nothing of it is written later: once the error is returned
-// the commit has either landed or is barred, or is in doubt (Maybe). Sent again,
+// the commit has either landed or is barred, or is in doubt (Ambiguous). Sent again,
 // the same call gets what is true.
 type CommitError struct {
 	// State that the record is in as far as is known: Released or absent, and the
 	// same call runs again; Unknown, and it does not; InProgress, and it finds out
 	// when the lease is over.
 	State State
-	// Maybe is set if the commit may have landed.
-	Maybe bool
+	// Ambiguous is set if the commit may have landed.
+	Ambiguous bool
 	// Err is why. errors.Is does not see it: a store that was unavailable then says
 	// nothing of whether anything was executed.
 	Err error
 }
 
 func (e *CommitError) Error() string {
-	if e.Maybe {
+	if e.Ambiguous {
 		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
 	}
 	why := e.Err

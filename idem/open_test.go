@@ -237,7 +237,7 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 		"denied": idemtest.Deny, "unreadable": idemtest.Unreadable,
 		"an error of its own": func(context.Context, *idemtest.Call) error { return errPlain },
 		"in doubt, then denied": func(_ context.Context, c *idemtest.Call) error {
-			return &idem.StoreError{Op: string(c.Method), Maybe: true, Err: errPlain}
+			return &idem.StoreError{Op: string(c.Method), Ambiguous: true, Err: errPlain}
 		},
 	} {
 		for _, strict := range []bool{false, true} {

@@ -166,7 +166,7 @@ func (e *Engine) settle(ctx context.Context, retention time.Duration, s protocol
 		}
 		err = e.store.Settle(ctx, now, s)
 		var sErr *StoreError
-		if !errors.As(err, &sErr) || !sErr.Maybe || ctx.Err() != nil {
+		if !errors.As(err, &sErr) || !sErr.Ambiguous || ctx.Err() != nil {
 			break
 		}
 	}

@@ -153,13 +153,13 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) e
 		return gErr
 	case gErr != nil:
 		// Not to be told now: the write is repeated later, and is fenced then too.
-		return &StoreError{Op: "finish", Maybe: true, Err: gErr}
+		return &StoreError{Op: "finish", Ambiguous: true, Err: gErr}
 	case rec.Bears(f.Write):
 		return nil
 	case protocol.Next(rec, f.Event(), now).Do == protocol.DoApply:
 		err := e.store.Finish(ctx, now, f)
 		if blind(err) {
-			return &StoreError{Op: "finish", Maybe: true, Err: errors.New(err.Error())}
+			return &StoreError{Op: "finish", Ambiguous: true, Err: errors.New(err.Error())}
 		}
 		return err
 	}

@@ -125,7 +125,7 @@
 // transaction a second more for each MiB;
 // between tries it waits at random, from 25 ms up to a second. Throttling, server
 // errors, time-outs and connection errors are tried again until the context ends;
-// a call whose context has no deadline gets [Options].Budget. Maybe of a
+// a call whose context has no deadline gets [Options].Budget. Ambiguous of a
 // [*idem.StoreError] is set if any try was sent and got no definite answer: a
 // refused connection, a throttled or a denied request leave no doubt. All of that
 // needs a client that answers fast and dials fast: make it with [NewClient].

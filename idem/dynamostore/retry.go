@@ -131,7 +131,7 @@ func (c *call) pause(n int) bool {
 }
 
 func (c *call) fail(err error) error {
-	return &protocol.StoreError{Op: c.op, Maybe: c.maybe, Down: c.down && !c.up, Err: err}
+	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Err: err}
 }
 
 func (c *call) gaveUp(tries int, ended, last error) error {

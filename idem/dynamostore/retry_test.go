@@ -126,7 +126,7 @@ func TestDownIsWhatEveryTryFound(t *testing.T) {
 	}
 }
 
-// Maybe is about all tries together, not about the last one.
+// Ambiguous is about all tries together, not about the last one.
 func TestMaybeRemembersEveryTry(t *testing.T) {
 	denied := &smithyhttp.ResponseError{
 		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 400}}, Err: api("AccessDeniedException"),

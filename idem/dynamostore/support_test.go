@@ -221,7 +221,7 @@ func isStoreError(t *testing.T, err error, maybe bool) *protocol.StoreError {
 	t.Helper()
 	var failed *protocol.StoreError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, maybe, failed.Maybe, "Maybe of %v", err)
+	require.Equal(t, maybe, failed.Ambiguous, "Ambiguous of %v", err)
 	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	return failed
 }

@@ -125,7 +125,7 @@ func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item
 	case n > len(u.actions):
 		return nil, err
 	}
-	return nil, &protocol.RefusedError{Err: u.actions[n-1].refusal(n-1, why[n]), Maybe: k.maybe}
+	return nil, &protocol.RefusedError{Err: u.actions[n-1].refusal(n-1, why[n]), Ambiguous: k.maybe}
 }
 
 // whole explains an error that names no action.
@@ -136,7 +136,7 @@ func (u *unit) whole(k *call, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "ValidationException":
-		return &protocol.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())}, Maybe: k.maybe}
+		return &protocol.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())}, Ambiguous: k.maybe}
 	case "ResourceNotFoundException", "AccessDeniedException":
 		tables := []string{*u.s.table}
 		for _, a := range u.actions {

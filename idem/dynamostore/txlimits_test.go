@@ -96,7 +96,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 				require.Zero(t, *n, "nothing was sent")
 				var refused *protocol.RefusedError
 				require.ErrorAs(t, err, &refused)
-				require.False(t, refused.Maybe)
+				require.False(t, refused.Ambiguous)
 				var action *ActionError
 				require.ErrorAs(t, err, &action)
 				require.ErrorContains(t, err, tc.says)

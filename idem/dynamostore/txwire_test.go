@@ -81,7 +81,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 					})
 					res, err = b.transfer(t.Context(), op, 30)
 					b.wire.set(nil)
-					if tc.ok && err == nil || !tc.ok && errors.As(err, &failed) && failed.Maybe == tc.maybe {
+					if tc.ok && err == nil || !tc.ok && errors.As(err, &failed) && failed.Ambiguous == tc.maybe {
 						break
 					}
 				}
@@ -90,7 +90,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 					require.Equal(t, "moved 30", res.Value)
 				} else {
 					require.ErrorAs(t, err, &failed)
-					require.Equal(t, tc.maybe, failed.Maybe)
+					require.Equal(t, tc.maybe, failed.Ambiguous)
 				}
 				want := 0
 				if tc.moved {
@@ -245,7 +245,7 @@ func requireRefused(t *testing.T, err error, action, code string, maybe bool) *A
 	t.Helper()
 	var refused *protocol.RefusedError
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, maybe, refused.Maybe)
+	require.Equal(t, maybe, refused.Ambiguous)
 	var a *ActionError
 	require.ErrorAs(t, err, &a)
 	require.Equal(t, action, a.Action)
@@ -323,7 +323,7 @@ func TestConflictsUseUpTheBudget(t *testing.T) {
 			b.wire.set(nil)
 			var failed *idem.CommitError
 			require.ErrorAs(t, err, &failed)
-			require.False(t, failed.Maybe)
+			require.False(t, failed.Ambiguous)
 			require.False(t, errors.Is(err, idem.ErrLeaseLost))
 			b.moved(t, 0)
 			res, err := b.transfer(t.Context(), op, 30)

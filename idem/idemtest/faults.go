@@ -44,7 +44,7 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
 // Lost returns the error of a call whose reply never came.
 func (c *Call) Lost() error {
-	return &protocol.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: errors.New("idemtest: no reply")}
+	return &protocol.StoreError{Op: string(c.Method), Ambiguous: true, Down: true, Err: errors.New("idemtest: no reply")}
 }
 
 // Fault decides what becomes of a call: it may make it with [Call.Do], and
@@ -78,7 +78,7 @@ func Deny(_ context.Context, c *Call) error {
 // BlackHole swallows the request and answers nothing until the context ends.
 func BlackHole(ctx context.Context, c *Call) error {
 	<-ctx.Done()
-	return &protocol.StoreError{Op: string(c.Method), Maybe: true, Down: true, Err: context.Cause(ctx)}
+	return &protocol.StoreError{Op: string(c.Method), Ambiguous: true, Down: true, Err: context.Cause(ctx)}
 }
 
 // BareConflict answers that the condition failed, without the record that stood

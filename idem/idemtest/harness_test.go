@@ -169,7 +169,7 @@ func TestFaults(t *testing.T) {
 				err := f.Acquire(ctx, time.Now(), claim("w"))
 				require.ErrorIs(t, err, tc.is)
 				var sErr *protocol.StoreError
-				require.Equal(t, tc.maybe, errors.As(err, &sErr) && sErr.Maybe)
+				require.Equal(t, tc.maybe, errors.As(err, &sErr) && sErr.Ambiguous)
 				require.Equal(t, tc.lands, len(mem.Records()) == 1)
 				// The fault was for one call.
 				require.NoError(t, f.Acquire(t.Context(), time.Now(), claim("w")))

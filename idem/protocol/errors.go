@@ -33,8 +33,8 @@ func (e *ConflictError) Error() string {
 type StoreError struct {
 	// Op is the store's method.
 	Op string
-	// Maybe is set if the write may have been applied, or may still be.
-	Maybe bool
+	// Ambiguous is set if the write may have been applied, or may still be.
+	Ambiguous bool
 	// Down is set if the store gave no answer to this call but that it cannot work:
 	// it could not be reached, did not answer in time, throttled every try, or failed
 	// by itself, as with an HTTP status of 500 or more. It is not set once the store has answered anything else, such
@@ -51,7 +51,7 @@ type StoreError struct {
 }
 
 func (e *StoreError) Error() string {
-	if e.Maybe {
+	if e.Ambiguous {
 		return fmt.Sprintf("idem: store: %s: may have been applied: %v", e.Op, e.Err)
 	}
 	return fmt.Sprintf("idem: store: %s: %v", e.Op, e.Err)
@@ -79,9 +79,9 @@ type RefusedError struct {
 	// Err is what the attempt's caller gets as the handler's error; what it means
 	// for the record says its class.
 	Err error
-	// Maybe is set if an earlier try of the same write got no answer and may still
+	// Ambiguous is set if an earlier try of the same write got no answer and may still
 	// arrive.
-	Maybe bool
+	Ambiguous bool
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("idem: the writes were refused: %v", e.Err) }

@@ -17,7 +17,7 @@ import (
 //   - a [*RefusedError] if writes that should commit with it were refused, with
 //     nothing written;
 //   - a [*TooLargeError] if the result does not fit, with nothing written;
-//   - a [*StoreError] for everything else; Maybe says whether the write may have
+//   - a [*StoreError] for everything else; Ambiguous says whether the write may have
 //     been applied or may still be, and Down whether the store could not work, as
 //     opposed to having answered or not having been asked.
 //

@@ -88,7 +88,7 @@ var handlingFaults = []fault{
 	{"an ended context may have written", []string{"plain/a context that has ended"}, func(s *lab) {
 		s.alive = func(ctx context.Context, op string) error {
 			if err := ctx.Err(); err != nil {
-				return &protocol.StoreError{Op: op, Maybe: true, Err: err}
+				return &protocol.StoreError{Op: op, Ambiguous: true, Err: err}
 			}
 			return nil
 		}

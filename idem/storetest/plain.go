@@ -124,8 +124,8 @@ func ended(c *cell, what string, err, cause error) {
 	if !errors.As(err, &down) || !errors.Is(err, cause) {
 		c.fatalf("%s with a context that has ended: want a StoreError with %v, got %v", what, cause, err)
 	}
-	if down.Maybe {
-		c.fatalf("%s with a context that has ended: nothing can have been applied, but Maybe is set", what)
+	if down.Ambiguous {
+		c.fatalf("%s with a context that has ended: nothing can have been applied, but Ambiguous is set", what)
 	}
 }
 

@@ -101,7 +101,7 @@ func (p *process) call(label string, do func() error) error {
 	case killBefore, killAfter:
 		p.die()
 	case loseRequest, loseReply:
-		return &idem.StoreError{Op: label, Maybe: true, Err: errors.New("no reply")}
+		return &idem.StoreError{Op: label, Ambiguous: true, Err: errors.New("no reply")}
 	}
 	if p.isDead() {
 		return deadError{}

@@ -96,7 +96,7 @@ func (t *track) explain(err error) error {
 	case isOverdraft(err) && t.queued:
 		// The caller of a failure that is not recorded yet must not build on it.
 		return messages.InvokeResponse_Error{Type: "Unrecorded", Message: err.Error()}
-	case isOverdraft(err), errors.As(err, &commit) && commit.Maybe:
+	case isOverdraft(err), errors.As(err, &commit) && commit.Ambiguous:
 		return err
 	}
 	return messages.InvokeResponse_Error{Type: "Denied", Message: t.entry + " " + err.Error()}
