@@ -18,7 +18,7 @@ import (
 
 var (
 	atomically = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	unseen     = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}
+	unseen     = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
 	atomics    = map[string]idem.Operation{"looks": atomically, "does not look": unseen}
 )
 
@@ -163,7 +163,7 @@ func TestAtomicMeetsARecord(t *testing.T) {
 				require.Equal(t, tc.state, rec.State)
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
-					require.Equal(t, op.SkipLook, c.count() == 1)
+					require.Equal(t, op.ReplayRunsHandler, c.count() == 1)
 					require.Equal(t, tc.attempt, rec.Attempt)
 					return
 				}
@@ -341,7 +341,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 			r.faults.Always(idemtest.Unreadable)
 			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			require.Equal(t, op.SkipLook, c.count() == 1)
+			require.Equal(t, op.ReplayRunsHandler, c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
 	}

@@ -28,7 +28,7 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 	part, cancel := p.claiming(ctx)
 	_ = e.queue.flush(part) // what could not be written stays in the queue
 	var seen *Record
-	if op := &p.call.Key.op; p.call.NoClaim != nil || op.Mode == Atomic && !op.SkipLook {
+	if op := &p.call.Key.op; p.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
 		var err error
 		if seen, err = p.look(part); err != nil {
 			cancel()

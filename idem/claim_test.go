@@ -294,7 +294,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 // Clocks that differ by no more than the margin agree on what is still kept.
 func TestExpiryHasAMargin(t *testing.T) {
 	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
-		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}} {
+		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}} {
 		r, c := newRig(t, nil), new(counter)
 		key := op.Key("t", "k")
 		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)

@@ -37,15 +37,15 @@ const (
 	// Reserved is the zero value: a claim is written first, the handler runs under
 	// it, and its outcome is written last. At most one attempt runs at a time.
 	Reserved Mode = iota
-	// Atomic takes no claim: the handler runs, and then one write records its
-	// outcome together with its [Unit] of business writes, or nothing at all. It
-	// costs one write instead of two, and a process that dies leaves nothing behind.
+	// Atomic takes no claim: two first calls at once both run the handler, one of them
+	// commits, and the other gets its outcome. One write records the outcome together
+	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
+	// a process that dies leaves nothing behind.
 	//
-	// It fits where all that the handler does for good is in the unit of work, such
-	// as a transfer between two items of the same database. It does not fit where
-	// the handler is slow or calls others: nothing keeps twins from running at once.
-	// Bodies may run twice then; one of them commits, and the others get its
-	// outcome. So it takes repeatable operations only, and steps are refused in it.
+	// It fits where every lasting effect of the handler is in the unit of work, such as
+	// a transfer between two items of the same database. It does not fit where the
+	// handler is slow or calls other systems. It takes repeatable operations only, and
+	// steps are refused in it.
 	//
 	// A result commits, and so does an error marked [Permanent], without the unit.
 	// After any other error nothing is written and the next call runs. A commit that
@@ -84,10 +84,10 @@ type Operation struct {
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
 
-	// SkipLook leaves out the read before the handler in atomic mode. It saves a
-	// read unit and a round trip for a first execution; every later call then runs
-	// the handler in vain before it gets the recorded outcome.
-	SkipLook bool
+	// ReplayRunsHandler leaves out the read before the handler in atomic mode, which
+	// saves a first execution a read unit and a round trip. Its price is that every later
+	// call runs the handler too, in vain, before it gets the recorded outcome.
+	ReplayRunsHandler bool
 
 	// Retention is how long a recorded outcome is replayed, from the moment it is
 	// recorded, also where that was late; at least as long as its write may take
@@ -138,8 +138,8 @@ func (o Operation) Check() error {
 			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
 		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
-	case o.Mode != Atomic && o.SkipLook:
-		return bad("SkipLook has no meaning without idem.Atomic: a claim needs no look")
+	case o.Mode != Atomic && o.ReplayRunsHandler:
+		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
 	case o.Retention != 0 && o.Retention < time.Second:
 		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:

@@ -41,14 +41,14 @@ func TestOperationCheck(t *testing.T) {
 		"fail open, not repeatable, waived": {idem.Operation{
 			Name: "charge", OnStoreFailure: idem.FailOpenAlthoughNotRepeatable,
 		}, ""},
-		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}, ""},
+		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}, ""},
 		"atomic, not repeatable": {idem.Operation{
 			Name: "charge", Mode: idem.Atomic,
 		}, "declare it idem.Repeatable"},
 		"atomic, fail open": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
 		}, "no claim to do without"},
-		"reserved, no look": {idem.Operation{Name: "charge", SkipLook: true}, "without idem.Atomic"},
+		"reserved, no look": {idem.Operation{Name: "charge", ReplayRunsHandler: true}, "without idem.Atomic"},
 		"unknown mode":      {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
 		"classify": {idem.Operation{
 			Name: "charge", Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },

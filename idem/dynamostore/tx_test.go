@@ -26,7 +26,7 @@ var (
 	modes    = map[string]idem.Operation{
 		"reserved": transfer,
 		"atomic":   {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic},
-		"no look":  {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic, SkipLook: true},
+		"no look":  {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true},
 	}
 )
 

@@ -33,7 +33,7 @@ func modesBench(ctx context.Context, d *dynamo, rounds int) error {
 	fmt.Printf("  %-24s %8s %12s %10s %10s %8s %12s\n", "mode", "callers", "throughput", "p50", "p99", "calls", "write units")
 	atomic := idem.Operation{Name: "modes", Repeat: idem.Repeatable, Mode: idem.Atomic}
 	unseen := atomic
-	unseen.SkipLook = true
+	unseen.ReplayRunsHandler = true
 	modes := []*mode{
 		{name: "claim, then transaction", op: idem.Operation{Name: "modes", Repeat: idem.Repeatable}},
 		{name: "atomic", op: atomic},

@@ -39,7 +39,7 @@ var (
 	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
 	notRepeatable = idem.Operation{Name: "path"}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, SkipLook: true}
+	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
 	errBroken     = errors.New("the connection broke")
 )
 
