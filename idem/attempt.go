@@ -26,7 +26,7 @@ type attempt struct {
 	kept    []byte // what to record of a result that is too large
 	omitted bool   // the outcome is recorded without its result
 	running *lease // while the handler runs
-	steps   steps
+	journal journal
 	// born is the claim that an attempt in atomic mode did not write, and stood the
 	// state that the record was in when it began.
 	born  *protocol.Claim

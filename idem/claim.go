@@ -238,7 +238,7 @@ func isAnswer(err error) bool {
 
 func (p *plan) claimed(ctx context.Context, c protocol.Claim) (*attempt, Outcome, error) {
 	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
-	a.steps.inherit(c.Record.Steps)
+	a.journal.inherit(c.Record.Steps)
 	kind := NoticeClaimed
 	if c.Seen != "" {
 		kind = NoticeTookOver

@@ -51,7 +51,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end pro
 func (c *commit) write(ctx context.Context, end protocol.Ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.replaced, c.owed = false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, Unit: unit, LargeSteps: a.steps.anyLarge()}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, Unit: unit, LargeSteps: a.journal.anyLarge()}
 	if a.open {
 		absent := a.rec
 		c.f.Absent = &absent
@@ -272,7 +272,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	if c.ans.Cause == nil {
 		c.ans.Cause = r.Err
 	}
-	if class == ClassFailed && (a.steps.any() || a.open) {
+	if class == ClassFailed && (a.journal.any() || a.open) {
 		class = c.undo(r, class)
 	}
 	class, _ = a.response(class, c.ans, nil)

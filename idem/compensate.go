@@ -35,44 +35,44 @@ func Compensate(ctx context.Context, cause error) error {
 		return bad("it is inside a step: call it from the handler")
 	case cause == nil:
 		return bad("the cause is nil: say why the operation fails")
-	case !a.steps.beginUndo():
+	case !a.journal.beginUndo():
 		return bad("the handler has returned: call it from the handler")
 	}
-	defer a.steps.endUndo()
+	defer a.journal.endUndo()
 	return border(a.compensate(ctx, cause))
 }
 
 // compensateBy remembers how to undo a step that is done.
-func (st *steps) compensateBy(s *step, t tried) {
+func (j *journal) compensateBy(s *step, t tried) {
 	if s.opts.compensate == nil {
 		return
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.undo = append(st.undo, compensation{s, t})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.undo = append(j.undo, compensation{s, t})
 }
 
 // undone returns why the operation is being undone; nil if it is not.
-func (st *steps) undone() *Failure {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.cause
+func (j *journal) undone() *Failure {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.cause
 }
 
 // beginUndoing says that the operation is being undone from now on, unless a step is
 // open: nothing is undone across it.
-func (st *steps) beginUndoing(cause error) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	name, _ := st.opened()
-	for n := range st.starts {
+func (j *journal) beginUndoing(cause error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	name, _ := j.opened()
+	for n := range j.starts {
 		name = n
 	}
 	if name != "" {
 		return &StepInterruptedError{Name: name}
 	}
-	if st.cause == nil {
-		st.cause = failureOf(cause)
+	if j.cause == nil {
+		j.cause = failureOf(cause)
 	}
 	return nil
 }
@@ -80,12 +80,12 @@ func (st *steps) beginUndoing(cause error) error {
 // compensate undoes the steps in reverse order, each recorded as a step. The first
 // write is a mark, so that a later attempt goes on undoing and not forward.
 func (a *attempt) compensate(ctx context.Context, cause error) error {
-	st := &a.steps
-	st.undoing.Lock()
-	defer st.undoing.Unlock()
-	todo, err := st.compensations()
+	j := &a.journal
+	j.undoing.Lock()
+	defer j.undoing.Unlock()
+	todo, err := j.compensations()
 	if err != nil {
-		st.park()
+		j.park()
 		return err
 	}
 	if len(todo) == 0 {
@@ -94,23 +94,23 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := st.beginUndoing(cause); err != nil {
+	if err := j.beginUndoing(cause); err != nil {
 		return err
 	}
 	if a.open {
-		return st.undoUnrecorded(ctx, todo)
+		return j.undoUnrecorded(ctx, todo)
 	}
-	if !st.marked() {
-		if err := st.record(ctx, a, &protocol.StepWrite{Name: compensating, Failure: st.undone()}); err != nil {
+	if !j.marked() {
+		if err := j.record(ctx, a, &protocol.StepWrite{Name: compensating, Failure: j.undone()}); err != nil {
 			return err
 		}
 	}
 	for _, c := range todo {
 		if err := c.run(ctx); err != nil {
-			return st.notUndone(c, err)
+			return j.notUndone(c, err)
 		}
 		name := undoing + c.step.name
-		if err := st.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
+		if err := j.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
 		a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
@@ -120,23 +120,23 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 
 // undoUnrecorded undoes steps that ran without a claim: nobody after this attempt
 // knows of them.
-func (st *steps) undoUnrecorded(ctx context.Context, todo []compensation) error {
+func (j *journal) undoUnrecorded(ctx context.Context, todo []compensation) error {
 	for _, c := range todo {
 		if err := c.run(ctx); err != nil {
-			return st.notUndone(c, err)
+			return j.notUndone(c, err)
 		}
 		c.step.a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
-		st.mu.Lock()
-		st.undo = slices.DeleteFunc(st.undo, func(u compensation) bool { return u.step == c.step })
-		st.mu.Unlock()
+		j.mu.Lock()
+		j.undo = slices.DeleteFunc(j.undo, func(u compensation) bool { return u.step == c.step })
+		j.mu.Unlock()
 	}
 	return nil
 }
 
-func (st *steps) notUndone(c compensation, err error) error {
+func (j *journal) notUndone(c compensation, err error) error {
 	err = fmt.Errorf("idem: the compensation of step %q failed: %w", c.step.name, err)
 	if classOf(err) == ClassFailed {
-		st.park()
+		j.park()
 	}
 	return err
 }
@@ -159,15 +159,15 @@ func (c compensation) run(ctx context.Context) error {
 
 // compensations returns what is left to undo, the latest first. A recorded step
 // that has a compensation which this attempt does not know cannot be undone.
-func (st *steps) compensations() ([]compensation, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+func (j *journal) compensations() ([]compensation, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	known := map[string]bool{}
 	var todo []compensation
 	var errs []error
-	for _, c := range slices.Backward(st.undo) {
+	for _, c := range slices.Backward(j.undo) {
 		known[c.step.name] = true
-		if _, done := st.known[undoing+c.step.name]; done {
+		if _, done := j.known[undoing+c.step.name]; done {
 			continue
 		}
 		if c.of.lost != nil {
@@ -175,8 +175,8 @@ func (st *steps) compensations() ([]compensation, error) {
 		}
 		todo = append(todo, c)
 	}
-	for name, s := range st.known {
-		if _, done := st.known[undoing+name]; s.Compensates && !done && !known[name] {
+	for name, s := range j.known {
+		if _, done := j.known[undoing+name]; s.Compensates && !done && !known[name] {
 			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not come by it", name))
 		}
 	}
@@ -184,33 +184,33 @@ func (st *steps) compensations() ([]compensation, error) {
 }
 
 // marked reports whether the record says that the operation is being undone.
-func (st *steps) marked() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	_, ok := st.known[compensating]
+func (j *journal) marked() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.known[compensating]
 	return ok
 }
 
 // beginUndo counts a call of Compensate in. It returns false once the handler has
 // returned.
-func (st *steps) beginUndo() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if !st.over {
-		st.undoers++
-		st.byHand = true
+func (j *journal) beginUndo() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.over {
+		j.undoers++
+		j.byHand = true
 	}
-	return !st.over
+	return !j.over
 }
 
-func (st *steps) endUndo() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.undoers--
+func (j *journal) endUndo() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.undoers--
 }
 
-func (st *steps) park() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.parks = true
+func (j *journal) park() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.parks = true
 }

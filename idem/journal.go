@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// steps is what an attempt knows of its operation's steps. Steps may run side by
+// journal is what an attempt knows of its operation's steps. Steps may run side by
 // side.
-type steps struct {
+type journal struct {
 	mu      sync.Mutex
 	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote
 	entered map[string]bool                  // names that this attempt has come by, true while it is inside
@@ -33,136 +33,136 @@ type steps struct {
 }
 
 // enter registers a step and returns what is known of it.
-func (st *steps) enter(s *step) (protocol.RecordedStep, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.over || s.a.running == nil {
+func (j *journal) enter(s *step) (protocol.RecordedStep, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.over || s.a.running == nil {
 		return protocol.RecordedStep{}, s.bad("the handler has returned: wait for steps before")
 	}
-	if st.halted != nil {
-		return protocol.RecordedStep{}, st.halted
+	if j.halted != nil {
+		return protocol.RecordedStep{}, j.halted
 	}
-	if _, twice := st.entered[s.name]; twice {
+	if _, twice := j.entered[s.name]; twice {
 		return protocol.RecordedStep{}, s.bad("the name is used twice in one attempt: number the steps of a loop, such as \"ship-1\"")
 	}
-	if st.entered == nil {
-		st.entered = map[string]bool{}
+	if j.entered == nil {
+		j.entered = map[string]bool{}
 	}
-	st.entered[s.name] = true
-	return st.known[s.name], nil
+	j.entered[s.name] = true
+	return j.known[s.name], nil
 }
 
 // leave says that a step that was entered has returned.
-func (st *steps) leave(name string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.entered[name] = false
-	st.room.held -= st.held[name]
-	delete(st.held, name)
+func (j *journal) leave(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entered[name] = false
+	j.room.held -= j.held[name]
+	delete(j.held, name)
 }
 
 // reserve keeps room for a step that is about to run, or refuses it. What an error of
 // the step takes beyond that is cut where there is no room.
-func (st *steps) reserve(s *step) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+func (j *journal) reserve(s *step) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	need := stepNeeds(s.name, s.opts.compensate != nil) + smallStep
-	if taken := st.room.taken(); taken+need > protocol.StepRoom {
+	if taken := j.room.taken(); taken+need > protocol.StepRoom {
 		return &StepLimitError{Name: s.name, Taken: taken, Limit: protocol.StepRoom}
 	}
-	if st.held == nil {
-		st.held = map[string]int{}
+	if j.held == nil {
+		j.held = map[string]int{}
 	}
-	st.held[s.name] = need
-	st.room.held += need
+	j.held[s.name] = need
+	j.room.held += need
 	return nil
 }
 
 // beginStep says that a begin mark is about to be written. Nothing begins once the
 // operation is being undone.
-func (st *steps) beginStep(name string) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.cause != nil {
-		return Permanent(&RecordedError{*st.cause})
+func (j *journal) beginStep(name string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.cause != nil {
+		return Permanent(&RecordedError{*j.cause})
 	}
-	if st.starts == nil {
-		st.starts = map[string]bool{}
+	if j.starts == nil {
+		j.starts = map[string]bool{}
 	}
-	st.starts[name] = true
+	j.starts[name] = true
 	return nil
 }
 
 // began says that the begin mark is written, or will not be.
-func (st *steps) began(name string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	delete(st.starts, name)
+func (j *journal) began(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.starts, name)
 }
 
 // isOver reports whether the handler has returned. Where it has not, how the attempt
 // ends goes by all that is noted by now.
-func (st *steps) isOver() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.over
+func (j *journal) isOver() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.over
 }
 
 // askAgain notes an open step that is not to be parked for: what became of it can be
 // found out later.
-func (st *steps) askAgain(name string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.again == nil {
-		st.again = map[string]bool{}
+func (j *journal) askAgain(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.again == nil {
+		j.again = map[string]bool{}
 	}
-	st.again[name] = true
+	j.again[name] = true
 }
 
 // halt stops the operation: its context ends, no further step runs, and it ends by
 // its declaration. The first reason stays.
-func (st *steps) halt(l *lease, err error) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.halted == nil {
-		st.halted = err
+func (j *journal) halt(l *lease, err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.halted == nil {
+		j.halted = err
 		l.cancel(err)
 	}
-	return st.halted
+	return j.halted
 }
 
 // record writes a step. What cannot be shown to have been written stops the
 // operation. It does not go by the caller's cancellation, which would leave the
 // write in doubt for nothing: a step whose sibling failed is one that often meets it.
 // A result that the store cannot take is left out, as w then says.
-func (st *steps) record(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
-	st.mu.Lock()
-	halted := st.halted
-	w.First, w.Seen = len(st.known) == 0, st.known[w.Name].Write
-	if halted == nil && w.Begin && st.over {
+func (j *journal) record(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
+	j.mu.Lock()
+	halted := j.halted
+	w.First, w.Seen = len(j.known) == 0, j.known[w.Name].Write
+	if halted == nil && w.Begin && j.over {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
 	}
-	if w.Beside = !st.room.fits(w.Result); !w.Beside {
-		kept := st.room.keep(w.Result)
+	if w.Beside = !j.room.fits(w.Result); !w.Beside {
+		kept := j.room.keep(w.Result)
 		defer func() {
-			st.mu.Lock()
-			st.room.inline -= kept
-			st.mu.Unlock()
+			j.mu.Lock()
+			j.room.inline -= kept
+			j.mu.Unlock()
 		}()
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
-		if st.room.taken()+failureSize(f) > protocol.StepRoom {
+		if j.room.taken()+failureSize(f) > protocol.StepRoom {
 			w.Failure = shortFailure(f)
 		}
 		size := failureSize(w.Failure)
-		st.room.held += size
+		j.room.held += size
 		defer func() {
-			st.mu.Lock()
-			st.room.held -= size
-			st.mu.Unlock()
+			j.mu.Lock()
+			j.room.held -= size
+			j.mu.Unlock()
 		}()
 	}
-	st.mu.Unlock()
+	j.mu.Unlock()
 	if halted != nil {
 		return halted
 	}
@@ -183,7 +183,7 @@ func (st *steps) record(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	switch {
 	case err == nil:
 	case errors.As(err, &conflict):
-		return st.halt(l, fmt.Errorf("%w: step %q is not recorded", ErrLeaseLost, w.Name))
+		return j.halt(l, fmt.Errorf("%w: step %q is not recorded", ErrLeaseLost, w.Name))
 	default:
 		err = fmt.Errorf("idem: step %q is not recorded, the operation stops: %w", w.Name, err)
 		if w.Begin {
@@ -191,15 +191,15 @@ func (st *steps) record(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
 			back := &protocol.StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
 			if at, bErr := l.send(ctx, back); bErr == nil {
-				st.put(back, at)
+				j.put(back, at)
 			}
 		} else {
 			// Recorded or not: the next attempt sees, and may know how to settle it.
-			st.put(w, at)
+			j.put(w, at)
 		}
-		return st.halt(l, err)
+		return j.halt(l, err)
 	}
-	st.put(w, at)
+	j.put(w, at)
 	if w.Begin {
 		l.watch()
 	}
@@ -217,58 +217,58 @@ func (l *lease) send(ctx context.Context, w *protocol.StepWrite) (time.Time, err
 }
 
 // put notes what has been recorded.
-func (st *steps) put(w *protocol.StepWrite, at time.Time) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.known == nil {
-		st.known = map[string]protocol.RecordedStep{}
+func (j *journal) put(w *protocol.StepWrite, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.known == nil {
+		j.known = map[string]protocol.RecordedStep{}
 	}
 	s := w.Recorded(at)
 	if w.Beside {
 		s.Body.Data = s.Body.Data[:min(len(s.Body.Data), smallStep)] // for room alone
 	}
-	st.room.add(-1, w.Name, st.known[w.Name])
-	st.room.add(1, w.Name, s)
-	st.known[w.Name] = s
-	st.large = st.large || len(w.Result) > largeStep || w.Beside
+	j.room.add(-1, w.Name, j.known[w.Name])
+	j.room.add(1, w.Name, s)
+	j.known[w.Name] = s
+	j.large = j.large || len(w.Result) > largeStep || w.Beside
 }
 
 // inherit takes over the steps of earlier attempts.
-func (st *steps) inherit(recorded map[string]protocol.RecordedStep) {
+func (j *journal) inherit(recorded map[string]protocol.RecordedStep) {
 	if len(recorded) == 0 {
 		return
 	}
-	st.known = maps.Clone(recorded)
+	j.known = maps.Clone(recorded)
 	for name, s := range recorded {
-		st.large = st.large || s.Body.Parts > 0
-		st.room.add(1, name, s)
+		j.large = j.large || s.Body.Parts > 0
+		j.room.add(1, name, s)
 	}
-	st.cause = st.known[compensating].Failure
-	st.found = st.cause != nil
+	j.cause = j.known[compensating].Failure
+	j.found = j.cause != nil
 }
 
 // begun reports whether the step has a begin mark and no outcome.
-func (st *steps) begun(name string) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.known[name].Begun
+func (j *journal) begun(name string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.known[name].Begun
 }
 
 // open returns the name of a step that began and left no outcome, if there is one.
-func (st *steps) open() string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	name, _ := st.opened()
+func (j *journal) open() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	name, _ := j.opened()
 	return name
 }
 
 // opened returns an open step, one that must be looked at before all others.
-func (st *steps) opened() (name string, looked bool) {
-	for n, s := range st.known {
+func (j *journal) opened() (name string, looked bool) {
+	for n, s := range j.known {
 		if !s.Begun {
 			continue
 		}
-		if !st.again[n] {
+		if !j.again[n] {
 			return n, true
 		}
 		name = n
@@ -278,42 +278,42 @@ func (st *steps) opened() (name string, looked bool) {
 
 // mustPark reports whether an attempt that ends without outcome leaves a question
 // that no later attempt answers, whatever its declaration.
-func (st *steps) mustPark() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	_, looked := st.opened()
-	return st.parks || looked
+func (j *journal) mustPark() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, looked := j.opened()
+	return j.parks || looked
 }
 
 // anyLarge reports whether a result may lie beside the record.
-func (st *steps) anyLarge() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.large
+func (j *journal) anyLarge() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.large
 }
 
 // any reports whether the record has steps.
-func (st *steps) any() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return len(st.known) > 0
+func (j *journal) any() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.known) > 0
 }
 
 // close ends the attempt's steps: its handler has returned. It returns what keeps
 // the operation from having an outcome, a step that still runs included.
-func (st *steps) close() error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.over = true
-	if st.halted != nil {
-		return st.halted
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.over = true
+	if j.halted != nil {
+		return j.halted
 	}
-	for name, inside := range st.entered {
+	for name, inside := range j.entered {
 		if inside {
 			return &ConfigError{fmt.Sprintf("step %q", name), "it still runs although the handler has returned: wait for steps before"}
 		}
 	}
-	if st.undoers > 0 {
+	if j.undoers > 0 {
 		return &ConfigError{"compensation", "it still goes on although the handler has returned: wait for Compensate before"}
 	}
 	return nil

@@ -83,7 +83,7 @@ func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engin
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
 func (p *plan) parks(a *attempt) bool {
-	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.steps.mustPark())
+	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.journal.mustPark())
 }
 
 // arm sets the time at which an attempt that would leave an open question is parked
@@ -186,7 +186,7 @@ func (l *lease) beat() {
 
 	sent, now := time.Now(), e.now()
 	x := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
-	if !l.a.rec.ExpiresAt.IsZero() && !l.a.steps.any() {
+	if !l.a.rec.ExpiresAt.IsZero() && !l.a.journal.any() {
 		x.ExpiresAt = ceil(x.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}
 	err := e.store.Extend(ctx, now, x)

@@ -28,7 +28,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		// goes on as it is once the record says what is known.
 		l.stop()
 		a.unit.seal()
-		_ = a.steps.close()
+		_ = a.journal.close()
 		if a.atomic() {
 			p.notify(ctx, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
 			return
@@ -114,7 +114,7 @@ func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 	switch {
 	case c == ClassFailed && ans.Err == nil:
 		return ClassCompleted, nil
-	case a.steps.undone() != nil && Class(a.says.Load()) != ClassCompleted:
+	case a.journal.undone() != nil && Class(a.says.Load()) != ClassCompleted:
 		return c, nil
 	}
 	return c, unit
@@ -137,10 +137,10 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Endi
 	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Released, a.rec.Uncertain
-	} else if a.rec.Repeat == Repeatable && !a.steps.mustPark() {
+	} else if a.rec.Repeat == Repeatable && !a.journal.mustPark() {
 		en.State = Released
 	}
-	if en.State == Released && !a.steps.any() {
+	if en.State == Released && !a.journal.any() {
 		en.ExpiresAt = expires
 	}
 	return en
@@ -167,7 +167,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s State, queued bool, err error) {
 	e := p.engine
 	t := terminal{
-		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.steps.anyLarge()},
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.journal.anyLarge()},
 		kept: a.kept, retention: p.call.Key.op.retention(),
 	}
 	if a.open {

@@ -105,20 +105,20 @@ func (s *step) bad(format string, args ...any) error {
 	return &ConfigError{What: fmt.Sprintf("step %q", s.name), Problem: fmt.Sprintf(format, args...)}
 }
 
-func (s *step) halt(err error) error { return s.a.steps.halt(s.a.running, err) }
+func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running, err) }
 
 // do gives the step's recorded outcome, or runs it and records one.
 func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
-	known, err := s.a.steps.enter(s)
+	known, err := s.a.journal.enter(s)
 	if err != nil {
 		return nil, err
 	}
 	s.a.signs.Store(true)
-	defer s.a.steps.leave(s.name)
+	defer s.a.journal.leave(s.name)
 	if known.Write != "" && known.Done() {
 		return s.replay(known)
 	}
-	if f := s.a.steps.undone(); f != nil && !known.Begun {
+	if f := s.a.journal.undone(); f != nil && !known.Begun {
 		// The operation fails: nothing new runs forward.
 		return nil, Permanent(&RecordedError{*f})
 	}
@@ -133,11 +133,11 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 		if raw, again, err := s.interrupted(known); !again {
 			return raw, err
 		}
-		if f := s.a.steps.undone(); f != nil {
+		if f := s.a.journal.undone(); f != nil {
 			return nil, Permanent(&RecordedError{*f})
 		}
 	}
-	if err := s.a.steps.reserve(s); err != nil {
+	if err := s.a.journal.reserve(s); err != nil {
 		return nil, err
 	}
 	if s.opts.semantics == AtMostOnce {
@@ -151,12 +151,12 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 
 // begin writes the begin mark. Where it returns nil the function runs.
 func (s *step) begin() error {
-	st := &s.a.steps
-	if err := st.beginStep(s.name); err != nil {
+	j := &s.a.journal
+	if err := j.beginStep(s.name); err != nil {
 		return err
 	}
-	err := st.record(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
-	st.began(s.name)
+	err := j.record(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
+	j.began(s.name)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *step) begin() error {
 	switch {
 	case s.ctx.Err() != nil:
 		late = context.Cause(s.ctx)
-	case st.isOver():
+	case j.isOver():
 		late = s.bad("the handler has returned: wait for steps before")
 	default:
 		return nil
@@ -184,7 +184,7 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	s.a.steps.compensateBy(s, t)
+	s.a.journal.compensateBy(s, t)
 	if t.lost != nil {
 		return nil, s.unavailable(unavailable(t.lost))
 	}
@@ -196,7 +196,7 @@ func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	switch {
 	case known.Omitted:
 		err := s.unavailable(known.Failure)
-		s.a.steps.compensateBy(s, tried{lost: err})
+		s.a.journal.compensateBy(s, tried{lost: err})
 		return nil, err
 	case known.Failure != nil:
 		return nil, Permanent(&RecordedError{*known.Failure})
@@ -209,7 +209,7 @@ func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	if err != nil {
 		return nil, s.halt(fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
 	}
-	s.a.steps.compensateBy(s, tried{raw: raw})
+	s.a.journal.compensateBy(s, tried{raw: raw})
 	return raw, nil
 }
 
@@ -264,7 +264,7 @@ func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error)
 	if !asked.Before(proof) {
 		return nil
 	}
-	s.a.steps.askAgain(s.name)
+	s.a.journal.askAgain(s.name)
 	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
 }
 
@@ -279,12 +279,12 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 		}
 	case classOf(err) == ClassFailed:
 		w.Failure = failureOf(err)
-	case classOf(err) == ClassNotExecuted && s.a.steps.begun(s.name):
+	case classOf(err) == ClassNotExecuted && s.a.journal.begun(s.name):
 		w.NotExecuted = true
 	default:
 		return nil, err
 	}
-	if wErr := s.a.steps.record(s.ctx, s.a, w); wErr != nil {
+	if wErr := s.a.journal.record(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
 	if w.Omitted {
@@ -293,7 +293,7 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 	}
 	s.notify(NoticeStepRecorded, err)
 	if !w.NotExecuted && (w.Failure == nil || w.Omitted) {
-		s.a.steps.compensateBy(s, t)
+		s.a.journal.compensateBy(s, t)
 	}
 	return t.raw, err
 }

@@ -11,9 +11,9 @@ var errResponse = errors.New("the handler answered with a failure")
 // was stopped, or has an open step, has no outcome; one that fails for good is
 // undone first.
 func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
-	st := &a.steps
-	halted := st.close()
-	if halted == nil && !st.any() && !a.open {
+	j := &a.journal
+	halted := j.close()
+	if halted == nil && !j.any() && !a.open {
 		return class
 	}
 	if halted != nil {
@@ -25,7 +25,7 @@ func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class C
 		}
 		return ClassUncertain
 	}
-	if name := st.open(); name != "" {
+	if name := j.open(); name != "" {
 		if ans.Err == nil {
 			ans.Err = &StepInterruptedError{Name: name}
 		}
@@ -38,13 +38,13 @@ func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class C
 	if cause == nil {
 		cause = errResponse
 	}
-	verdict := st.verdict(class, ans.Err)
+	verdict := j.verdict(class, ans.Err)
 	switch {
 	case verdict != nil:
-		if class != ClassCompleted && class != ClassFailed && !st.complete() {
+		if class != ClassCompleted && class != ClassFailed && !j.complete() {
 			return class // it has not come by all that must be undone
 		}
-	case class != ClassFailed && (class != ClassCompleted || st.undone() == nil):
+	case class != ClassFailed && (class != ClassCompleted || j.undone() == nil):
 		return class
 	}
 	if err := a.compensate(ctx, cause); err != nil {
@@ -62,18 +62,18 @@ func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class C
 // for: it is the outcome, whatever this attempt's handler returns that has not come
 // by it itself. A response that is a refusal may say it in its own words, and so may
 // any answer of a handler that has called Compensate.
-func (st *steps) verdict(class Class, err error) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
+func (j *journal) verdict(class Class, err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	refusal := class == ClassFailed && err == nil
-	if !st.found || refusal || st.byHand && class == ClassCompleted {
+	if !j.found || refusal || j.byHand && class == ClassCompleted {
 		return nil
 	}
-	return &RecordedError{*st.cause}
+	return &RecordedError{*j.cause}
 }
 
 // complete reports whether this attempt can undo all that is left to undo.
-func (st *steps) complete() bool {
-	_, err := st.compensations()
+func (j *journal) complete() bool {
+	_, err := j.compensations()
 	return err == nil
 }
