@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 )
@@ -18,7 +17,7 @@ func (i *instance) freeze() {
 		i.frozen = true
 	}
 	i.mu.Unlock()
-	awaitStop(i.cmd.Process, syscall.SIGSTOP, i.exited)
+	awaitStop(i.cmd.Process, i.exited)
 }
 
 // thaw lets a frozen process run on.
@@ -32,10 +31,6 @@ func (i *instance) thaw() {
 }
 
 // signalGroup sends a signal to the process and all that it has started.
-func signalGroup(process *os.Process, signal os.Signal) error {
-	number, ok := signal.(syscall.Signal)
-	if !ok {
-		return fmt.Errorf("runtime: signal %v is not a syscall.Signal", signal)
-	}
-	return syscall.Kill(-process.Pid, number)
+func signalGroup(process *os.Process, signal syscall.Signal) error {
+	return syscall.Kill(-process.Pid, signal)
 }

@@ -119,12 +119,12 @@ func (i *instance) live(failed chan<- error) {
 		return
 	}
 	if !i.pool.adopt(i) {
-		i.signal(os.Kill) // closed meanwhile
+		i.signal(syscall.SIGKILL) // closed meanwhile
 	}
 	failed <- nil
 	i.cmd.Wait() // the end, however it came, is in ProcessState
 	i.mu.Lock()
-	signalGroup(i.cmd.Process, os.Kill) // what it has started; usually nothing
+	signalGroup(i.cmd.Process, syscall.SIGKILL) // what it has started; usually nothing
 	i.gone = true
 	i.mu.Unlock()
 
@@ -146,18 +146,15 @@ func (i *instance) pid() int {
 
 // signal reaches the process and all that it has started. It reports false if
 // the process is gone.
-func (i *instance) signal(signal os.Signal) (bool, error) {
+func (i *instance) signal(signal syscall.Signal) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.gone {
-		return false, nil
-	}
-	return true, signalGroup(i.cmd.Process, signal)
+	return !i.gone && signalGroup(i.cmd.Process, signal) == nil
 }
 
 // kill ends the process and returns when it is gone.
 func (i *instance) kill() {
-	i.signal(os.Kill) // SIGKILL to a live group of our own cannot be refused
+	i.signal(syscall.SIGKILL) // SIGKILL to a live group of our own cannot be refused
 	<-i.exited
 }
 
@@ -170,7 +167,7 @@ func (i *instance) end() {
 	i.mu.Unlock()
 	if warn {
 		i.thaw()
-		if sent, err := i.signal(syscall.SIGTERM); sent && err == nil {
+		if i.signal(syscall.SIGTERM) {
 			grace := time.NewTimer(terminateGrace)
 			defer grace.Stop()
 			select {
@@ -229,7 +226,7 @@ func (i *instance) endIfLeft() {
 	}
 	time.AfterFunc(leaveGrace, func() {
 		if over() { // another worker may have taken work as this one left
-			i.signal(os.Kill)
+			i.signal(syscall.SIGKILL)
 		}
 	})
 }

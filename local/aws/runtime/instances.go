@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -70,26 +69,6 @@ func (p *Pool) Kill(pid int) error {
 	}
 	p.retire(inst)
 	inst.kill()
-	return nil
-}
-
-// Signal sends a signal to a process and all that it has started, for example
-// syscall.SIGSTOP and syscall.SIGCONT. The deadline of what it works on runs on.
-// On Linux a process that was sent SIGSTOP stands still when Signal returns. With
-// Options.Freeze the pool continues an idle process by itself.
-func (p *Pool) Signal(pid int, signal os.Signal) error {
-	inst, err := p.find(pid)
-	if err != nil {
-		return err
-	}
-	sent, err := inst.signal(signal)
-	if err != nil {
-		return fmt.Errorf("runtime: signal %v to pid %d: %w", signal, pid, err)
-	}
-	if !sent {
-		return p.noInstance(pid)
-	}
-	awaitStop(inst.cmd.Process, signal, inst.exited)
 	return nil
 }
 

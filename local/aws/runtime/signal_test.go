@@ -32,44 +32,13 @@ func procfs() bool {
 	return err == nil
 }
 
-func TestStopAndContinue(t *testing.T) {
-	if !procfs() {
-		t.Skip("only on Linux does Signal wait until the process stands still")
-	}
-	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
-	pid := invoke(t, pool, `{"do":"who"}`).PID
-	require.NoError(t, pool.Signal(pid, syscall.SIGSTOP))
-	caller := goInvoke(pool, `{"do":"who"}`)
-	waitInFlight(t, pool, 1) // given to a process that does not move
-	select {
-	case result := <-caller:
-		t.Fatalf("answered while stopped: %+v", result)
-	default:
-	}
-	require.NoError(t, pool.Signal(pid, syscall.SIGCONT))
-	result := <-caller
-	require.NoError(t, result.err)
-	require.Equal(t, who{PID: pid, Calls: 2}, answer[who](t, result.Result))
-}
-
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
 	pid := invoke(t, pool, `{"do":"who"}`).PID
-	require.NoError(t, pool.Signal(pid, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(-pid, syscall.SIGSTOP))
 	result := invoke(t, pool, `{"do":"who"}`)
 	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
 	require.False(t, alive(pid))
-	require.ErrorContains(t, pool.Signal(pid, syscall.SIGCONT), "no instance")
-}
-
-func TestOtherSignals(t *testing.T) {
-	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
-	caller := goInvoke(pool, `{"do":"hang"}`)
-	pid := waitInFlight(t, pool, 1)[0].PID
-	require.NoError(t, pool.Signal(pid, syscall.SIGKILL))
-	result := <-caller
-	require.True(t, result.Killed)
-	require.Contains(t, result.Error.Message, "signal: killed")
 }
 
 // What the function has started goes with it.

@@ -23,10 +23,7 @@ const (
 // awaitStop returns when a child that was sent SIGSTOP stands still, or is
 // gone. kill(2) returns earlier: a thread of the process on a busy machine may
 // go on for a while.
-func awaitStop(process *os.Process, signal os.Signal, exited <-chan struct{}) {
-	if signal != syscall.SIGSTOP {
-		return
-	}
+func awaitStop(process *os.Process, exited <-chan struct{}) {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
 	limit := time.NewTimer(stopLimit)

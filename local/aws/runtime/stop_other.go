@@ -5,4 +5,4 @@ package runtime
 import "os"
 
 // awaitStop does not wait here.
-func awaitStop(*os.Process, os.Signal, <-chan struct{}) {}
+func awaitStop(*os.Process, <-chan struct{}) {}
