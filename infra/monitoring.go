@@ -165,7 +165,7 @@ func (m *Monitoring) function(f awslambda.Function) {
 func (m *Monitoring) queue(q *Queue, age time.Duration) {
 	name := idOf(q)
 	if age <= q.visibility {
-		warn(m, "queue-age", "QueueAge of %v is not above the visibility time-out of %s, %v: each message that comes back once alarms; set it above that",
+		warn(m, "queue-age", "QueueAge of %v is not above the visibility time-out of %s, %v: each message that is redelivered once alarms; set it above that",
 			age, name, q.visibility)
 	}
 	oldest := q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))

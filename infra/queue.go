@@ -24,7 +24,7 @@ type Repeat string
 const (
 	// Repeatable operations run again after an attempt whose outcome nobody knows.
 	Repeatable Repeat = "repeatable"
-	// NotRepeatable operations never do: such a message comes back until the queue
+	// NotRepeatable operations never do: such a message is redelivered until the queue
 	// gives it up, and its record waits to be resolved.
 	NotRepeatable Repeat = "not_repeatable"
 )
@@ -76,8 +76,8 @@ type QueueProps struct {
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
 	// for 14 days.
 	DeadLetters awssqs.Queue
-	// NoDeadLetters leaves the dead-letter queue out: what cannot be handled comes
-	// back until the message's retention is over, and is then gone. A warning says so.
+	// NoDeadLetters leaves the dead-letter queue out: what cannot be handled is
+	// redelivered until the message's retention is over, and is then gone. A warning says so.
 	NoDeadLetters bool
 
 	// BatchSize is the most messages of an invocation: 1 to 10, for a standard queue

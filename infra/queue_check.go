@@ -65,7 +65,7 @@ func (p *QueueProps) settle(timeout time.Duration) (problems []string) {
 		p.Visibility = p.goodVisibility(timeout)
 	}
 	if least := timeout + p.BatchWindow + margin; p.Visibility < least {
-		bad("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would come back while that attempt's lease "+
+		bad("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
 			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; set it to %v, and no less than %v",
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
@@ -108,7 +108,7 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 			"messages are received once more for nothing; set it to %v", p.Visibility, visibilityFactor, timeout, good)
 	}
 	if p.NoDeadLetters {
-		warn(q, "no-dead-letters", "there is no dead-letter queue: a message that cannot be handled, or whose outcome is unknown, comes back for %v "+
+		warn(q, "no-dead-letters", "there is no dead-letter queue: a message that cannot be handled, or whose outcome is unknown, is redelivered for %v "+
 			"and is then lost; leave NoDeadLetters out", p.MessageRetention)
 	} else if p.MaxReceives < DefaultMaxReceives {
 		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds its twin in flight or no time left spends one: "+

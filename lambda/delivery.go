@@ -124,7 +124,7 @@ func (s *source[R]) log(d *delivery[R]) {
 	if p, ok := o.Err.(*PanicError); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
-	what := "comes back"
+	what := "will be redelivered"
 	if o.Reason.Acknowledges() {
 		what = "acknowledged"
 	}
@@ -133,7 +133,7 @@ func (s *source[R]) log(d *delivery[R]) {
 
 // forwardsLast reports whether a delivery waits for [source.forwardLast].
 func (s *source[R]) forwardsLast(d *delivery[R]) bool {
-	return s.backFrom != nil && s.opts.OnFailed != nil && d.out.Reason == ReasonFailed
+	return s.redeliverFrom != nil && s.opts.OnFailed != nil && d.out.Reason == ReasonFailed
 }
 
 // forwardLast hands failed deliveries to the OnFailed hook once it is known which are
@@ -148,7 +148,7 @@ func (s *source[R]) forwardLast(ds []delivery[R]) {
 		}
 		alone(func() {
 			defer s.tell(d)
-			if i < s.backFrom(ds) {
+			if i < s.redeliverFrom(ds) {
 				s.forward(d)
 			}
 		})

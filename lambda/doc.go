@@ -52,7 +52,7 @@
 //
 // [SQS], [SNS], [EventBridge], [S3], [Kinesis], [DynamoDBStream] and [Kafka] make of a
 // handler of one message, notification or record a handler of the service's events.
-// [Reason] says what is acknowledged and what comes back. [Async] and [StepFunctions]
+// [Reason] says what is acknowledged and what is redelivered. [Async] and [StepFunctions]
 // are for the callers that get a result. Each source's doc says what its service
 // promises about duplicates and for how long it retries; the retention follows. An
 // operation's own retention that ends before its source's deliveries do lets a late one

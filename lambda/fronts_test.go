@@ -25,7 +25,7 @@ type request struct {
 	tenant, principal string
 }
 
-// client sends a request through a front and sees what comes back.
+// client sends a request through a front and returns the answer.
 type client func(context.Context, request) (*idemhttp.Response, error)
 
 // door is a way to the contract; it makes its own form of a request.

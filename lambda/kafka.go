@@ -29,9 +29,9 @@ type KafkaOptions struct {
 	Options[events.KafkaRecord]
 	// ReportBatchItemFailures says that the event source mapping has that response
 	// type, which there is in provisioned mode. The response then names the record of
-	// each partition from which on to deliver again. Without it, any record that comes
-	// back is an error, and the whole batch is delivered again. Set it only where the
-	// mapping has it: otherwise Lambda takes every response for success.
+	// each partition from which on to deliver again. Without it, a record that
+	// has to be redelivered makes an error, and the whole batch is delivered again. Set it
+	// only where the mapping has it: otherwise Lambda takes every response for success.
 	ReportBatchItemFailures bool
 }
 
@@ -65,7 +65,7 @@ type KafkaItemIdentifier struct {
 // producer without idempotence of its own that retries writes two records: where it
 // matters, take the key from a header or from the value with [KafkaHeader] or
 // [KafkaPointer]. Each partition runs in order, and none of its records runs after one
-// that comes back.
+// that is redelivered.
 //
 // A nil key is the cluster, the topic, the partition, the offset and the record's
 // timestamp. The timestamp is the same in every delivery, whether the producer sets it
@@ -97,7 +97,7 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		lane:   func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
 	}, &opts, nil, fn)
 	if !o.ReportBatchItemFailures {
-		s.backFrom = wholeBack
+		s.redeliverFrom = redeliverAll
 	}
 	s.open = func(r *events.KafkaRecord) (job, error) {
 		body, err := kafkaBody(r, isText[In]())

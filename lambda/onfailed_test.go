@@ -82,7 +82,7 @@ func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 				require.True(t, deliver())
 			}
 			for body, n := range forwarded {
-				require.Equal(t, 1, n, "%s: what is acknowledged while the others come back", body)
+				require.Equal(t, 1, n, "%s: what is acknowledged while the others are redelivered", body)
 			}
 			require.Equal(t, 5, told[ReasonReleased])
 			down = false
@@ -96,7 +96,7 @@ func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// What cannot be forwarded comes back, with all that depends on it.
+// What cannot be forwarded is redelivered, with all that depends on it.
 func TestOnFailedFailsLast(t *testing.T) {
 	full := errors.New("the queue of failures is full")
 	told := map[string]Reason{}

@@ -41,7 +41,7 @@ func TestReadme(t *testing.T) {
 	_, readme, found := strings.Cut(string(text), "## Which constructor")
 	require.True(t, found)
 	sources, rest, _ := strings.Cut(readme, "## What acknowledges")
-	acknowledged, back, _ := strings.Cut(rest, "| comes back |")
+	acknowledged, back, _ := strings.Cut(rest, "| redelivered |")
 
 	for constructor, retention := range map[string]time.Duration{
 		"SQS": SQSRetention, "SNS": SNSRetention, "EventBridge": EventBridgeRetention, "S3": S3Retention, "Kinesis": KinesisRetention,
@@ -60,7 +60,7 @@ func TestReadme(t *testing.T) {
 	for _, r := range reasons {
 		name := "`" + string(r) + "`"
 		require.Equal(t, r.Acknowledges(), strings.Contains(acknowledged, "| "+name+" |"), "%s acknowledges", r)
-		require.Equal(t, !r.Acknowledges(), strings.Contains(back, name), "%s comes back", r)
+		require.Equal(t, !r.Acknowledges(), strings.Contains(back, name), "%s is redelivered", r)
 	}
 
 	for _, name := range []string{

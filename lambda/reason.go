@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// Reason is why a message, record or event is acknowledged or comes back. The
+// Reason is why a message, record or event is acknowledged or redelivered. The
 // values are stable: metrics may bear them.
 type Reason string
 
@@ -23,7 +23,7 @@ const (
 	ReasonFailed Reason = "failed"
 )
 
-// With these it comes back, and ends where the service puts what it gives up: a
+// With these it is redelivered, and in the end becomes a dead letter: in a
 // dead-letter queue, an on-failure destination.
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
@@ -57,7 +57,7 @@ const (
 	ReasonStoreUnavailable Reason = "store_unavailable"
 	// ReasonOutOfTime: too little of the invocation was left; nothing was executed.
 	ReasonOutOfTime Reason = "out_of_time"
-	// ReasonBehind: an earlier one comes back, after which the order matters; nothing
+	// ReasonBehind: an earlier one is redelivered, after which the order matters; nothing
 	// was executed.
 	ReasonBehind Reason = "behind_failure"
 )
@@ -83,8 +83,8 @@ func reasonOfOwn(out idem.Outcome) Reason {
 	return ReasonUnrecorded
 }
 
-// reasonOfAnswer is for what the engine answered instead. What is not known comes
-// back: acknowledging is for what is.
+// reasonOfAnswer is for what the engine answered instead. What is not known is
+// redelivered: acknowledging is for what is.
 func reasonOfAnswer(err error) Reason {
 	switch {
 	case err == nil, errors.Is(err, idem.ErrOutcomeUnavailable):

@@ -40,7 +40,7 @@ func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[event
 		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
 		op: withRetention(op, SNSRetention), window: eventWindow("SNS", snsWindow),
 		name: func(r *events.SNSEventRecord) string { return r.SNS.MessageID }, lane: unordered[events.SNSEventRecord],
-		backFrom: wholeBack[events.SNSEventRecord],
+		redeliverFrom: redeliverAll[events.SNSEventRecord],
 	}, o, snsBody, fn)
 	return func(ctx context.Context, event events.SNSEvent) error {
 		return wholeEvent(s.deliver(ctx, event.Records))

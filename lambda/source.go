@@ -14,7 +14,7 @@ import (
 // RecordKeyFunc finds tenant and value of the key in a record of an event. It
 // returns [idem.NoTenant] as the tenant where there is none. It must not change or
 // keep the record and must be safe for concurrent use. With an error the record
-// comes back and nothing is executed.
+// is redelivered and nothing is executed.
 type RecordKeyFunc[R any] func(ctx context.Context, record *R) (tenant, value string, err error)
 
 // Options of the handlers of an event source. Nil and zero fields mean the
@@ -43,7 +43,7 @@ type Options[R any] struct {
 	Outcome func(context.Context, Delivery[R])
 
 	// Logger gets a line for every record: panics as errors; as warnings recorded
-	// failures and what comes back for a reason of its own; at info level what only
+	// failures and what is redelivered for a reason of its own; at info level what only
 	// has to wait; the rest at debug level. Bodies and keys' values are not logged,
 	// handlers' errors are. Nil means slog.Default.
 	Logger *slog.Logger
@@ -64,13 +64,13 @@ type source[R any] struct {
 	// also is what logs say of a record besides its name; nil for nothing.
 	also func(*R) slog.Attr
 	// lane names the records that run one after the other and stop at the first that
-	// comes back; false means that the record stands alone.
+	// is redelivered; false means that the record stands alone.
 	lane func(*R) (string, bool)
 	// window is how long the service may deliver a record again.
 	window window
-	// backFrom is the place from which on all records come back, those that are done
-	// too; nil where each comes back for its own sake alone, or its lane's.
-	backFrom func([]delivery[R]) int
+	// redeliverFrom is the place from which on the service redelivers all records, also
+	// those that are done; nil where it redelivers single records.
+	redeliverFrom func([]delivery[R]) int
 }
 
 // job is a record's body, ready to be worked on.
@@ -188,7 +188,7 @@ func guardOf(whole time.Duration) time.Duration { return min(idem.DefaultGuard, 
 
 // workLane settles records one after the other, each on a goroutine of its own:
 // what ends that goroutine ends nothing else. The rest of a lane stays behind the
-// first that comes back.
+// first that is redelivered.
 func (b *batch[R]) workLane(lane []*delivery[R]) {
 	var stop *delivery[R]
 	for _, d := range lane {
@@ -224,7 +224,7 @@ func alone(f func()) {
 
 func (b *batch[R]) settle(d *delivery[R]) {
 	b.run(d)
-	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.backFrom == nil {
+	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.redeliverFrom == nil {
 		b.forward(d)
 	}
 }
@@ -297,5 +297,5 @@ func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
 var (
 	errNotCompleted = errors.New("idemlambda: the handler returned no error, and its success is not the outcome")
 	errGoexit       = errors.New("idemlambda: the function ended its goroutine, with runtime.Goexit")
-	errBehind       = errors.New("idemlambda: one before it comes back, and their order matters")
+	errBehind       = errors.New("idemlambda: an earlier one is redelivered, and their order matters")
 )

@@ -58,16 +58,16 @@ func withRetention(op idem.Operation, d time.Duration) idem.Operation {
 // unordered stands for sources whose records have no order.
 func unordered[R any](*R) (string, bool) { return "", false }
 
-// wholeBack is backFrom of a source that delivers an event as a whole.
-func wholeBack[R any](ds []delivery[R]) int {
-	if _, back := firstBack(ds); back {
+// redeliverAll is redeliverFrom of a source that delivers an event as a whole.
+func redeliverAll[R any](ds []delivery[R]) int {
+	if _, back := firstRedelivered(ds); back {
 		return 0
 	}
 	return len(ds)
 }
 
 // wholeEvent is what a source that delivers an event as a whole gets: the error of the
-// first record that comes back, which makes the service deliver all of them again.
+// first record that is redelivered, which makes the service deliver all of them again.
 // Those that are done are then replayed.
 func wholeEvent[R any](ds []delivery[R]) error {
 	for i := range ds {

@@ -104,7 +104,7 @@ func came(t *testing.T, res any, err error) bool {
 }
 
 // Every source: its default keys, that each record runs once however often it is
-// delivered, and what comes back.
+// delivered, and what is redelivered.
 func TestSources(t *testing.T) {
 	names := []string{}
 	for name := range sourceDoors(newEngine(t, memory()), fulfil, &deed{}) {
@@ -225,7 +225,7 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 }
 
 // Several records of one event: those that are done are not run again when the
-// others come back.
+// others are redelivered.
 func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true

@@ -37,7 +37,7 @@ type SQSOptions struct {
 
 	// OnFailed gets a message whose permanent failure is recorded, before the message is
 	// acknowledged, such as to forward it to a queue where people look at it; package
-	// sqsfailures does that. After an error the message goes back and OnFailed gets it
+	// sqsfailures does that. After an error the message is redelivered and OnFailed gets it
 	// again, so it may be forwarded twice. Nil acknowledges without it.
 	OnFailed func(context.Context, SQSOutcome) error
 
@@ -45,14 +45,14 @@ type SQSOptions struct {
 	// means nobody.
 	Outcome func(context.Context, SQSOutcome)
 
-	// Returned gets all messages of a batch that go back, in the batch's order,
+	// OnRedelivery gets all messages of a batch that are redelivered, in the batch's order,
 	// before the response is sent, and if there are any. It has 2 s, half of the
 	// time left if that is less. Package sqsvisibility has one that spares twins in
 	// flight useless deliveries. Nil means nobody.
-	Returned func(context.Context, []SQSOutcome)
+	OnRedelivery func(context.Context, []SQSOutcome)
 
 	// Logger gets a line for every message: panics as errors; as warnings recorded
-	// failures and messages that go back for a reason of their own; at info level
+	// failures and messages that are redelivered for a reason of their own; at info level
 	// those that only have to wait; the rest at debug level. Bodies and keys' values
 	// are not logged, handlers' errors are. Nil means slog.Default.
 	Logger *slog.Logger
@@ -62,8 +62,10 @@ type SQSOptions struct {
 type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error)
 
 // SQS makes a handler of one message an idempotent handler of a queue's batches.
-// It names in its response exactly the messages that go back to the queue, so the
-// event source mapping MUST have ReportBatchItemFailures: without it Lambda takes
+// It names in its response exactly the messages that will be redelivered, so the event
+//
+//	source mapping MUST have ReportBatchItemFailures: without it Lambda takes
+//
 // every response for success and deletes the whole batch
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html).
 //
@@ -72,29 +74,29 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // canonical JSON or, for string and []byte, of its bytes; message attributes are
 // no part of it. [SQSMessageOf] gives fn the message itself.
 //
-// [Reason] says what is acknowledged, and so deleted, and what goes back. The
+// [Reason] says what is acknowledged, and so deleted, and what is redelivered. The
 // operation's declaration matters here more than anywhere: after a plain error a
 // repeatable operation runs again with the next delivery, one that is not becomes
-// unknown, comes back until the queue's receive limit, and ends in the dead-letter
+// unknown, is redelivered until the queue's receive limit, and ends in the dead-letter
 // queue, its record waiting to be resolved. [idem.Permanent] ends the deliveries,
 // [idem.NotExecuted] asks for the next one whatever the declaration.
 //
 // A standard queue's messages run side by side, and start in the batch's order. Of
 // several with the same key and body one runs, and the others share its outcome; of
 // several with the same key and other bodies the first one in the batch gets the key. A FIFO queue's message groups
-// run side by side, each in its order; after a message that goes back, the rest of
-// its group goes back without being looked at: a fault of its own is told when its
+// run side by side, each in its order; after a message that is redelivered, the rest of
+// its group is redelivered without being looked at: a fault of its own is told when its
 // turn comes. A queue is FIFO if its ARN says so; an event without an ARN is if its
 // messages have a group.
 //
 // No message starts with less than the operation's MinTime left before the guard,
 // which lies [idem.DefaultGuard] before the kill time, a quarter of the
-// invocation if that is less, or earlier if the engine says so: what is left goes
-// back. The handlers' contexts end at the guard. The handler returns when all
+// invocation if that is less, or earlier if the engine says so: what is left
+// is redelivered. The handlers' contexts end at the guard. The handler returns when all
 // its messages have; one that ignores its context can therefore cost its batch
 // the acknowledgements, not the records.
 //
-// A panic in fn is recorded by the declaration, and its message goes back with a
+// A panic in fn is recorded by the declaration, and its message is redelivered with a
 // [*PanicError]. It does not go on as it does in [Wrap]: aws-lambda-go would
 // end the process, and every message of the batch, also those that are done, would
 // have been received once more for nothing. runtime.Goexit counts as a panic.
@@ -110,7 +112,7 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	if o == nil {
 		o = &SQSOptions{}
 	}
-	q := &sqsQueue{returned: o.Returned, source: source[events.SQSMessage]{
+	q := &sqsQueue{onRedelivery: o.OnRedelivery, source: source[events.SQSMessage]{
 		what: "idemlambda.SQS", noun: "message", engine: engine, op: withRetention(op, SQSRetention), key: key,
 		opts: Options[events.SQSMessage]{
 			Concurrency: o.Concurrency, Select: o.Select, OnFailed: o.OnFailed, Outcome: o.Outcome, Logger: o.Logger,

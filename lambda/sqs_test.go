@@ -217,7 +217,7 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	}, seen.reasons())
 }
 
-// An attempt whose claim is gone, and whose record too, names no time to come back.
+// An attempt whose claim is gone, and whose record too, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
 	var seen told
 	h := SQS(newEngine(t, forgetful{memory()}), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)

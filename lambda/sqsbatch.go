@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// sqsReturnTime is what the Returned hook has: one call for every ten messages,
+// sqsRedeliveryTime is what the OnRedelivery hook has: one call for every ten messages,
 // and a retry.
-const sqsReturnTime = 2 * time.Second
+const sqsRedeliveryTime = 2 * time.Second
 
 // sqsQueue is the handler of a queue.
 type sqsQueue struct {
 	source[events.SQSMessage]
-	returned func(context.Context, []SQSOutcome)
+	onRedelivery func(context.Context, []SQSOutcome)
 }
 
 func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
@@ -36,7 +36,7 @@ func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQ
 			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
 		}
 	}
-	q.giveBack(ctx, back)
+	q.tellRedelivery(ctx, back)
 	return res, nil
 }
 
@@ -57,12 +57,12 @@ func sqsReceives(m *events.SQSMessage) slog.Attr {
 	return slog.String("receives", m.Attributes["ApproximateReceiveCount"])
 }
 
-// giveBack hands the messages that go back to the hook.
-func (q *sqsQueue) giveBack(ctx context.Context, back []SQSOutcome) {
-	if q.returned == nil || len(back) == 0 {
+// tellRedelivery hands the messages that will be redelivered to the hook.
+func (q *sqsQueue) tellRedelivery(ctx context.Context, back []SQSOutcome) {
+	if q.onRedelivery == nil || len(back) == 0 {
 		return
 	}
-	limit := sqsReturnTime
+	limit := sqsRedeliveryTime
 	if kill, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(kill)/2)
 	}
@@ -71,9 +71,9 @@ func (q *sqsQueue) giveBack(ctx context.Context, back []SQSOutcome) {
 	alone(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				q.logger().LogAttrs(ctx, slog.LevelError, "idem: the Returned hook panicked", slog.String("panic", fmt.Sprint(r)))
+				q.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("panic", fmt.Sprint(r)))
 			}
 		}()
-		q.returned(ctx, back)
+		q.onRedelivery(ctx, back)
 	})
 }

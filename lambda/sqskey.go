@@ -11,8 +11,8 @@ import (
 
 // SQSKeyFunc finds tenant and value of the key in a message. It returns
 // [idem.NoTenant] as the tenant where there is none. It must not change or keep
-// the message and must be safe for concurrent use. With an error the message goes
-// back to its queue and nothing is executed.
+// the message and must be safe for concurrent use. With an error the message is
+// redelivered and nothing is executed.
 type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
 // SQSAttribute takes the key from the message attribute of the name, as

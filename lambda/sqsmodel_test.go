@@ -325,7 +325,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 		}
 	}}
 	var back []SQSOutcome
-	o.Returned = func(_ context.Context, b []SQSOutcome) { back = b }
+	o.OnRedelivery = func(_ context.Context, b []SQSOutcome) { back = b }
 	if tr.onFailed {
 		o.OnFailed = func(ctx context.Context, out SQSOutcome) error {
 			require.Equal(t, ReasonFailed, out.Reason)

@@ -102,7 +102,7 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 	if s.timeout.known && s.visibility.known && s.visibility.value < s.goodVisibility() {
 		why := "where Lambda is throttled messages may be received once more for nothing"
 		if s.visibility.seconds() < s.timeout.seconds()+s.window.seconds()+idem.DefaultMargin {
-			why = "a message whose attempt was killed comes back while the lease of that attempt is still respected, which costs a receive"
+			why = "a message whose attempt was killed is redelivered while the lease of that attempt is still respected, which costs a receive"
 		}
 		warn("the queue's visibility time-out of %ds is less than %d times the function's time-out of %ds and the batch window of %ds: %s; set it to %ds",
 			s.visibility.value, sqsVisibilityFactor, s.timeout.value, s.window.value, why, s.goodVisibility())
@@ -111,7 +111,7 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 		rounds := (s.batch.value + concurrency - 1) / concurrency
 		if fit := int(s.usable() / least); rounds > fit {
 			warn("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v that a time-out of %ds leaves its handlers, "+
-				"and the rest goes back unused: set %sthe batch size to %d, or Concurrency to %d",
+				"and the rest is redelivered unused: set %sthe batch size to %d, or Concurrency to %d",
 				s.batch.value, concurrency, least, s.usable(), s.timeout.value,
 				orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch.value+fit-1)/fit)
 		}

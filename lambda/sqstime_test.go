@@ -114,7 +114,7 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 			_, _ = h(ctx, event)
 			close(answered)
 		}()
-		<-ctx.Done() // the function is killed here, and the batch comes back
+		<-ctx.Done() // the function is killed here, and the batch is redelivered
 		next, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		res, err := h(next, batchOf(event.Records[0]))

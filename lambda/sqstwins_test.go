@@ -207,10 +207,10 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{
-				Logger:   slog.New(slog.NewTextHandler(&log, nil)),
-				Outcome:  func(context.Context, SQSOutcome) { end() },
-				OnFailed: func(context.Context, SQSOutcome) error { end(); return nil },
-				Returned: func(context.Context, []SQSOutcome) { end() },
+				Logger:       slog.New(slog.NewTextHandler(&log, nil)),
+				Outcome:      func(context.Context, SQSOutcome) { end() },
+				OnFailed:     func(context.Context, SQSOutcome) error { end(); return nil },
+				OnRedelivery: func(context.Context, []SQSOutcome) { end() },
 			}, work)
 			res, err := h(t.Context(), batchOf(
 				inGroup(messageOf("m1", "k1", `{}`), "g"),
@@ -218,12 +218,12 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 				inGroup(messageOf("m3", "k3", `{}`), "g"),
 			))
 			require.NoError(t, err)
-			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be forwarded goes back")
+			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be forwarded is redelivered")
 			require.Contains(t, log.String(), string(ReasonFailureNotForwarded))
 			require.Contains(t, log.String(), string(ReasonBehind))
 			if name == "panic" {
 				require.Contains(t, log.String(), "the Outcome hook panicked")
-				require.Contains(t, log.String(), "the Returned hook panicked")
+				require.Contains(t, log.String(), "the OnRedelivery hook panicked")
 			}
 		})
 	}
@@ -249,10 +249,10 @@ func TestSQSLog(t *testing.T) {
 	for i, want := range []string{
 		`level=DEBUG msg="idem: message acknowledged" messageId=m1 reason=executed record=#fulfil#`,
 		`level=WARN msg="idem: message acknowledged" messageId=m2 reason=failed record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" messageId=m3 reason=released record=#fulfil#`,
-		`level=ERROR msg="idem: message comes back" messageId=m4 reason=panicked record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" messageId=m5 reason=key_reused record=#fulfil#`,
-		`level=WARN msg="idem: message comes back" messageId=m6 reason=key_invalid receives=1 error=`,
+		`level=WARN msg="idem: message will be redelivered" messageId=m3 reason=released record=#fulfil#`,
+		`level=ERROR msg="idem: message will be redelivered" messageId=m4 reason=panicked record=#fulfil#`,
+		`level=WARN msg="idem: message will be redelivered" messageId=m5 reason=key_reused record=#fulfil#`,
+		`level=WARN msg="idem: message will be redelivered" messageId=m6 reason=key_invalid receives=1 error=`,
 	} {
 		require.Contains(t, lines[i], want)
 		require.Contains(t, lines[i], "receives=1")
@@ -264,7 +264,7 @@ func TestSQSLog(t *testing.T) {
 	require.NotContains(t, log.String(), "private")
 }
 
-// The hook for what goes back gets it in the batch's order and has little time.
+// The hook for what is redelivered gets it in the batch's order and has little time.
 func TestSQSReturned(t *testing.T) {
 	for _, c := range []struct{ left, want time.Duration }{{0, 2 * time.Second}, {time.Minute, 2 * time.Second}, {3 * time.Second, 1500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestSQSReturned(t *testing.T) {
 			require.NoError(t, err)
 			var back []SQSOutcome
 			calls := 0
-			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, Returned: func(ctx context.Context, b []SQSOutcome) {
+			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSOutcome) {
 				back, calls = b, calls+1
 				end, ok := ctx.Deadline()
 				require.True(t, ok)

@@ -79,9 +79,9 @@ func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context
 // [KinesisPointer]. Data that the Kinesis Producer Library has aggregated must be
 // taken apart first.
 //
-// The response names the first record that comes back, so the mapping MUST have
+// The response names the first record that is redelivered, so the mapping MUST have
 // ReportBatchItemFailures: without it Lambda takes every response for success. Records
-// run in order, and none runs after one that comes back. With a Concurrency of more
+// run in order, and none runs after one that is redelivered. With a Concurrency of more
 // than 1 those of different partition keys run side by side, and the order holds for
 // each partition key; what ran behind the record that is named is delivered once more
 // and replayed. A record that can never succeed blocks its shard until the mapping
@@ -107,11 +107,11 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 			}
 			return "", true
 		},
-		backFrom: fromFirstBack[events.KinesisEventRecord](side),
+		redeliverFrom: redeliverFromFirst[events.KinesisEventRecord](side),
 	}, o, kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
 		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-		if at, back := firstBack(s.deliver(ctx, event.Records)); back {
+		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
 			res.BatchItemFailures = append(res.BatchItemFailures, events.KinesisBatchItemFailure{
 				ItemIdentifier: event.Records[at].Kinesis.SequenceNumber,
 			})
@@ -167,11 +167,11 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 			}
 			return "", true
 		},
-		backFrom: fromFirstBack[events.DynamoDBEventRecord](side),
+		redeliverFrom: redeliverFromFirst[events.DynamoDBEventRecord](side),
 	}, o, fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
-		if at, back := firstBack(s.deliver(ctx, event.Records)); back {
+		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
 			res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
 				ItemIdentifier: event.Records[at].Change.SequenceNumber,
 			})
@@ -195,22 +195,22 @@ func itemKey(r *events.DynamoDBEventRecord) string {
 	return string(text)
 }
 
-// fromFirstBack is backFrom of a stream whose records run side by side. One after the
-// other, none is settled behind one that comes back.
-func fromFirstBack[R any](side bool) func([]delivery[R]) int {
+// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Of
+// records that run one after the other none is settled behind one that is redelivered.
+func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
 	if !side {
 		return nil
 	}
 	return func(ds []delivery[R]) int {
-		if at, back := firstBack(ds); back {
+		if at, back := firstRedelivered(ds); back {
 			return at
 		}
 		return len(ds)
 	}
 }
 
-// firstBack returns the place of the first record that comes back.
-func firstBack[R any](ds []delivery[R]) (at int, back bool) {
+// firstRedelivered returns the place of the first record that is redelivered.
+func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
 	for i := range ds {
 		if !ds[i].out.Reason.Acknowledges() {
 			return i, true

@@ -79,7 +79,7 @@ func TestStreamStopsAtTheFirstThatComesBack(t *testing.T) {
 }
 
 // Side by side, the order holds for each partition key; what is delivered again
-// begins at the first record that comes back, and what ran behind it is replayed.
+// begins at the first record that is redelivered, and what ran behind it is replayed.
 func TestStreamSideBySide(t *testing.T) {
 	r := &ran{}
 	h := Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 4}, r.work)
@@ -99,8 +99,8 @@ func TestStreamSideBySide(t *testing.T) {
 	require.Empty(t, res.BatchItemFailures)
 }
 
-// Whatever happens to a batch's records, the response names the first that comes
-// back, and delivering from there on until nothing does runs every record to its
+// Whatever happens to a batch's records, the response names the first that is
+// redelivered, and delivering from there on until nothing does runs every record to its
 // end, each in its partition's order.
 func TestStreamModel(t *testing.T) {
 	for seed := range uint64(200) {

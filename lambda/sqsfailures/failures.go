@@ -79,7 +79,7 @@ type API interface {
 // stay in the group that they had, or get one for each record.
 //
 // The function needs sqs:SendMessage on the failure queue. What cannot be sent is
-// an error: the message goes back to its own queue. A nil client and an empty URL
+// an error: the message is redelivered. A nil client and an empty URL
 // panic with an [*idem.ConfigError].
 func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcome) error {
 	switch {

@@ -35,7 +35,7 @@ func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSOutcom
 	return all
 }
 
-// On a real queue: messages that would be hidden for ten minutes come back when
+// On a real queue: messages that would be hidden for ten minutes are redelivered when
 // the lease is over, and others do not.
 func TestHidesOnAServer(t *testing.T) {
 	for _, fifo := range []bool{false, true} {

@@ -1,19 +1,19 @@
 // Package sqsvisibility spares the twins of messages in flight deliveries that
 // lead to nothing.
 //
-// A message that comes while another attempt holds its claim goes back to its
+// A message that comes while another attempt holds its claim is redelivered by its
 // queue, and each time it is received once more brings it nearer to the
 // dead-letter queue. [New] makes a hook that hides it until the lease of that
 // attempt is over: by then the attempt has ended or may be taken over, so that the
 // message costs at most one receive more.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
-//		Returned: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
+//		OnRedelivery: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
 //	}, fulfil))
 //
 // The function needs sqs:ChangeMessageVisibility and, without
 // [Options].QueueURL, sqs:GetQueueUrl on the queue. Where one is missing, messages
-// come back by the queue's own visibility time-out, as without this package.
+// are redelivered by the queue's own visibility time-out, as without this package.
 package sqsvisibility
 
 import (
@@ -71,7 +71,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// New makes a function for [idemlambda.SQSOptions].Returned. It hides the messages
+// New makes a function for [idemlambda.SQSOptions].OnRedelivery. It hides the messages
 // whose outcome names a LeaseUntil, ten with one call, until that time and the
 // margin have passed, and leaves the others alone. What fails is logged, and only
 // costs the messages that receive. A nil client and a negative margin panic with

@@ -46,7 +46,7 @@ type shelf struct {
 }
 
 // function is the deployed handler over fresh tables. What it returns delivers one
-// message and reports why it was acknowledged or goes back.
+// message and reports why it was acknowledged or redelivered.
 func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db shelf) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)

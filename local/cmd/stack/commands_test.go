@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 
 	out = s.must("logs", "-function", orders)
 	require.Regexp(t, `(?m)^orders\[\d+\] \d\d:\d\d:`, out)
-	require.Regexp(t, `WARN +idem: message comes back .*reason=key_invalid`, out)
+	require.Regexp(t, `WARN +idem: message will be redelivered .*reason=key_invalid`, out)
 	require.NotContains(t, out, "payments[")
 	s.unread("logs")
 

@@ -105,7 +105,7 @@ func TestStories(t *testing.T) {
 			Result: payload(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
 			lines: []string{
 				`{"message": "idem: message acknowledged", "reason": "executed", "attempt": 1}`,
-				`{"message": "idem: message comes back", "reason": "in_flight", "attempt": 3}`,
+				`{"message": "idem: message will be redelivered", "reason": "in_flight", "attempt": 3}`,
 			},
 		}, story{"1 × executed, 1 × in_flight (1 go back)", "1, 3"}},
 		"silent batch": {delivery{Result: payload(`{"batchItemFailures": []}`), lines: []string{"hello"}}, story{"0 messages go back", "-"}},

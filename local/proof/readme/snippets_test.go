@@ -75,8 +75,8 @@ type Order struct{ ID string }
 func work(engine *idem.Engine, queues *sqs.Client, failures string, fulfil func(context.Context, Order) error) {
 	byKey := idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
 	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
-		Returned: sqsvisibility.New(queues, nil),    // a twin in flight costs one receive
-		OnFailed: sqsfailures.New(queues, failures), // forwards what has failed permanently, with the reason
+		OnRedelivery: sqsvisibility.New(queues, nil),    // a concurrent duplicate costs one receive
+		OnFailed:     sqsfailures.New(queues, failures), // forwards what has failed permanently, with the reason
 	}, fulfil))
 }
 

@@ -92,7 +92,7 @@ func queueOptions() *idemlambda.SQSOptions {
 			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
 		}),
 	})
-	o.Returned = sqsvisibility.New(client, nil)
+	o.OnRedelivery = sqsvisibility.New(client, nil)
 	if url := os.Getenv("SHOP_FAILURES"); url != "" {
 		o.OnFailed = sqsfailures.New(client, url)
 	}
