@@ -13,24 +13,19 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/cache"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // Set in a copy of this test binary that runs as another process.
 const helperEnv = "DYNAMODBLOCAL_TEST_HELPER"
 
-func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
-		os.Exit(helper())
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { testmain.Run(m, testmain.Role{Env: helperEnv, Main: helper}) }
 
 // helper starts a server, says so, and waits to be killed.
-func helper() int {
+func helper(string) error {
 	srv, err := Start(context.Background(), nil)
 	if err != nil {
-		fmt.Println(err)
-		return 1
+		return err
 	}
 	fmt.Println(srv.pid, srv.Endpoint())
 	select {}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -13,14 +11,14 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
+func TestMain(m *testing.M) { testmain.Run(m) }
+
 // From a real request to a real process and back.
-func TestFrontOfAProcess(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "bootstrap")
-	out, err := exec.Command("go", "build", "-o", binary, "./testdata/payments").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	pool, err := runtime.Start(context.Background(), runtime.Function{Path: binary}, nil)
+func TestRequestsReachAProcess(t *testing.T) {
+	pool, err := runtime.Start(context.Background(), runtime.Function{Path: testmain.Program(t, "./testdata/payments")}, nil)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	server := serve(t, map[string]gateway.Invoke{"POST /payments/{id}": pool.Call}, nil)

@@ -140,7 +140,7 @@ func TestClose(t *testing.T) {
 
 func TestEndOfContextCloses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	pool, err := runtime.Start(ctx, runtime.Function{Path: function}, nil)
+	pool, err := runtime.Start(ctx, runtime.Function{Path: function(t)}, nil)
 	require.NoError(t, err)
 	pid := invoke(t, pool, `{"do":"who"}`).PID
 	cancel()

@@ -98,7 +98,7 @@ func kill(t *testing.T, pid int) {
 // the one at work and the one that is frozen.
 func TestNothingIsLeftOfAKilledParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), "RUNTIME_TEST_PARENT="+function, "TMPDIR="+t.TempDir())
+	parent.Env = append(os.Environ(), "RUNTIME_TEST_PARENT="+function(t), "TMPDIR="+t.TempDir())
 	parent.Stderr = os.Stderr
 	stdin, err := parent.StdinPipe() // open while this test lives
 	require.NoError(t, err)

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,77 +15,63 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
-// function is the compiled testdata/fn.
-var function string
-
 func TestMain(m *testing.M) {
-	if path := os.Getenv("RUNTIME_TEST_PARENT"); path != "" {
-		beParent(path)
-	}
-	os.Exit(func() int {
-		folder, err := os.MkdirTemp("", "runtime-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(folder)
-		function = filepath.Join(folder, "fn")
-		build := exec.Command("go", "build", "-o", function, "./testdata/fn")
-		build.Stdout, build.Stderr = os.Stdout, os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build testdata/fn:", err)
-			return 1
-		}
-		return m.Run()
-	}())
+	testmain.Run(m, testmain.Role{Env: "RUNTIME_TEST_PARENT", Main: beParent})
 }
+
+// function is the compiled testdata/fn.
+func function(t *testing.T) string { return testmain.Program(t, "./testdata/fn") }
 
 // beParent runs a pool with one instance at work and one that is frozen until it
 // is killed. It prints where their Runtime APIs listen.
-func beParent(path string) {
-	fail := func(err error) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+func beParent(path string) error {
 	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute}, &runtime.Options{Freeze: true})
 	if err != nil {
-		fail(err)
+		return err
 	}
-	address := func() string {
+	address := func() (string, error) {
 		result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), nil)
 		if err != nil {
-			fail(err)
+			return "", err
 		}
 		var seen struct {
 			Env []string `json:"env"`
 		}
 		if err := json.Unmarshal(result.Payload, &seen); err != nil {
-			fail(err)
+			return "", err
 		}
 		for _, entry := range seen.Env {
 			if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
-				return address
+				return address, nil
 			}
 		}
-		return ""
+		return "", errors.New("no Runtime API in its environment")
 	}
-	busy := address()
+	busy, err := address()
+	if err != nil {
+		return err
+	}
 	go pool.Invoke(context.Background(), []byte(`{"do":"hang"}`), nil)
 	for len(pool.InFlight()) == 0 {
 		<-time.After(time.Millisecond)
 	}
-	fmt.Println(busy, address())
+	frozen, err := address()
+	if err != nil {
+		return err
+	}
+	fmt.Println(busy, frozen)
 	bufio.NewReader(os.Stdin).ReadString('\n')
-	fail(errors.New("nobody killed this process"))
+	return errors.New("nobody killed this process")
 }
 
 // start opens a pool that the test's end closes.
 func start(t *testing.T, fn runtime.Function, opts *runtime.Options) *runtime.Pool {
 	t.Helper()
 	if fn.Path == "" {
-		fn.Path = function
+		fn.Path = function(t)
 	}
 	out := &output{}
 	o := runtime.Options{Output: out}

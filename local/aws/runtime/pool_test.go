@@ -239,7 +239,7 @@ func TestWhatTheFunctionSees(t *testing.T) {
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128", "AWS_LAMBDA_LOG_GROUP_NAME": "/aws/lambda/charge-card",
 		"AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand", "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "us-east-1",
 		"_HANDLER": "bootstrap", "TZ": ":UTC", "TABLE": "payments", "AWS_ACCESS_KEY_ID": "abc",
-		"LAMBDA_TASK_ROOT": filepath.Dir(function), "PATH": os.Getenv("PATH"),
+		"LAMBDA_TASK_ROOT": filepath.Dir(function(t)), "PATH": os.Getenv("PATH"),
 	} {
 		require.Equal(t, want, env[name], name)
 	}
@@ -266,17 +266,17 @@ func TestBadInput(t *testing.T) {
 		{runtime.Function{}, nil, "Function.Path is empty"},
 		{runtime.Function{Path: filepath.Join(folder, "none")}, nil, "build it first"},
 		{runtime.Function{Path: folder}, nil, "is not a file"},
-		{runtime.Function{Path: function, Name: "a b"}, nil, `Function.Name "a b"`},
-		{runtime.Function{Path: function, Timeout: -1}, nil, "Function.Timeout"},
-		{runtime.Function{Path: function, Timeout: time.Hour}, nil, "Function.Timeout"},
-		{runtime.Function{Path: function, MaxInstances: -1}, nil, "Function.MaxInstances"},
-		{runtime.Function{Path: function, Env: []string{"NOVALUE"}}, nil, "not NAME=value"},
-		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_RUNTIME_API=x"}}, nil, "the pool does"},
-		{runtime.Function{Path: function, Env: []string{"AWS_LAMBDA_MAX_CONCURRENCY=4"}}, nil, "use Function.Concurrency"},
-		{runtime.Function{Path: function, Concurrency: -1}, nil, "Function.Concurrency"},
-		{runtime.Function{Path: function, Concurrency: 1601}, nil, "Function.Concurrency"},
-		{runtime.Function{Path: function, Concurrency: 2}, &runtime.Options{Freeze: true}, "Options.Freeze"},
-		{runtime.Function{Path: function}, &runtime.Options{InitTimeout: -1}, "Options.InitTimeout"},
+		{runtime.Function{Path: function(t), Name: "a b"}, nil, `Function.Name "a b"`},
+		{runtime.Function{Path: function(t), Timeout: -1}, nil, "Function.Timeout"},
+		{runtime.Function{Path: function(t), Timeout: time.Hour}, nil, "Function.Timeout"},
+		{runtime.Function{Path: function(t), MaxInstances: -1}, nil, "Function.MaxInstances"},
+		{runtime.Function{Path: function(t), Env: []string{"NOVALUE"}}, nil, "not NAME=value"},
+		{runtime.Function{Path: function(t), Env: []string{"AWS_LAMBDA_RUNTIME_API=x"}}, nil, "the pool does"},
+		{runtime.Function{Path: function(t), Env: []string{"AWS_LAMBDA_MAX_CONCURRENCY=4"}}, nil, "use Function.Concurrency"},
+		{runtime.Function{Path: function(t), Concurrency: -1}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function(t), Concurrency: 1601}, nil, "Function.Concurrency"},
+		{runtime.Function{Path: function(t), Concurrency: 2}, &runtime.Options{Freeze: true}, "Options.Freeze"},
+		{runtime.Function{Path: function(t)}, &runtime.Options{InitTimeout: -1}, "Options.InitTimeout"},
 	} {
 		_, err := runtime.Start(context.Background(), c.fn, c.opts)
 		require.ErrorContains(t, err, c.want)

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -23,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // table is a table with its stream in DynamoDB Local.
@@ -146,14 +145,13 @@ func TestNoStream(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestMain(m *testing.M) { testmain.Run(m) }
+
 // A real process: it reports, it exits, and in the end has every record once more
 // than it failed, in order.
 func TestStreamToAProcess(t *testing.T) {
 	tab := newTable(t)
-	binary := filepath.Join(t.TempDir(), "fn")
-	out, err := exec.Command("go", "build", "-o", binary, "./testdata/fn").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	pool, err := runtime.Start(t.Context(), runtime.Function{Path: binary, MaxInstances: 1}, nil)
+	pool, err := runtime.Start(t.Context(), runtime.Function{Path: testmain.Program(t, "./testdata/fn"), MaxInstances: 1}, nil)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 

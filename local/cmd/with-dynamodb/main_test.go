@@ -16,16 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // Set in a copy of this test binary that is with-dynamodb.
 const commandEnv = "WITH_DYNAMODB_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(commandEnv) != "" {
-		main()
-	}
-	os.Exit(m.Run())
+	testmain.Run(m, testmain.Role{Env: commandEnv, Main: func(string) error { main(); return nil }})
 }
 
 // fakeDynamoDB sets the endpoint to a server that answers like DynamoDB.

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
+func TestMain(m *testing.M) { testmain.Run(m) }
+
 func TestWithProgress(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "with-progress")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	path := testmain.Program(t, ".")
 
 	// The command ends when it has been told of.
 	cmd := exec.Command(path, "waiting", "sh", "-c", "read line; echo told; exit 3")
@@ -37,16 +39,14 @@ func TestWithProgress(t *testing.T) {
 	require.Equal(t, "told\n", stdout.String())
 
 	require.NoError(t, exec.Command(path, "nothing", "true").Run())
-	out, err = exec.Command(path, "nothing", filepath.Join(t.TempDir(), "missing")).CombinedOutput()
+	out, err := exec.Command(path, "nothing", filepath.Join(t.TempDir(), "missing")).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "no such file")
 }
 
 // A command that ends in order when it is asked to has succeeded.
 func TestTheCodeIsTheCommandsOwnAfterASignal(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "with-progress")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	path := testmain.Program(t, ".")
 	for script, want := range map[string]int{
 		"trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done": 0,
 		"trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done": 4,

@@ -4,14 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"flag"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,36 +18,13 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
-	function "github.com/idem-go/idempotency/local/proof/contract/internal/service"
 )
 
-// binary is the compiled internal/function.
-var binary string
-
 func TestMain(m *testing.M) {
-	// The function is in this binary too, so that go test takes no cached result for
-	// good after a change of what only the function is built from.
-	runtime.KeepAlive(function.Main)
-	flag.Parse()
-	// Most of a test's time is spent waiting for other processes.
-	if err := flag.Set("test.parallel", "32"); err != nil {
-		panic(err)
-	}
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "contract-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "function")
-		if out, err := exec.Command("go", "build", "-o", binary, "./internal/function").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build internal/function: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	testmain.Parallel(32) // they wait for other processes most of the time
+	testmain.Run(m)
 }
 
 // patience ends a broken test; no right one waits for it.

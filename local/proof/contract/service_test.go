@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
@@ -128,7 +129,7 @@ func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service
 func (s *service) open(t *testing.T, endpoint string, timeout time.Duration, instances int, claims time.Duration) at {
 	t.Helper()
 	pool, err := runtime.Start(context.Background(), runtime.Function{
-		Path: binary, Timeout: timeout, MaxInstances: instances,
+		Path: testmain.Program(t, "./internal/function"), Timeout: timeout, MaxInstances: instances,
 		Env: []string{
 			schema.EnvTable + "=" + s.table, schema.EnvEndpoint + "=" + endpoint, script.EnvControl + "=" + s.control.URL,
 			script.EnvFlavour + "=" + s.function, fmt.Sprintf("%s=%d", script.EnvProfile, s.profile),

@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // envDelivery makes of the test binary a process that handles one delivery.
@@ -33,16 +34,7 @@ type delivery struct {
 	Kind    kind
 }
 
-func TestMain(m *testing.M) {
-	if told := os.Getenv(envDelivery); told != "" {
-		if err := handle(told); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { testmain.Run(m, testmain.Role{Env: envDelivery, Main: handle}) }
 
 // handle is the process: it handles the delivery and writes the answer, unless it
 // kills itself at a request before.

@@ -3,11 +3,8 @@ package deliveries
 import (
 	"context"
 	"crypto/rand"
-	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"sync"
@@ -27,6 +24,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
@@ -41,34 +39,11 @@ const (
 	margin = 250 * time.Millisecond
 )
 
-// function is the compiled shop.
-var function string
-
 func TestMain(m *testing.M) {
-	flag.Parse()
 	if !long() {
-		// They wait for time-outs most of the time.
-		if err := flag.Set("test.parallel", "6"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		testmain.Parallel(6) // they wait for time-outs most of the time
 	}
-	os.Exit(func() int {
-		folder, err := os.MkdirTemp("", "deliveries-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(folder)
-		function = filepath.Join(folder, "shop")
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", function, "./internal/shop")
-		build.Stdout, build.Stderr = os.Stdout, os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build shop:", err)
-			return 1
-		}
-		return m.Run()
-	}())
+	testmain.Run(m)
 }
 
 func long() bool { return os.Getenv("IDEM_LONG") == "1" }
@@ -135,7 +110,7 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 	s.store, err = dynamostore.New(s.client, s.records, nil)
 	require.NoError(t, err)
 
-	fn.Path = function
+	fn.Path = testmain.Program(t, "./internal/shop")
 	if fn.Timeout == 0 {
 		fn.Timeout = timeout
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -21,33 +18,14 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // margin as the function has it.
 const margin = 250 * time.Millisecond
 
-// function is the compiled ledger.
-var function string
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		folder, err := os.MkdirTemp("", "kills-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(folder)
-		function = filepath.Join(folder, "ledger")
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", function, "./ledger")
-		build.Stdout, build.Stderr = os.Stdout, os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build ledger:", err)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { testmain.Run(m) }
 
 // stage is the function, its two tables and what lies between them.
 type stage struct {
@@ -75,7 +53,7 @@ func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 	s.store, err = dynamostore.New(s.client, s.records, nil)
 	require.NoError(t, err)
 
-	fn.Path = function
+	fn.Path = testmain.Program(t, "./ledger")
 	fn.Env = []string{
 		schema.EnvEndpoint + "=" + s.network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
 		"LEDGER_TABLE=" + s.bookings, "LEDGER_HANG=" + s.hang,

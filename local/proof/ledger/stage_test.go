@@ -5,9 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,32 +20,11 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// binaries are the compiled functions.
-var binaries = map[string]string{"worker": "./internal/worker", "relay": "../../../lambda/functions/relay"}
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		folder, err := os.MkdirTemp("", "ledger-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(folder)
-		for name, source := range binaries {
-			binaries[name] = filepath.Join(folder, name)
-			build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", binaries[name], source)
-			build.Stdout, build.Stderr = os.Stdout, os.Stderr
-			if err := build.Run(); err != nil {
-				fmt.Fprintln(os.Stderr, "build", source+":", err)
-				return 1
-			}
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { testmain.Run(m) }
 
 const (
 	accounts = 10
@@ -97,7 +73,7 @@ func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, sti
 
 	network := faultnet.New()
 	s.pool, err = runtime.Start(context.Background(), runtime.Function{
-		Path: binaries["worker"], MaxInstances: 6, Timeout: timeout,
+		Path: testmain.Program(t, "./internal/worker"), MaxInstances: 6, Timeout: timeout,
 		Env: append([]string{
 			schema.EnvEndpoint + "=" + network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
 			"LEDGER_ACCOUNTS=" + s.accounts, "LEDGER_ENTRIES=" + s.entries, "LEDGER_MODE=" + mode,
@@ -149,7 +125,7 @@ func (s *stage) startRelay(seed uint64) {
 	routes, err := json.Marshal(map[string]string{"made": s.queue.URL})
 	require.NoError(t, err)
 	s.relay, err = runtime.Start(context.Background(), runtime.Function{
-		Path: binaries["relay"], MaxInstances: 2, Timeout: 20 * time.Second,
+		Path: testmain.Program(t, "../../../lambda/functions/relay"), MaxInstances: 2, Timeout: 20 * time.Second,
 		Env: []string{
 			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + out.Serve(t, queuetest.Endpoint(t)),
 			schema.EnvTable + "=" + s.records, schema.EnvEndpoint + "=" + db.Serve(t, dynamotest.Endpoint(t)), schema.EnvOutboxRoutes + "=" + string(routes),

@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 const (
@@ -59,14 +60,7 @@ type said struct {
 }
 
 func TestMain(m *testing.M) {
-	if table := os.Getenv(envWorker); table != "" {
-		if err := work(table, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "worker:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
+	testmain.Run(m, testmain.Role{Env: envWorker, Main: func(table string) error { return work(table, os.Stdin, os.Stdout) }})
 }
 
 // work does the jobs of a worker process until its input ends.

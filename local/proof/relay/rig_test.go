@@ -5,9 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,30 +25,11 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// binary is the compiled relay.
-var binary string
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		folder, err := os.MkdirTemp("", "relay-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(folder)
-		binary = filepath.Join(folder, "relay")
-		build := exec.Command("go", "build", "-o", binary, "../../../lambda/functions/relay")
-		build.Stdout, build.Stderr = os.Stdout, os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build the relay:", err)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { testmain.Run(m) }
 
 // rig is all of it: table and operations, stream, relay, network, queue.
 type rig struct {
@@ -95,7 +73,7 @@ func newRig(t *testing.T, fifo bool, env ...string) *rig {
 	routes, err := json.Marshal(map[string]string{"orders": r.queue.URL})
 	require.NoError(t, err)
 	r.pool, err = runtime.Start(context.Background(), runtime.Function{
-		Path: binary, Timeout: 20 * time.Second,
+		Path: testmain.Program(t, "../../../lambda/functions/relay"), Timeout: 20 * time.Second,
 		Env: append([]string{
 			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + network.Serve(t, queuetest.Endpoint(t)),
 			schema.EnvTable + "=" + r.table, schema.EnvEndpoint + "=" + endpoint, schema.EnvOutboxRoutes + "=" + string(routes),

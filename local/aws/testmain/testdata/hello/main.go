@@ -1,0 +1,6 @@
+// Command hello is compiled by the test.
+package main
+
+import "fmt"
+
+func main() { fmt.Println("hello") }
