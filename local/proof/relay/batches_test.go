@@ -18,7 +18,8 @@ type batches struct {
 	refuse func(id string) bool
 	// taken is called when the queue has taken a batch, before the relay hears of it.
 	taken func()
-	// before is called before the queue gets a batch; false loses it.
+	// before is called before the queue gets a batch; where it returns false, the queue
+	// does not, and the relay is answered 503.
 	before func() bool
 	// sent counts what the queue was given, by message id.
 	sent map[string]int
@@ -55,7 +56,7 @@ func (b *batches) send(c *faultnet.Call) (*faultnet.Reply, error) {
 	refuse, taken, before := b.refuse, b.taken, b.before
 	b.mu.Unlock()
 	if before != nil && !before() {
-		return faultnet.LoseRequest(c)
+		return &faultnet.Reply{Status: http.StatusServiceUnavailable}, nil
 	}
 	var failed, passed []map[string]any
 	for _, e := range in.Entries {

@@ -131,7 +131,7 @@ func (r *rig) caughtUp(p *streampoller.Poller, n int) {
 // until polls a condition; the limit is only there to end a broken test.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 2*time.Minute, 50*time.Millisecond)
+	require.Eventually(t, condition, 5*time.Minute, 50*time.Millisecond)
 }
 
 // sweep invokes the relay as its schedule does.
