@@ -247,7 +247,7 @@ func TestTableOfSomethingElseIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Get(t.Context(), "acme#charge#digest")
 	require.ErrorContains(t, err, "has other keys than records have")
-	engine, err := idem.New(s, nil)
+	engine, err := idem.New(s, &idem.Options{ClaimBudget: patient.Budget})
 	require.NoError(t, err)
 	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
 	require.ErrorContains(t, err, "has other keys than records have: check the name in IDEM_TABLE")

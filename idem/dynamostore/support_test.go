@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -131,10 +130,7 @@ func open(tb testing.TB, o *Options) *fixture {
 	w := &wire{next: newTransport(&ClientOptions{})}
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: as{asHandler, w}})
 	require.NoError(tb, err)
-	admin, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint})
-	require.NoError(tb, err)
-	// What only looks on must not fail for a connection that broke.
-	admin = dynamodb.New(admin.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
+	admin := dynamotest.Client(tb)
 	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text()}
 	require.NoError(tb, CreateTable(context.Background(), dynamotest.WithoutStream{Client: admin}, f.table))
 	tb.Cleanup(func() {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
@@ -43,9 +42,7 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
-	var err error
-	l.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: l.endpoint})
-	require.NoError(t, err)
+	l.db = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), l.db, l.table))
 	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
 	t.Cleanup(l.control.Close)

@@ -142,10 +142,8 @@ type ground struct {
 
 func newGround(t *testing.T) *ground {
 	g := &ground{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36)}
-	var err error
-	g.admin, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint})
-	require.NoError(t, err)
-	require.NoError(t, dynamostore.CreateTable(t.Context(), g.admin, g.table))
+	g.admin = dynamotest.Client(t)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: g.admin}, g.table))
 	t.Cleanup(func() {
 		_, err := g.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &g.table})
 		require.NoError(t, err)

@@ -97,8 +97,7 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 	}
 	cfg := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")}
 	var err error
-	s.client, err = dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: endpoint})
-	require.NoError(t, err)
+	s.client = dynamotest.Client(t)
 	s.streams = dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint })
 	for _, table := range []string{s.records, s.effects} {
 		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
@@ -107,7 +106,7 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 			require.NoError(t, err)
 		})
 	}
-	s.store, err = dynamostore.New(s.client, s.records, nil)
+	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	fn.Path = testmain.Program(t, "./internal/shop")

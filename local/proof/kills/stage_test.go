@@ -45,12 +45,11 @@ func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
 		records: fmt.Sprintf("kills%d", time.Now().UnixNano()), bookings: fmt.Sprintf("ledger%d", time.Now().UnixNano()),
 	}
 	var err error
-	s.client, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
-	require.NoError(t, err)
+	s.client = dynamotest.Client(t)
 	for _, table := range []string{s.records, s.bookings} {
 		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
 	}
-	s.store, err = dynamostore.New(s.client, s.records, nil)
+	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	fn.Path = testmain.Program(t, "./ledger")

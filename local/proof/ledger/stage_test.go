@@ -56,8 +56,7 @@ func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, sti
 		tally: newTally(),
 	}
 	var err error
-	s.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
-	require.NoError(t, err)
+	s.db = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), s.db, s.records))
 	s.createTable(s.accounts, "id")
 	s.createTable(s.entries, "transfer", "entry")
@@ -67,7 +66,7 @@ func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, sti
 			require.NoError(t, err)
 		}
 	})
-	s.store, err = dynamostore.New(s.db, s.records, nil)
+	s.store, err = dynamostore.New(s.db, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 	s.open()
 

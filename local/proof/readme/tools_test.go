@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -69,9 +70,10 @@ func TestTransfer(t *testing.T) {
 	rich["balance"] = &types.AttributeValueMemberN{Value: "100"}
 	_, err = client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &accounts, Item: rich})
 	require.NoError(t, err)
-	store, err := dynamostore.New(client, accounts, nil)
+	// How fast the table answers is not what is tested.
+	store, err := dynamostore.New(client, accounts, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
-	engine, err := idem.New(store, nil)
+	engine, err := idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	do := func(ctx context.Context, tenant string, in Transfer) (Receipt, error) {

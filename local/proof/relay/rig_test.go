@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
@@ -50,17 +49,18 @@ var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 func newRig(t *testing.T, fifo bool, env ...string) *rig {
 	endpoint := dynamotest.Endpoint(t)
 	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
-	var err error
-	r.db, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
-	require.NoError(t, err)
+	r.db = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), r.db, r.table))
 	t.Cleanup(func() {
 		_, err := r.db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &r.table})
 		require.NoError(t, err)
 	})
-	store, err := dynamostore.New(r.db, r.table, nil)
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
-	r.engine, err = idem.New(store, nil)
+	// How fast the table answers is not what is tested.
+	store, err := dynamostore.New(client, r.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	require.NoError(t, err)
+	r.engine, err = idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 	r.client = dynamodbstreams.New(dynamodbstreams.Options{
 		BaseEndpoint: &endpoint, Region: "local", Credentials: r.db.Options().Credentials,
@@ -144,9 +144,7 @@ func (r *rig) sweep() {
 // messages are the items of all messages.
 func (r *rig) messages() (list []map[string]types.AttributeValue) {
 	r.t.Helper()
-	// What only looks on must not fail for a connection that broke.
-	observer := dynamodb.New(r.db.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
-	pages := dynamodb.NewScanPaginator(observer, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
+	pages := dynamodb.NewScanPaginator(r.db, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(r.t.Context())
 		require.NoError(r.t, err)
