@@ -11,10 +11,10 @@ CDK     := ./infra/... ./template-tests/...
 # The proofs start processes, or read what lies in the repository, and wait.
 PROOFS  := ./local/proof/... ./local/measure/...
 LIBRARY  = $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
-# Further flags of go test for every group, and for the proofs, most of whose time is
-# spent waiting for time-outs.
-FLAGS        := -timeout 10m
-PROOFS_FLAGS := -p 4
+# Further flags of go test for every group, and for the proofs. Many packages wait for
+# servers, processes and time-outs: more of them at once than there are cores.
+FLAGS        := -timeout 10m -p 4
+PROOFS_FLAGS :=
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
@@ -50,7 +50,7 @@ test-proofs: servers
 test-cdk:
 	@echo "==> infrastructure and its templates; what counts allocations"
 	@failed=0; $(CDK_ENV) $(GO) test $(FLAGS) $(CDK) || failed=1; \
-		$(GO) test $(FLAGS) -run Allocations ./idem/... || failed=1; exit $$failed
+		$(GO) test $(FLAGS) -run Allocations ./idem || failed=1; exit $$failed
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists
