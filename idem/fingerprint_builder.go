@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // FingerprintBuilder puts a fingerprint together from named fields, such as the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/idem-go/idempotency/internal/canonical"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // Select says which parts of a JSON input its fingerprint covers: either only

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/idem-go/idempotency/internal/canonical"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // ErrNotCanonical: the input is not JSON, or is JSON that two readers could

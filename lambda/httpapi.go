@@ -54,7 +54,7 @@ func requestOfV2(e *events.APIGatewayV2HTTPRequest) *idemhttp.Request {
 	// The raw path is decoded already, and must not be read as a URL.
 	r.Path = e.RawPath
 	if ok {
-		r.Path = withoutBase(r.Path, template, e.PathParameters)
+		r.Path = idemhttp.WithoutBase(r.Path, template, e.PathParameters)
 	}
 	if r.Path == e.RawPath {
 		c := &e.RequestContext

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/internal/canonical"
 )
 
 // KeyFunc finds tenant and value of the key in an event. It returns
@@ -47,9 +46,9 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		pointers = append(pointers, mustPointer(maker+": value", v))
 	}
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
-		found, err := canonical.Values(payload, doc, pointers...)
+		found, err := idem.ValuesAt(payload, doc, pointers...)
 		if err != nil {
-			return "", "", noValue(doc, pointers[0], err)
+			return "", "", err
 		}
 		t := idem.NoTenant
 		if tenant != idem.NoTenant {
@@ -65,7 +64,7 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 }
 
 func mustPointer(what, pointer string) string {
-	err := canonical.CheckPointer(pointer)
+	err := idem.CheckPointer(pointer)
 	if err == nil && pointer == "" {
 		err = errors.New("write a JSON pointer such as \"/payment/id\", or idem.NoTenant for no tenant")
 	}
@@ -73,14 +72,6 @@ func mustPointer(what, pointer string) string {
 		panic(&idem.ConfigError{What: fmt.Sprintf("%s pointer %q", what, pointer), Problem: err.Error()})
 	}
 	return pointer
-}
-
-// noValue says of a document why no key can be read from it.
-func noValue(doc, pointer string, err error) error {
-	if _, ok := errors.AsType[*canonical.ValueError](err); ok {
-		return fmt.Errorf("%w: %w", idem.ErrKeyInvalid, err)
-	}
-	return fmt.Errorf("%w: the value at %q of the %s cannot be read: %w", idem.ErrKeyInvalid, pointer, doc, err)
 }
 
 // By takes the key from the event as the handler's own type. f returns

@@ -63,7 +63,7 @@ func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {
 		r.Route = ""
 		r.Path = withoutStage(e.Path, c.Stage, c.DomainName, c.APIID)
 	} else {
-		r.Path = withoutBase(e.Path, r.Route, e.PathParameters)
+		r.Path = idemhttp.WithoutBase(e.Path, r.Route, e.PathParameters)
 	}
 	r.Identity = identityOfV1(c)
 	return r

@@ -10,7 +10,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/internal/canonical"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // Limits of a key, in characters.

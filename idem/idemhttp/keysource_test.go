@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/internal/canonical"
 	"github.com/stretchr/testify/require"
 )
 

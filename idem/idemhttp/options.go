@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/internal/canonical"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // DefaultKeyHeader is the header that carries the key, as

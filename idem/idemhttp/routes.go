@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/internal/pathtemplate"
+	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
 )
 
 // Routes declares the operation of each method and route template, written as

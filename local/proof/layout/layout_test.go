@@ -17,8 +17,8 @@ const module = "github.com/idem-go/idempotency"
 // allowed is what a package may reach besides the standard library: prefixes of
 // import paths; those of this module count from its root.
 var allowed = map[string][]string{
-	"internal/canonical":    {jsonModule},
-	"internal/pathtemplate": {},
+	"idem/internal/canonical":    {jsonModule},
+	"idem/internal/pathtemplate": {},
 
 	"idem":             {jsonModule, canonicalForm, protocol},
 	"idem/protocol":    {},
@@ -56,8 +56,8 @@ const (
 	jsonModule   = "github.com/go-json-experiment/json"
 	testifyNeeds = "go.yaml.in/yaml"
 
-	canonicalForm = "./internal/canonical"
-	pathTemplates = "./internal/pathtemplate"
+	canonicalForm = "./idem/internal/canonical"
+	pathTemplates = "./idem/internal/pathtemplate"
 	protocol      = "./idem/protocol"
 )
 
@@ -69,7 +69,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"internal/canonical", "internal/pathtemplate", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
 
 type listed struct {
 	ImportPath string
