@@ -3,8 +3,8 @@ package idem
 import (
 	"context"
 	"errors"
+
 	"github.com/idem-go/idempotency/idem/protocol"
-	"time"
 )
 
 // Atomic mode: an attempt without a claim, and what it meets when it commits.
@@ -35,72 +35,21 @@ func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, err
 	return next, out, err
 }
 
-// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
-// twin's commit is why, the record's own condition failed, which comes first.
-func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end protocol.Ending) (Outcome, error) {
-	proceed := func() (Outcome, error) {
-		if end.State != Failed && end.State != Completed {
-			return c.nothing(ctx)
-		}
-		return c.write(ctx, end, nil)
-	}
-	if r.Ambiguous {
-		return c.takeBack(ctx, r.Err, proceed)
-	}
-	return proceed()
+// over aims the commit at the record that the claim has seen. Owner and write stay:
+// whichever round lands, it is this outcome.
+func (c *commit) over(next protocol.Claim) {
+	a := c.a
+	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
+	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
 }
 
-// takeBack keeps a commit in doubt from landing later, as a claim is taken back
-// whose reply never came, and settles what became of it.
-func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome, error)) (Outcome, error) {
-	e := c.engine
-	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
-	w.Write = w.Owner + ".0"
-	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
-	taken := func() (Outcome, error) {
-		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
-		next := w.Claim
-		next.Seen, next.Replace = w.Write, true
-		c.over(next)
-		c.a.stood = Released
-		return barred()
-	}
-	rec, err := c.withdrawOnce(ctx, w)
-	switch {
-	case err == nil && rec == nil:
-		return taken()
-	case rec != nil && rec.Write == c.f.Write:
-		return c.wasLanded(ctx)
-	case rec != nil && rec.Write == w.Write:
-		return taken()
-	case rec != nil && rec.Write != w.Claim.Seen:
-		// Where a rival's record stands the commit cannot land.
-		next, out, err := c.meet(ctx, rec)
-		if next != nil {
-			return Outcome{}, c.failed(ctx, rec.State, false, why)
-		}
-		return out, err
-	}
-	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
-	return Outcome{}, c.failed(ctx, Absent, true, why)
-}
-
-// withdrawOnce returns nothing if the withdrawal was written, else the record as it
-// stands, as far as that can be found out, and why it was not.
-func (c *commit) withdrawOnce(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
-	part, cancel := share(ctx, commitShare)
-	defer cancel()
-	err := c.engine.store.Withdraw(part, c.recorded, w)
-	if err == nil {
-		return nil, nil
-	}
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && conflict.Existing != nil {
-		return conflict.Existing, err
-	}
-	rec, gErr := c.engine.store.Get(ctx, c.f.ID)
-	if gErr != nil {
-		return nil, errors.Join(err, gErr)
-	}
-	return rec, err
+// nothing ends an attempt in atomic mode that has no outcome: the record, if there
+// is one, stays as it is.
+func (c *commit) nothing(ctx context.Context) (Outcome, error) {
+	s := c.a.stood
+	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
+	return Outcome{
+		Body: c.ans.Body, State: s, Ended: Released, Failure: failureOf(c.ans.Err),
+		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt, ResponseVersion: c.ans.ResponseVersion,
+	}, unmark(c.ans.Err)
 }

@@ -2,10 +2,10 @@ package idem
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Call is one request to run an operation, in bytes: the seam on which [Do], the
@@ -134,71 +134,6 @@ func (c *Call) check() error {
 			"FingerprintBytes or a FingerprintBuilder", c.Fingerprint)}
 	case c.Run == nil:
 		return &ConfigError{"call", "the handler is nil"}
-	}
-	return nil
-}
-
-// plan is one call on its way: what it may spend, and until when.
-type plan struct {
-	engine *Engine
-	call   *Call
-	begun  time.Time
-	end    time.Time     // of the invocation; zero outside Lambda
-	kill   time.Time     // the same; zero where that kills nothing
-	known  time.Time     // the same, by the process's clock
-	guard  time.Duration // before end
-	budget time.Duration // for the store, before the claim
-	// withdrawBy is until when a claim whose reply never came can be taken back.
-	withdrawBy time.Time
-	// sent is when the latest claim was sent. The holder counts its lease from here
-	// by the monotonic clock, which no correction of the wall clock moves.
-	sent time.Time
-	// recorded is the time under which the outcome was written, expires its expiry.
-	recorded, expires time.Time
-}
-
-// schedule works out the call's times, and reports a call with too few left for its
-// handler. A call without any has no budget either.
-func (p *plan) schedule(ctx context.Context) error {
-	e := p.engine
-	p.budget = 0
-	if ctx.Err() != nil {
-		return errors.Join(ErrOutOfTime, context.Cause(ctx))
-	}
-	p.budget = e.opts.ClaimBudget
-	end, bounded := ctx.Deadline()
-	kill, known := e.killTime(ctx)
-	if known && (!bounded || kill.Before(end)) {
-		end, bounded = kill, true
-	}
-	if !bounded {
-		return nil
-	}
-	// Deadlines go by the process's clock, records by the engine's.
-	if p.budget = min(p.budget, time.Until(end)/4); p.budget <= 0 {
-		return ErrOutOfTime
-	}
-	if known {
-		p.end, p.known = kill, kill
-		if e.opts.Now != nil {
-			p.end = kill.Add(time.Until(e.opts.Now()))
-		}
-		if !e.runsOn {
-			p.kill = p.end
-		}
-		p.guard = min(e.opts.Guard, time.Until(kill)/4)
-	}
-	return p.short(ctx)
-}
-
-// short reports whether less than MinTime is left for the handler.
-func (p *plan) short(ctx context.Context) error {
-	least := p.call.Key.op.minTime()
-	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < least {
-		return ErrOutOfTime
-	}
-	if !p.known.IsZero() && time.Until(p.known)-p.guard < least {
-		return ErrOutOfTime
 	}
 	return nil
 }

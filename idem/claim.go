@@ -3,8 +3,9 @@ package idem
 import (
 	"context"
 	"errors"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -14,10 +15,6 @@ const (
 	// claimShare of the budget goes to claiming, the rest is kept to take back a
 	// claim whose reply never came.
 	claimShare = 0.7
-	// barredFor is how long a withdrawn claim is kept out at least, whatever the
-	// retention: AWS takes a request for 15 minutes after it was signed, and the
-	// withdrawal itself may be written late.
-	barredFor = lateFor
 )
 
 // claim reserves the key, following the record as the machine says; in atomic mode
@@ -247,42 +244,6 @@ func (p *plan) claimed(ctx context.Context, c protocol.Claim) (*attempt, Outcome
 	return a, Outcome{}, nil
 }
 
-// unclaimed is what happens when the claim's reply never came: it is taken back,
-// so that it cannot land later, unless the operation fails open: where the store is
-// down, nothing is known of an earlier attempt, from the record or from this process,
-// and somebody still waits for the answer.
-func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
-	e := p.engine
-	var sErr *StoreError
-	down := errors.As(err, &sErr) && sErr.Down
-	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
-		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
-		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
-	}
-	if sErr == nil || sErr.Ambiguous {
-		p.withdraw(ctx, c)
-	}
-	return nil, Outcome{}, p.unavailable(ctx, err)
-}
-
-func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
-	e := p.engine
-	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), p.withdrawBy)
-	defer cancel()
-	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
-	w.Write = w.Owner + ".0"
-	if len(c.Record.Steps) == 0 {
-		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, barredFor)), time.Second)
-	}
-	now := e.now()
-	err := e.store.Withdraw(budget, now, w)
-	if err == nil || isAnswer(err) {
-		p.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
-		return
-	}
-	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
-}
-
 // unavailable makes the caller's error of a store's, keeping what it says.
 func (p *plan) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrRecordUnreadable) {
@@ -294,94 +255,4 @@ func (p *plan) unavailable(ctx context.Context, err error) error {
 		return err
 	}
 	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
-}
-
-// answer is what a call gets that neither runs nor replays.
-func (p *plan) answer(ctx context.Context, rec *Record, do protocol.Action) error {
-	e := p.engine
-	n := Notice{Attempt: rec.Attempt, State: rec.State}
-	switch do {
-	case protocol.DoInFlight:
-		p.notify(ctx, NoticeInFlight, n)
-		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
-		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
-	case protocol.DoUnknown:
-		n.State = Unknown // also of a claim that was parked just now
-		p.notify(ctx, NoticeUnknown, n)
-		return ErrOutcomeUnknown
-	case protocol.DoAccepted:
-		p.notify(ctx, NoticeAccepted, n)
-		return ErrAccepted
-	case protocol.DoReused:
-		p.notify(ctx, NoticeReused, n)
-		return p.reused(ctx, rec)
-	}
-	p.notify(ctx, NoticeUnreadable, n)
-	return ErrRecordUnreadable
-}
-
-// reused tells of the first input's outcome what the record holds itself: a call
-// that is refused is worth no further one.
-func (p *plan) reused(ctx context.Context, rec *Record) error {
-	e := &ReusedError{State: rec.State}
-	if rec.State == Completed && rec.Body.Parts == 0 {
-		e.Result, _ = p.engine.store.Result(ctx, rec)
-	}
-	return e
-}
-
-// replay answers with what is recorded, reading it once more if its result
-// cannot be read: the record may have moved on meanwhile.
-func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
-	out := Outcome{
-		Replayed: true, State: rec.State, Attempt: rec.Attempt,
-		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
-		ResponseVersion: rec.ResponseVersion,
-	}
-	if rec.State == Failed {
-		f := rec.Failure
-		if f == nil {
-			return Outcome{}, ErrRecordUnreadable
-		}
-		out.Failure = f
-		return out, &RecordedError{*f}
-	}
-	ctx, cancel := p.bounded(ctx, rec.Body.Stored)
-	defer cancel()
-	body, err := p.engine.store.Result(ctx, rec)
-	if errors.Is(err, ErrRecordUnreadable) {
-		again, gErr := p.engine.store.Get(ctx, rec.ID)
-		if gErr != nil {
-			return Outcome{}, gErr
-		}
-		if again == nil || again.State != Completed || again.Write != rec.Write {
-			return Outcome{}, err
-		}
-		body, err = p.engine.store.Result(ctx, again)
-	}
-	if err != nil {
-		return Outcome{}, err
-	}
-	if rec.Omitted {
-		return out, &OutcomeUnavailableError{Kept: body}
-	}
-	out.Body = body
-	return out, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// ceil rounds a time up to what the store keeps, so that nothing ends earlier
-// than promised.
-func ceil(t time.Time, to time.Duration) time.Time {
-	if r := t.Truncate(to); r.Before(t) {
-		return r.Add(to)
-	} else {
-		return r
-	}
 }

@@ -1,20 +1,11 @@
 package idem
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 )
-
-// Result is what [Run] returns: the handler's result and the call's story.
-type Result[Out any] struct {
-	// Value is the handler's result, decoded from what is recorded.
-	Value Out
-	// Outcome is the story: replayed or not, which attempt, until when.
-	Outcome Outcome
-}
 
 // Do runs fn at most once at a time per key while the key's record is kept, and
 // gives every later call with the same key and input the recorded outcome. Whether
@@ -84,52 +75,4 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		return res, fmt.Errorf("%w: the recorded result does not fit %T: %w", ErrRecordUnreadable, res.Value, err)
 	}
 	return res, nil
-}
-
-// throughCodec encodes v and decodes it again into out. It encodes by address, so that
-// encoders with a pointer receiver work. A type's own encoder that panics fails to
-// encode: the handler has succeeded, and that must be recorded.
-func throughCodec[T any](v T, out *T) (body []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			body, err = nil, fmt.Errorf("idem: encoding %T panicked: %v", v, r)
-		}
-	}()
-	if body, err = json.Marshal(&v); err != nil {
-		return nil, err
-	}
-	return body, json.Unmarshal(body, out)
-}
-
-// fingerprintOf takes the fingerprint of an input, which is encoded by address too.
-func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
-	switch v := any(*in).(type) {
-	case json.RawMessage:
-		return FingerprintJSON(v, nil)
-	case []byte:
-		return FingerprintBytes(v), nil
-	case string:
-		return FingerprintBytes([]byte(v)), nil
-	}
-	s := e.shape(reflect.TypeFor[In](), true)
-	blind := s.blind
-	var raw []byte
-	if blind == nil {
-		var err error
-		if raw, err = json.Marshal(in); err != nil {
-			return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
-		}
-		if s.open {
-			blind = e.blindIn(reflect.ValueOf(in).Elem())
-		}
-	}
-	if blind != nil {
-		return "", &ConfigError{"input", fmt.Sprintf("of %v JSON sees nothing, so that all inputs would look the same: %s", blind, seen)}
-	}
-	// encoding/json writes every invalid byte as the same escape: inputs that differ
-	// there must not become equal.
-	if bytes.Contains(raw, []byte(`\ufffd`)) && e.invalidText(reflect.ValueOf(in)) {
-		return "", &NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
-	}
-	return FingerprintJSON(raw, nil)
 }

@@ -3,25 +3,14 @@ package idem
 import (
 	"context"
 	"errors"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-const (
-	// leastFinish is the least that a write after the handler gets, even at the
-	// very end: the kill comes from outside, so trying costs nothing.
-	leastFinish = 50 * time.Millisecond
-	// beats is how many renewals fit into a lease: two may fail before it is over.
-	beats = 3
-	// maxKept bounds what is kept of a result that is not: see [Answer.Kept].
-	maxKept = 1 << 10
-)
-
-// sizeAllowance is the extra time for writing a large result, a second per MiB.
-func sizeAllowance(size int) time.Duration {
-	return time.Duration(size) * time.Second >> 20
-}
+// beats is how many renewals fit into a lease: two may fail before it is over.
+const beats = 3
 
 // lease is a claim's time while the handler runs: the handler's context, which a
 // guard may end, and either the kill time or the heartbeat.

@@ -3,11 +3,12 @@ package idem
 import (
 	"context"
 	"errors"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -20,9 +21,7 @@ const (
 	recordOverhead = 512
 	// lateLarge is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
-	lateLarge    = 64 << 10
-	latePauseMin = 50 * time.Millisecond
-	latePauseMax = 5 * time.Second
+	lateLarge = 64 << 10
 )
 
 var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
@@ -235,141 +234,4 @@ func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)+q.inHands == 0
-}
-
-// flush is a round for a call that has a claim of its own to write: it takes at most
-// half of the time that the context has left, and leaves large results for later.
-func (q *queue) flush(ctx context.Context) error {
-	if end, ok := ctx.Deadline(); ok && !q.empty() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
-	}
-	return q.write(ctx, q.take(), false)
-}
-
-// write writes what was taken, one after the other, until the store fails. Each gets
-// as much time as its call would have had, within the context's. It leaves large
-// results whose outcome is recorded for later unless it is told to write them.
-func (q *queue) write(ctx context.Context, took []late, large bool) error {
-	if len(took) == 0 {
-		return nil
-	}
-	e := q.engine
-	var back []late
-	for i := range took {
-		l := took[i]
-		err := q.one(ctx, &l, large)
-		t := l.terminal
-		switch {
-		case err == nil && t != nil && t.owes():
-			back = append(back, l)
-		case err == nil:
-			if t != nil && t.omitted != nil {
-				e.tellOf(context.Background(), NoticeResultOmitted, &l, t.omitted)
-			}
-			if t == nil || t.omitted == nil || !l.result {
-				e.tellOf(context.Background(), NoticeOutcomeLanded, &l, nil)
-			}
-		case !isAnswer(err) && e.now().Sub(l.since) <= lateFor:
-			// The one that failed goes behind the others: the fault may be its own.
-			q.settle(took, append(append(back, took[i+1:]...), l))
-			return err
-		case t != nil && t.stands:
-			e.tellOf(context.Background(), NoticeResultOmitted, &l, err)
-		default:
-			e.tellOf(context.Background(), NoticeOutcomeDropped, &l, err)
-		}
-	}
-	q.settle(took, back)
-	return nil
-}
-
-// one writes one, as far as it may.
-func (q *queue) one(ctx context.Context, l *late, large bool) error {
-	e := q.engine
-	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
-	defer cancel()
-	if w := l.withdrawal; w != nil {
-		now := e.now()
-		if !w.ExpiresAt.IsZero() {
-			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, barredFor), 0)
-		}
-		return e.store.Withdraw(ctx, now, *w)
-	}
-	t := l.terminal
-	if !t.stands {
-		if err := e.put(ctx, t); err != nil {
-			return err
-		}
-	}
-	if !t.owes() || !large && len(t.f.Ending.Result) >= lateLarge {
-		return nil
-	}
-	return e.add(ctx, t)
-}
-
-// flushLarge writes what waits if some of it is too large for the time before a
-// claim. It is for after a call's own end was written, which shows that the store
-// answers, where nothing runs in the background.
-func (p *plan) flushLarge(ctx context.Context) {
-	q := p.engine.queue
-	q.mu.Lock()
-	largest := 0
-	for _, l := range q.waiting {
-		largest = max(largest, l.size)
-	}
-	q.mu.Unlock()
-	if largest < lateLarge {
-		return
-	}
-	ctx, cancel := p.finishing(ctx, largest)
-	defer cancel()
-	_ = q.write(ctx, q.take(), true) // what could not be written stays in the queue
-}
-
-// drain flushes in the background until nothing waits.
-func (q *queue) drain() {
-	pause := latePauseMin
-	for {
-		select {
-		case <-time.After(pause):
-		case <-q.idle:
-		}
-		err := q.write(context.Background(), q.take(), true)
-		if err == nil {
-			pause = latePauseMin
-		} else {
-			pause = min(2*pause, latePauseMax)
-		}
-		q.mu.Lock()
-		if len(q.waiting)+q.inHands == 0 {
-			q.running = false
-			q.mu.Unlock()
-			return
-		}
-		q.mu.Unlock()
-	}
-}
-
-// Flush writes the outcomes that could not be written yet. Call it before a
-// process outside Lambda ends: when it returns nil, nothing goes on in the
-// background. It returns the store's error if some still wait;
-// inside Lambda the next call does it by itself.
-func (e *Engine) Flush(ctx context.Context) error {
-	pause := latePauseMin
-	for {
-		err := e.queue.write(ctx, e.queue.take(), true)
-		if err == nil && e.queue.empty() {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return errors.Join(err, context.Cause(ctx))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, latePauseMax)
-	}
 }

@@ -3,11 +3,9 @@ package idem
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // What encoding/json makes of a type, found out before anything runs: a result that
@@ -226,61 +224,3 @@ const (
 	skip
 	stop
 )
-
-// blindIn returns the type of a value behind an interface that looks like every other
-// one of its type, nil if there is none.
-func (e *Engine) blindIn(v reflect.Value) (blind reflect.Type) {
-	behind := false
-	e.walk(v, true, func(v reflect.Value, pointed bool) visit {
-		if behind {
-			if blind = e.shape(v.Type(), false).blind; blind != nil {
-				return stop
-			}
-		}
-		behind = v.Kind() == reflect.Interface
-		if (typeAt{v.Type(), pointed}).encodesItself() || !e.shape(v.Type(), pointed).open {
-			return skip
-		}
-		return enter
-	})
-	return blind
-}
-
-// invalidText reports whether a string that encoding/json writes of the value is not
-// valid UTF-8. The value has been encoded before. Values that encode themselves are
-// passed over: what they write is theirs.
-func (e *Engine) invalidText(v reflect.Value) bool {
-	return !e.walk(v, false, func(v reflect.Value, pointed bool) visit {
-		p := typeAt{v.Type(), pointed}
-		switch k := v.Kind(); {
-		case p.encodesItself(), k == reflect.Slice && p.Elem().Kind() == reflect.Uint8:
-			return skip
-		case k == reflect.String && !utf8.ValidString(v.String()):
-			return stop
-		}
-		return enter
-	})
-}
-
-// checkResult is [CheckResultType] with a memory.
-func (e *Engine) checkResult(t reflect.Type) error { return e.shape(t, true).asResult(t) }
-
-// CheckResultType reports a type that encoding/json cannot encode, such as a channel
-// or a function, and one of which it would see nothing, such as a struct whose fields
-// are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
-// their own for encoding are taken at their word, and what an interface will hold is
-// not known.
-func CheckResultType(t reflect.Type) error { return shapeOf(t, true).asResult(t) }
-
-func (s *shape) asResult(t reflect.Type) error {
-	switch {
-	case s.never != nil:
-		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
-	case s.blind != nil:
-		return &ConfigError{"result type " + t.String(), fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
-	}
-	return nil
-}
-
-// seen is what to do about a type of which JSON sees nothing.
-const seen = "export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)"

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // terminal is an attempt's last write on its way: how it ended. A result that cannot
@@ -130,12 +131,6 @@ func (e *Engine) add(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return nil
-}
-
-// expiry is when an outcome ends that is sent now. No retention is so short that the
-// outcome could expire before its own write has landed.
-func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.Time {
-	return ceil(now.Add(max(retention, e.opts.FinishBudget+sizeAllowance(size))), time.Second)
 }
 
 // blind reports whether the answer leaves open which record stood in the way.

@@ -3,8 +3,9 @@ package idem
 import (
 	"context"
 	"errors"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // record writes how an attempt ended, under the time now. Repeating it is safe.

@@ -1,0 +1,107 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// leastFinish is the least that a write after the handler gets, even at the
+// very end: the kill comes from outside, so trying costs nothing.
+const leastFinish = 50 * time.Millisecond
+
+// sizeAllowance is the extra time for writing a large result, a second per MiB.
+func sizeAllowance(size int) time.Duration {
+	return time.Duration(size) * time.Second >> 20
+}
+
+// plan is one call on its way: what it may spend, and until when.
+type plan struct {
+	engine *Engine
+	call   *Call
+	begun  time.Time
+	end    time.Time     // of the invocation; zero outside Lambda
+	kill   time.Time     // the same; zero where that kills nothing
+	known  time.Time     // the same, by the process's clock
+	guard  time.Duration // before end
+	budget time.Duration // for the store, before the claim
+	// withdrawBy is until when a claim whose reply never came can be taken back.
+	withdrawBy time.Time
+	// sent is when the latest claim was sent. The holder counts its lease from here
+	// by the monotonic clock, which no correction of the wall clock moves.
+	sent time.Time
+	// recorded is the time under which the outcome was written, expires its expiry.
+	recorded, expires time.Time
+}
+
+// schedule works out the call's times, and reports a call with too few left for its
+// handler. A call without any has no budget either.
+func (p *plan) schedule(ctx context.Context) error {
+	e := p.engine
+	p.budget = 0
+	if ctx.Err() != nil {
+		return errors.Join(ErrOutOfTime, context.Cause(ctx))
+	}
+	p.budget = e.opts.ClaimBudget
+	end, bounded := ctx.Deadline()
+	kill, known := e.killTime(ctx)
+	if known && (!bounded || kill.Before(end)) {
+		end, bounded = kill, true
+	}
+	if !bounded {
+		return nil
+	}
+	// Deadlines go by the process's clock, records by the engine's.
+	if p.budget = min(p.budget, time.Until(end)/4); p.budget <= 0 {
+		return ErrOutOfTime
+	}
+	if known {
+		p.end, p.known = kill, kill
+		if e.opts.Now != nil {
+			p.end = kill.Add(time.Until(e.opts.Now()))
+		}
+		if !e.runsOn {
+			p.kill = p.end
+		}
+		p.guard = min(e.opts.Guard, time.Until(kill)/4)
+	}
+	return p.short(ctx)
+}
+
+// short reports whether less than MinTime is left for the handler.
+func (p *plan) short(ctx context.Context) error {
+	least := p.call.Key.op.minTime()
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < least {
+		return ErrOutOfTime
+	}
+	if !p.known.IsZero() && time.Until(p.known)-p.guard < least {
+		return ErrOutOfTime
+	}
+	return nil
+}
+
+// finishing bounds the calls after the handler: the caller's cancellation does not
+// count any more, the kill time does.
+func (p *plan) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	return p.bounded(context.WithoutCancel(ctx), size)
+}
+
+// bounded bounds calls that carry a result of the size.
+func (p *plan) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	e := p.engine
+	budget := e.opts.FinishBudget + sizeAllowance(size)
+	// Past its kill time the process lives: it was none.
+	if left := p.kill.Sub(e.now()); !p.kill.IsZero() && left > 0 {
+		budget = min(budget, left-left/10)
+	}
+	return context.WithTimeout(ctx, max(budget, leastFinish))
+}
+
+// share is a part of the time that the context has left.
+func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
+}

@@ -1,0 +1,81 @@
+package idem
+
+import (
+	"context"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// maxKept bounds what is kept of a result that is not: see [Answer.Kept].
+const maxKept = 1 << 10
+
+// rule is whose word counts: the operation's own rule first, then what the
+// handler said, then the wrapper's rule, then the error.
+func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
+	c := ClassDefault
+	if f := p.call.Key.op.Classify; f != nil {
+		c = f(ctx, ans.Value, ans.Err)
+	}
+	if c == ClassDefault || c > ClassRefused {
+		c = a.said(ans)
+	}
+	signs := a.signs.Load()
+	switch {
+	case c == ClassRejected && signs:
+		return ClassUncertain
+	case c == ClassRefused && signs:
+		return ClassFailed
+	case c == ClassRejected, c == ClassRefused:
+		return ClassNotExecuted
+	}
+	return c
+}
+
+// said is what the handler and its wrapper say.
+func (a *attempt) said(ans Answer) Class {
+	if c := Class(a.says.Load()); c == ClassNotExecuted || c == ClassCompleted && ans.Err == nil {
+		return c
+	}
+	if ans.Class != ClassDefault {
+		return ans.Class
+	}
+	return classOf(ans.Err)
+}
+
+// response is what becomes of an answer that fails without an error: it is the
+// outcome, without its unit of work. That is dropped too once steps are undone.
+func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
+	switch {
+	case c == ClassFailed && ans.Err == nil:
+		return ClassCompleted, nil
+	case a.journal.undone() != nil && Class(a.says.Load()) != ClassCompleted:
+		return c, nil
+	}
+	return c, unit
+}
+
+// ending turns the class into what the record becomes, by the declaration.
+func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
+	// A place for the expiry: it counts from when the end is written.
+	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
+	switch c {
+	case ClassCompleted:
+		en := protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
+		if ans.Omitted != nil {
+			en.Result, en.Omitted = ans.Kept, true
+		}
+		return en
+	case ClassFailed:
+		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
+	}
+	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
+	if c == ClassNotExecuted {
+		en.State, en.Uncertain = Released, a.rec.Uncertain
+	} else if a.rec.Repeat == Repeatable && !a.journal.mustPark() {
+		en.State = Released
+	}
+	if en.State == Released && !a.journal.any() {
+		en.ExpiresAt = expires
+	}
+	return en
+}

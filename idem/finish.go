@@ -1,0 +1,118 @@
+package idem
+
+import (
+	"context"
+	"errors"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// finish records the end and returns the state that the record is in. The error,
+// if any, says that the claim is lost. Whatever else goes wrong is queued, and
+// never releases the claim; queued is also set if only the result is.
+func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s State, queued bool, err error) {
+	e := p.engine
+	t := terminal{
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.journal.anyLarge()},
+		kept: a.kept, retention: p.call.Key.op.retention(),
+	}
+	if a.open {
+		absent := a.rec
+		t.f.Absent = &absent
+	}
+	if len(en.Result) > lateLarge {
+		t.f.Progress = new(protocol.Progress)
+	}
+	ctx, cancel := p.finishing(ctx, len(en.Result))
+	defer cancel()
+	err = e.put(ctx, &t)
+	p.recorded, p.expires = t.recorded, t.f.Ending.ExpiresAt
+	n := Notice{Attempt: a.rec.Attempt, State: en.State}
+	if en.Failure != nil {
+		n.Err = &RecordedError{*en.Failure}
+	}
+	var conflict *protocol.ConflictError
+	switch {
+	case err == nil:
+		return en.State, p.stands(ctx, a, &t, n), nil
+	case errors.As(err, &conflict):
+		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
+			// Parked by a stricter twin: the question stays open, and the claim is ours.
+			n.State = old.State
+			p.notify(ctx, noticeOf(old.State), n)
+			return old.State, false, nil
+		}
+		return "", false, err
+	case errors.Is(err, ErrRecordUnreadable):
+		return "", false, err
+	}
+	a.omitted = a.omitted || t.omitted != nil
+	queued = p.later(ctx, a, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
+	return InProgress, queued, nil
+}
+
+// stands tells that an end is recorded, and adds its result if that is owed: at once
+// if there is time, else later.
+func (p *plan) stands(ctx context.Context, a *attempt, t *terminal, n Notice) (queued bool) {
+	e := p.engine
+	var err error
+	if t.owes() {
+		err = e.add(ctx, t)
+	}
+	if t.omitted != nil {
+		a.omitted = true
+		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
+	}
+	p.notify(ctx, noticeOf(n.State), n)
+	if err == nil {
+		return false
+	}
+	return p.later(ctx, a, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
+}
+
+func noticeOf(s State) NoticeKind {
+	switch s {
+	case Completed:
+		return NoticeCompleted
+	case Failed:
+		return NoticeFailed
+	case Released:
+		return NoticeReleased
+	}
+	return NoticeParked
+}
+
+// lost answers the caller of an attempt that lost its claim: with the recorded
+// outcome if there is one, never with the attempt's own.
+func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
+	e := p.engine
+	var conflict *protocol.ConflictError
+	if !errors.As(err, &conflict) {
+		p.notify(ctx, NoticeUnreadable, Notice{Attempt: a.rec.Attempt, Err: err})
+		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
+	}
+	rec := conflict.Existing
+	n := Notice{Attempt: a.rec.Attempt, Err: ErrLeaseLost}
+	if rec != nil {
+		n.State = rec.State
+	}
+	p.notify(ctx, NoticeLeaseLost, n)
+	if rec == nil {
+		return Outcome{}, &InFlightError{Lost: true}
+	}
+	switch protocol.Next(rec, p.claimEvent(), e.now()).Do {
+	case protocol.DoReplay:
+		ctx, cancel := p.finishing(ctx, rec.Body.Stored)
+		defer cancel()
+		out, err := p.replay(ctx, rec)
+		if errors.Is(err, ErrStoreUnavailable) {
+			// Something was executed: the caller must not read that nothing was.
+			break
+		}
+		return out, err
+	case protocol.DoUnknown:
+		return Outcome{}, ErrOutcomeUnknown
+	}
+	left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
+	return Outcome{}, &InFlightError{Lost: true, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
+}

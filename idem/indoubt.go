@@ -1,0 +1,170 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// inDoubt marks what a write was told that had been sent before and was told next to
+// nothing: an earlier try may still be under way.
+func inDoubt(err error) error {
+	var refused *protocol.RefusedError
+	var failed *StoreError
+	switch {
+	case errors.As(err, &refused):
+		return &protocol.RefusedError{Err: refused.Err, Ambiguous: true}
+	case errors.As(err, &failed):
+		return &StoreError{Op: failed.Op, Ambiguous: true, Err: failed.Err}
+	}
+	return err
+}
+
+// doubt ends an attempt whose commit got no answer, or none that helps: the claim
+// is given up as after an error, by a write that also bars the commit.
+func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
+	var sErr *StoreError
+	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
+	if c.a.atomic() {
+		if !maybe {
+			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
+		}
+		return c.takeBack(ctx, err, func() (Outcome, error) {
+			return Outcome{}, c.failed(ctx, Released, false, err)
+		})
+	}
+	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
+	if maybe {
+		return c.bar(ctx, end, func(s State) (Outcome, error) {
+			return Outcome{}, c.failed(ctx, s, false, err)
+		}, err)
+	}
+	s, _, fErr := c.finish(ctx, c.a, end)
+	if fErr != nil {
+		return c.lost(ctx, c.a, fErr)
+	}
+	return Outcome{}, c.failed(ctx, s, false, err)
+}
+
+// bar writes an end without the unit, under a new owner, so that a commit in doubt
+// cannot land later whatever becomes of the record, and settles what became of it:
+// it has landed, it is barred, another attempt has the claim, or nobody knows.
+func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
+	e := c.engine
+	if least := ceil(e.now().Add(barredFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
+		// Where the bar is gone, a commit that took no claim could land.
+		end.ExpiresAt = least
+	}
+	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
+	part, cancel := share(ctx, commitShare)
+	err := e.store.Finish(part, c.recorded, w)
+	var conflict *protocol.ConflictError
+	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
+		// By a stricter twin: the question stays open, and the commit is barred.
+		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
+		err = e.store.Finish(part, c.recorded, w)
+	}
+	cancel()
+	var rec *Record
+	switch {
+	case err == nil:
+		return c.barredIn(ctx, w.Ending, barred)
+	case errors.As(err, &conflict) && conflict.Existing != nil:
+		rec = conflict.Existing
+	default:
+		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.open {
+			return Outcome{}, c.failed(ctx, InProgress, true, why)
+		}
+	}
+	switch {
+	case rec != nil && rec.Write == c.f.Write:
+		return c.wasLanded(ctx)
+	case rec != nil && rec.Write == w.Write:
+		return c.barredIn(ctx, w.Ending, barred)
+	case rec != nil && rec.HeldBy(w.Owner):
+		return Outcome{}, c.failed(ctx, InProgress, true, why)
+	}
+	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
+}
+
+func (c *commit) barredIn(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error)) (Outcome, error) {
+	c.notify(ctx, noticeOf(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
+	c.f.Ending = end
+	return barred(end.State)
+}
+
+// takeBack keeps a commit in doubt from landing later, as a claim is taken back
+// whose reply never came, and settles what became of it.
+func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome, error)) (Outcome, error) {
+	e := c.engine
+	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
+	w.Write = w.Owner + ".0"
+	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
+	taken := func() (Outcome, error) {
+		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
+		next := w.Claim
+		next.Seen, next.Replace = w.Write, true
+		c.over(next)
+		c.a.stood = Released
+		return barred()
+	}
+	rec, err := c.withdrawOnce(ctx, w)
+	switch {
+	case err == nil && rec == nil:
+		return taken()
+	case rec != nil && rec.Write == c.f.Write:
+		return c.wasLanded(ctx)
+	case rec != nil && rec.Write == w.Write:
+		return taken()
+	case rec != nil && rec.Write != w.Claim.Seen:
+		// Where a rival's record stands the commit cannot land.
+		next, out, err := c.meet(ctx, rec)
+		if next != nil {
+			return Outcome{}, c.failed(ctx, rec.State, false, why)
+		}
+		return out, err
+	}
+	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
+	return Outcome{}, c.failed(ctx, Absent, true, why)
+}
+
+// withdrawOnce returns nothing if the withdrawal was written, else the record as it
+// stands, as far as that can be found out, and why it was not.
+func (c *commit) withdrawOnce(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
+	part, cancel := share(ctx, commitShare)
+	defer cancel()
+	err := c.engine.store.Withdraw(part, c.recorded, w)
+	if err == nil {
+		return nil, nil
+	}
+	var conflict *protocol.ConflictError
+	if errors.As(err, &conflict) && conflict.Existing != nil {
+		return conflict.Existing, err
+	}
+	rec, gErr := c.engine.store.Get(ctx, c.f.ID)
+	if gErr != nil {
+		return nil, errors.Join(err, gErr)
+	}
+	return rec, err
+}
+
+// wasLanded is for a commit that proves to have landed although it looked refused
+// or lost: what it wrote is the outcome.
+func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
+	if !c.replaced {
+		return c.landed(ctx)
+	}
+	// The answer has been replaced by the refusal of a later try: read the outcome.
+	rec, err := c.engine.store.Get(ctx, c.f.ID)
+	if err != nil {
+		return Outcome{}, c.failed(ctx, Completed, true, err)
+	}
+	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
+}
+
+// parkedBy reports whether the record is the owner's open question.
+func parkedBy(rec *Record, owner string) bool {
+	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
+}

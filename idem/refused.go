@@ -1,0 +1,107 @@
+package idem
+
+import (
+	"context"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// refused ends an attempt whose unit of work the store refused. The refusal is the
+// handler's error, unless the call makes an answer of it, and its class says what
+// becomes of the record, without the unit.
+func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome, error) {
+	end := c.judge(r)
+	if c.a.atomic() {
+		return c.refusedAtomic(ctx, r, end)
+	}
+	if r.Ambiguous {
+		return c.bar(ctx, end, func(s State) (Outcome, error) {
+			return c.outcome(s), unmark(c.ans.Err)
+		}, r.Err)
+	}
+	// Undoing steps may have taken its time.
+	s, queued, err := c.finish(c.outer, c.a, end)
+	if err != nil {
+		return c.lost(ctx, c.a, err)
+	}
+	c.f.Ending = end
+	c.f.Ending.ExpiresAt = c.expires
+	out := c.outcome(s)
+	out.Queued = queued
+	return out, unmark(c.ans.Err)
+}
+
+// judge replaces the handler's answer by the refusal's and classifies it. If the
+// user's code panics over it, the attempt ends as if the handler did.
+func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
+	a, done := c.a, false
+	defer func() {
+		if done {
+			return
+		}
+		if a.atomic() {
+			c.notify(c.outer, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			return
+		}
+		f := &Failure{Message: "the handler panicked", Type: "panic"}
+		if _, _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+			_, _ = c.lost(c.outer, a, err)
+		}
+	}()
+	a.says.Store(int32(ClassDefault)) // it was said of another answer
+	made := c.ans.Refused
+	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
+	if made != nil {
+		c.ans = made(r.Err)
+	}
+	if len(c.ans.Kept) > maxKept {
+		c.ans.Kept = nil
+	}
+	c.replaced, a.kept, a.omitted = true, c.ans.Kept, false
+	class := c.rule(context.WithoutCancel(c.hctx), a, c.ans)
+	if class == ClassCompleted {
+		class = ClassFailed // the result was one of writes that are not there
+	}
+	if c.ans.Cause == nil {
+		c.ans.Cause = r.Err
+	}
+	if class == ClassFailed && (a.journal.any() || a.open) {
+		class = c.undo(r, class)
+	}
+	class, _ = a.response(class, c.ans, nil)
+	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
+	a.omitted = end.Omitted
+	done = true
+	return end
+}
+
+// undo compensates the steps of an operation that fails for good because its unit
+// of work was refused. The lease goes on meanwhile. While the commit may still land
+// nothing is undone: that is left to the next attempt, whose commit settles it.
+func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
+	if r.Ambiguous {
+		return ClassUncertain
+	}
+	a := c.a
+	a.running.mu.Lock()
+	c.sent = a.running.until.Add(-c.engine.opts.Lease)
+	a.running.mu.Unlock()
+	l := c.lease(c.outer, a)
+	defer l.stop()
+	return c.settleSteps(l.ctx, a, &c.ans, class)
+}
+
+// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
+// twin's commit is why, the record's own condition failed, which comes first.
+func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end protocol.Ending) (Outcome, error) {
+	proceed := func() (Outcome, error) {
+		if end.State != Failed && end.State != Completed {
+			return c.nothing(ctx)
+		}
+		return c.write(ctx, end, nil)
+	}
+	if r.Ambiguous {
+		return c.takeBack(ctx, r.Err, proceed)
+	}
+	return proceed()
+}

@@ -1,0 +1,53 @@
+package idem
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// Result is what [Run] returns: the handler's result and the call's story.
+type Result[Out any] struct {
+	// Value is the handler's result, decoded from what is recorded.
+	Value Out
+	// Outcome is the story: replayed or not, which attempt, until when.
+	Outcome Outcome
+}
+
+// throughCodec encodes v and decodes it again into out. It encodes by address, so that
+// encoders with a pointer receiver work. A type's own encoder that panics fails to
+// encode: the handler has succeeded, and that must be recorded.
+func throughCodec[T any](v T, out *T) (body []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			body, err = nil, fmt.Errorf("idem: encoding %T panicked: %v", v, r)
+		}
+	}()
+	if body, err = json.Marshal(&v); err != nil {
+		return nil, err
+	}
+	return body, json.Unmarshal(body, out)
+}
+
+// checkResult is [CheckResultType] with a memory.
+func (e *Engine) checkResult(t reflect.Type) error { return e.shape(t, true).asResult(t) }
+
+// CheckResultType reports a type that encoding/json cannot encode, such as a channel
+// or a function, and one of which it would see nothing, such as a struct whose fields
+// are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
+// their own for encoding are taken at their word, and what an interface will hold is
+// not known.
+func CheckResultType(t reflect.Type) error { return shapeOf(t, true).asResult(t) }
+
+func (s *shape) asResult(t reflect.Type) error {
+	switch {
+	case s.never != nil:
+		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
+	case s.blind != nil:
+		return &ConfigError{"result type " + t.String(), fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
+	}
+	return nil
+}
+
+// seen is what to do about a type of which JSON sees nothing.
+const seen = "export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)"

@@ -1,0 +1,50 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// barredFor is how long a withdrawn claim is kept out at least, whatever the
+// retention: AWS takes a request for 15 minutes after it was signed, and the
+// withdrawal itself may be written late.
+const barredFor = lateFor
+
+// unclaimed is what happens when the claim's reply never came: it is taken back,
+// so that it cannot land later, unless the operation fails open: where the store is
+// down, nothing is known of an earlier attempt, from the record or from this process,
+// and somebody still waits for the answer.
+func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
+	e := p.engine
+	var sErr *StoreError
+	down := errors.As(err, &sErr) && sErr.Down
+	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
+		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
+		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
+	}
+	if sErr == nil || sErr.Ambiguous {
+		p.withdraw(ctx, c)
+	}
+	return nil, Outcome{}, p.unavailable(ctx, err)
+}
+
+func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
+	e := p.engine
+	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), p.withdrawBy)
+	defer cancel()
+	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
+	w.Write = w.Owner + ".0"
+	if len(c.Record.Steps) == 0 {
+		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, barredFor)), time.Second)
+	}
+	now := e.now()
+	err := e.store.Withdraw(budget, now, w)
+	if err == nil || isAnswer(err) {
+		p.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
+		return
+	}
+	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+}
