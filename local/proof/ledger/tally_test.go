@@ -93,7 +93,7 @@ func (n *noted) passed(status int) {
 	}
 }
 
-var notice = regexp.MustCompile(`idem: ([a-z, -]+?) record=`)
+var notice = regexp.MustCompile(`idem: ([a-z, -]+?) kind=`)
 
 // Write takes the output of processes.
 func (t *tally) Write(p []byte) (int, error) {
