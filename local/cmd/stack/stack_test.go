@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // How long a condition is waited for, and how often it is looked at.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	poll     = 50 * time.Millisecond
 )
 
@@ -101,7 +101,7 @@ func find(t *testing.T, mark, pattern string) (pid int) {
 			}
 		}
 		return pid != 0
-	}, 20*time.Second, 20*time.Millisecond, "no process matches %s: %v", pattern, processes(t, mark))
+	}, patience, poll, "no process matches %s: %v", pattern, processes(t, mark))
 	return pid
 }
 
