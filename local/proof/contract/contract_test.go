@@ -10,7 +10,7 @@ import (
 // Every row of the contract, in both profiles, through a real client, every gateway and
 // a real process.
 func TestContract(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	for _, k := range kinds {
 		for profile := range markers {
 			if k.onlyIETF && profile != idemhttp.IETF {

@@ -67,12 +67,12 @@ func inFlightWithLocation(t *testing.T, s *service) {
 
 func inFlightWaiting(t *testing.T, s *service) {
 	p, r, first := s.hold(t)
-	twin := s.background(t, r.with(variant(script.VariantWait)))
+	duplicate := s.background(t, r.with(variant(script.VariantWait)))
 	eventually(t, func() bool { return len(s.calm.of(r.key())) == 2 })
 	close(p.gate)
 	live := <-first
 	require.Equal(t, 201, live.status)
-	s.replayed(t, live, <-twin)
+	s.replayed(t, live, <-duplicate)
 	require.Equal(t, 1, p.count())
 }
 

@@ -82,7 +82,7 @@ func (a at) of(key string) (pids []int) {
 // service is the function behind a gateway. Several pools of the same function differ in
 // time-out and in the way to the table.
 type service struct {
-	*lab
+	*fixture
 	kind
 	profile idemhttp.Profile
 	issuer  *gateway.Issuer
@@ -106,11 +106,11 @@ type at struct {
 	pool *runtime.Pool
 }
 
-func newService(t *testing.T, l *lab, k kind, profile idemhttp.Profile) *service {
+func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *service {
 	t.Helper()
 	issuer, err := gateway.NewIssuer("https://issuer.local")
 	require.NoError(t, err)
-	s := &service{lab: l, kind: k, profile: profile, issuer: issuer, network: faultnet.New()}
+	s := &service{fixture: l, kind: k, profile: profile, issuer: issuer, network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{

@@ -62,7 +62,7 @@ type added struct{ first, second []string }
 func playAdded(t *testing.T, repeat idem.Repeat, commits bool, faults ...fault) (out added) {
 	t.Helper()
 	m := &memory{Store: memstore.New()}
-	w := &world{}
+	w := &business{}
 	key := idem.Operation{Name: "order", Repeat: repeat}.Key("shop", "order-1")
 	record := func() *idem.Record {
 		rec, err := m.Get(t.Context(), key.ID())

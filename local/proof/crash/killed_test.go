@@ -47,10 +47,10 @@ func handle(told string) error {
 	if err != nil {
 		return err
 	}
-	g := &ground{endpoint: d.Endpoint, table: d.Table}
+	g := &database{endpoint: d.Endpoint, table: d.Table}
 	clock := new(idemtest.Clock)
 	clock.Advance(d.Ahead)
-	w := &world{runs: map[string]int{}, recorded: map[string]bool{}, put: g.put(d.Order), log: effects}
+	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, put: g.put(d.Order), log: effects}
 	p := &process{w: w, wired: true}
 	w.dead = p.isDead
 	self, err := os.FindProcess(os.Getpid())
@@ -86,7 +86,7 @@ func handle(told string) error {
 // TestKilledProcesses plays the crashes of the first order with processes that are
 // killed, and ends each as the matrix does.
 func TestKilledProcesses(t *testing.T) {
-	g := newGround(t)
+	g := newDatabase(t)
 	var calls []string
 	synctest.Test(t, func(t *testing.T) { calls = play(t, inMemory(), scenarios[0], idem.Repeatable).calls[0] })
 	t.Run("cells", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestKilledProcesses(t *testing.T) {
 					t.Parallel()
 					var want story
 					synctest.Test(t, func(t *testing.T) { want = play(t, inMemory(), scenarios[0], idem.Repeatable, fault{n + 1, k}) })
-					s := g.stage(t)
+					s := g.setup(t)
 					d := delivery{Endpoint: g.endpoint, Table: g.table, Order: s.order, Effects: filepath.Join(t.TempDir(), "effects"), N: n + 1, Kind: k}
 					require.NoError(t, os.WriteFile(d.Effects, nil, 0o600))
 					_, err := run(t, d)
@@ -104,7 +104,7 @@ func TestKilledProcesses(t *testing.T) {
 					require.ErrorAs(t, err, &exit)
 					require.False(t, exit.Exited(), "it was killed")
 					d.N = 0
-					store, err := g.open(&process{w: new(world), wired: true})
+					store, err := g.open(&process{w: new(business), wired: true})
 					require.NoError(t, err)
 					key := idem.Operation{Name: "order"}.Key("shop", s.order)
 					var rec *idem.Record

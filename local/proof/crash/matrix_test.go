@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden matrix and the README's table anew")
 
-// stage is where a cell plays.
-type stage struct {
+// setup is where a cell plays.
+type setup struct {
 	// order is the caller's value.
 	order string
 	// start gives a new process its store; it may put something of its own around it.
@@ -45,9 +45,9 @@ const most = 8 // deliveries
 
 // play delivers the request until it is settled, the first deliveries with a fault
 // each, and holds the end to what must be true of every cell.
-func play(t *testing.T, s *stage, sc scenario, repeat idem.Repeat, faults ...fault) story {
+func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fault) story {
 	t.Helper()
-	w := &world{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
+	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
 	key := idem.Operation{Name: "order", Repeat: repeat}.Key("shop", s.order)
 	var p *process
 	var engine *idem.Engine
@@ -131,9 +131,9 @@ func play(t *testing.T, s *stage, sc scenario, repeat idem.Repeat, faults ...fau
 	return out
 }
 
-func inMemory() *stage {
+func inMemory() *setup {
 	m := &memory{Store: memstore.New()}
-	return &stage{
+	return &setup{
 		order: "order-1",
 		store: func(*process) idem.Store { return m }, put: putInMemory, rows: m.stored,
 		pass: func() { time.Sleep(time.Minute) },

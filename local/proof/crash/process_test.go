@@ -44,7 +44,7 @@ func (deadError) Unwrap() []error { return []error{errDead, &protocol.ConflictEr
 // process is the store as one process reaches it, until it is killed.
 type process struct {
 	idem.Store
-	w *world
+	w *business
 	// wired says that the points are on the wire, and not here.
 	wired bool
 

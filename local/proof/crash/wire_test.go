@@ -133,15 +133,15 @@ func read(c *faultnet.Call) (label, step string, err error) {
 	return endLabel(idem.State(vals[":state"].S), false), "", nil
 }
 
-// ground is a table on DynamoDB Local.
-type ground struct {
+// database is a table on DynamoDB Local.
+type database struct {
 	endpoint, table string
 	admin           *dynamodb.Client
 	orders          atomic.Int64
 }
 
-func newGround(t *testing.T) *ground {
-	g := &ground{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36)}
+func newDatabase(t *testing.T) *database {
+	g := &database{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36)}
 	g.admin = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: g.admin}, g.table))
 	t.Cleanup(func() {
@@ -151,12 +151,12 @@ func newGround(t *testing.T) *ground {
 	return g
 }
 
-// stage is an order of its own on the table.
-func (g *ground) stage(t *testing.T) *stage {
+// setup is an order of its own on the table.
+func (g *database) setup(t *testing.T) *setup {
 	id := "order-" + strconv.FormatInt(g.orders.Add(1), 10)
 	item := rowOf(id)
 	clock := new(idemtest.Clock)
-	return &stage{
+	return &setup{
 		order: id,
 		opts:  patient(clock),
 		pass:  func() { clock.Advance(time.Minute) },
@@ -182,7 +182,7 @@ func (g *ground) stage(t *testing.T) *stage {
 	}
 }
 
-func (g *ground) open(p *process) (idem.Store, error) {
+func (g *database) open(p *process) (idem.Store, error) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func rowOf(order string) map[string]types.AttributeValue {
 }
 
 // put collects an order's row, and counts how often it is committed.
-func (g *ground) put(order string) func(context.Context, string) error {
+func (g *database) put(order string) func(context.Context, string) error {
 	return func(ctx context.Context, text string) error {
 		return dynamostore.TxOf(ctx).Update(types.Update{
 			TableName: &g.table, Key: rowOf(order), UpdateExpression: aws.String("SET line = :line ADD times :one"),
@@ -221,7 +221,7 @@ func noise() string {
 // TestMatrixOnTheWire plays the cells on DynamoDB Local, every request a point. A
 // request or a reply that is lost once is sent again and changes nothing.
 func TestMatrixOnTheWire(t *testing.T) {
-	g := newGround(t)
+	g := newDatabase(t)
 	plays := []struct {
 		scenario
 		repeat idem.Repeat
@@ -237,12 +237,12 @@ func TestMatrixOnTheWire(t *testing.T) {
 			if c.pad != "" {
 				c.name += ", large results"
 			}
-			stage := func() *stage {
-				s := g.stage(t)
+			newSetup := func() *setup {
+				s := g.setup(t)
 				s.pad = c.pad
 				return s
 			}
-			whole := play(t, stage(), c.scenario, c.repeat)
+			whole := play(t, newSetup(), c.scenario, c.repeat)
 			require.Equal(t, c.end, whole.state)
 			tables[i] = table{sc: c.scenario, repeat: c.repeat}
 			for n, label := range whole.calls[0] {
@@ -251,7 +251,7 @@ func TestMatrixOnTheWire(t *testing.T) {
 				for m, k := range kinds {
 					t.Run(fmt.Sprintf("%s/%s/%d %s/%s", c.name, c.repeat, n+1, label, k), func(t *testing.T) {
 						t.Parallel()
-						got := play(t, stage(), c.scenario, c.repeat, fault{n + 1, k})
+						got := play(t, newSetup(), c.scenario, c.repeat, fault{n + 1, k})
 						want, at, how := c.end, label, k
 						if label == "store a part" {
 							at, how = whole.calls[0][n+1], killBefore // of the step

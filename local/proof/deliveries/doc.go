@@ -2,7 +2,7 @@
 // functions: a real queue server, the real SDK clients, the poller of package
 // queuepoller, DynamoDB Local, and instances that fail in every way and are killed.
 //
-// The function is the command in the folder internal/shop. What it shall do with
+// The function is the command in the folder internal/orders. What it shall do with
 // each message it asks the test, which so knows every run, also of instances that
 // are killed; what became of the records and of the effects the tables' streams
 // tell, change by change.

@@ -31,7 +31,7 @@ func TestGroupsTakeEffectInOrder(t *testing.T) {
 }
 
 // requireInOrder also returns how many effects there are.
-func (s *stage) requireInOrder() (count int) {
+func (s *setup) requireInOrder() (count int) {
 	last := map[string]int{}
 	for _, e := range s.done() {
 		before, any := last[e.group]
@@ -53,12 +53,12 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 		groups = 300
 	}
 	const inBatch, workers = 2, instances
-	s := newStage(t, runtime.Function{MaxInstances: workers}, func(n, run int) string {
+	s := newSetup(t, runtime.Function{MaxInstances: workers}, func(n, run int) string {
 		if poison(n) {
 			return "ok"
 		}
 		return anyFate(n, run)
-	}, "SHOP_REPEATABLE=1")
+	}, "ORDERS_REPEATABLE=1")
 	s.killOneIn(50)
 	var all sync.WaitGroup
 	var delivered atomic.Int64
@@ -152,7 +152,7 @@ func numberOf(m events.SQSMessage) int {
 }
 
 // deliver returns which messages go back: all of them where the process went.
-func (s *stage) deliver(event events.SQSEvent) (back map[string]bool, ok bool) {
+func (s *setup) deliver(event events.SQSEvent) (back map[string]bool, ok bool) {
 	payload, err := json.Marshal(event)
 	if err != nil {
 		s.t.Error(err)

@@ -16,7 +16,7 @@ import (
 
 // changes are all changes of a table, in the order of its stream. DynamoDB Local
 // has one open shard of a new table, which orders all of them.
-func (s *stage) changes(table string) (all []types.StreamRecord) {
+func (s *setup) changes(table string) (all []types.StreamRecord) {
 	ctx := s.t.Context()
 	arn, err := streampoller.StreamOf(ctx, s.client, table)
 	require.NoError(s.t, err)
@@ -59,7 +59,7 @@ type image struct {
 }
 
 // histories are the images of every record, by its id.
-func (s *stage) histories() map[string][]image {
+func (s *setup) histories() map[string][]image {
 	all := map[string][]image{}
 	for _, c := range s.changes(s.records) {
 		require.NotEmpty(s.t, c.NewImage, "no record goes")
@@ -90,7 +90,7 @@ type effect struct {
 }
 
 // done are the effects in the order in which they took place.
-func (s *stage) done() (all []effect) {
+func (s *setup) done() (all []effect) {
 	for _, c := range s.changes(s.effects) {
 		require.Empty(s.t, c.OldImage, "an effect is written once")
 		number, _, _ := strings.Cut(text(c.Keys, schema.SK), "#")

@@ -33,7 +33,7 @@ type sending struct{ n, copy int }
 // load is a run of many messages, each sent 1 to 4 times, against three instances
 // that fail in every way and are killed.
 type load struct {
-	*stage
+	*setup
 	count    int
 	fifo     bool
 	repeat   idem.Repeat
@@ -57,11 +57,11 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 		count: count, fifo: fifo, repeat: repeat, receives: receives, queue: newQueue(t, fifo, receives, visibility),
 		acknowledged: map[sending]bool{}, killed: map[int]bool{},
 	}
-	repeatable := "SHOP_REPEATABLE=0"
+	repeatable := "ORDERS_REPEATABLE=0"
 	if repeat == idem.Repeatable {
-		repeatable = "SHOP_REPEATABLE=1"
+		repeatable = "ORDERS_REPEATABLE=1"
 	}
-	l.stage = newStage(t, runtime.Function{MaxInstances: instances}, anyFate, repeatable)
+	l.setup = newSetup(t, runtime.Function{MaxInstances: instances}, anyFate, repeatable)
 	return l
 }
 

@@ -55,16 +55,16 @@ func TestAsynchronousRetries(t *testing.T) {
 		} {
 			t.Run(source+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				env := []string{"SHOP_SOURCE=" + source, "SHOP_REPEATABLE=1"}
+				env := []string{"ORDERS_SOURCE=" + source, "ORDERS_REPEATABLE=1"}
 				if c.once {
-					env[1] = "SHOP_REPEATABLE=0"
+					env[1] = "ORDERS_REPEATABLE=0"
 				}
 				// A quarter of it is all that a claim may take.
 				timeout := time.Minute
 				if slices.Contains(c.fates, "hang") {
 					timeout = 8 * time.Second
 				}
-				s := newStage(t, runtime.Function{MaxInstances: 1, Timeout: timeout}, func(n, run int) string {
+				s := newSetup(t, runtime.Function{MaxInstances: 1, Timeout: timeout}, func(n, run int) string {
 					if n == 0 {
 						return "ok"
 					}
@@ -110,7 +110,7 @@ func TestAsynchronousRetries(t *testing.T) {
 }
 
 // warmUp invokes until the function has its connections and DynamoDB answers in time.
-func (s *stage) warmUp(event any) {
+func (s *setup) warmUp(event any) {
 	payload, err := json.Marshal(event)
 	require.NoError(s.t, err)
 	for range 20 {

@@ -13,7 +13,7 @@ import (
 // size of a load: how many messages, how many calls of DynamoDB come on one that
 // kills, and how many receives a message has. With so many only poison gets into the
 // dead-letter queue: a delivery is spent on one of the first runs, which may fail, or
-// on a kill, a twin in flight or a busy DynamoDB. Without poison, receives cost nothing:
+// on a kill, a duplicate in flight or a busy DynamoDB. Without poison, receives cost nothing:
 // there are as many as the busiest machine may use up.
 func size() (count, odds, receives int) {
 	if long() {

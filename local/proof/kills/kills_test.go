@@ -25,7 +25,7 @@ func TestHangs(t *testing.T) {
 		for _, kind := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
 			t.Run(fmt.Sprintf("%s, %s", end, kind), func(t *testing.T) {
 				t.Parallel()
-				s := newStage(t, runtime.Function{MaxInstances: 1, Timeout: 4 * time.Second}, nil)
+				s := newSetup(t, runtime.Function{MaxInstances: 1, Timeout: 4 * time.Second}, nil)
 				o := order{id: "hanging", kind: kind}
 				flag := filepath.Join(s.hang, o.id)
 				require.NoError(t, os.WriteFile(flag, nil, 0o600))
@@ -98,7 +98,7 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, c.fn, &c.o)
+			s := newSetup(t, c.fn, &c.o)
 			killing := faultnet.NewKills(12, faultnet.Caller(s.pool))
 			s.network.Set(killing.Rule)
 			answers, unknown, invocations, pids := s.askUntilSettled(n)
@@ -152,7 +152,7 @@ func orderOf(i int) order {
 
 // askUntilSettled makes n orders, and makes them again until each has an answer
 // or is known to be unknown. Between the rounds every lease lapses.
-func (s *stage) askUntilSettled(n int) (answers map[order][]byte, unknown map[order]bool, invocations int, pids map[int]bool) {
+func (s *setup) askUntilSettled(n int) (answers map[order][]byte, unknown map[order]bool, invocations int, pids map[int]bool) {
 	var mu sync.Mutex
 	answers, unknown, pids = map[order][]byte{}, map[order]bool{}, map[int]bool{}
 	var open []order

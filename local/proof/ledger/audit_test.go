@@ -28,7 +28,7 @@ type receipt struct {
 
 // audit holds the books, the records and the answers to each other. It returns the
 // receipts of what was made, and how many transfers were refused.
-func (s *stage) audit(all []transfer, queue []transfer, got *answers) (made map[string]receipt, refused int) {
+func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[string]receipt, refused int) {
 	t := s.t
 	t.Helper()
 	asked := map[string]int{}
@@ -101,7 +101,7 @@ func (s *stage) audit(all []transfer, queue []transfer, got *answers) (made map[
 
 // requireSettled shows that the records are those of the transfers, that each has
 // ended, and that none is listed as an open question.
-func (s *stage) requireSettled(all []transfer) {
+func (s *setup) requireSettled(all []transfer) {
 	s.t.Helper()
 	ended := map[string]bool{}
 	for _, it := range s.scan(s.records) {
@@ -121,7 +121,7 @@ func (s *stage) requireSettled(all []transfer) {
 }
 
 // requireReplays asks once more, for one in ten, and gets the same.
-func (s *stage) requireReplays(all []transfer, got *answers) {
+func (s *setup) requireReplays(all []transfer, got *answers) {
 	s.t.Helper()
 	before := s.allEntries()
 	again := &answers{of: map[string][]answer{}, told: map[string]int{}}
@@ -137,7 +137,7 @@ func (s *stage) requireReplays(all []transfer, got *answers) {
 // requireMessages waits until all is dispatched, and shows that each transfer that
 // was made has its message, under its one id, and that there is no other. It
 // returns how many came more than once.
-func (s *stage) requireMessages(made map[string]receipt) (repeats int) {
+func (s *setup) requireMessages(made map[string]receipt) (repeats int) {
 	t := s.t
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -183,7 +183,7 @@ func idOf(transfer string) string {
 
 func id(tr transfer) string { return idOf(tr.ID) }
 
-func (s *stage) record(tr transfer) (*idem.Record, string) {
+func (s *setup) record(tr transfer) (*idem.Record, string) {
 	s.t.Helper()
 	rec, err := s.store.Get(s.t.Context(), id(tr))
 	require.NoError(s.t, err)
@@ -196,7 +196,7 @@ func (s *stage) record(tr transfer) (*idem.Record, string) {
 	return rec, string(body)
 }
 
-func (s *stage) allRecords(all []transfer) (list []*idem.Record) {
+func (s *setup) allRecords(all []transfer) (list []*idem.Record) {
 	for _, tr := range all {
 		rec, _ := s.record(tr)
 		list = append(list, rec)
@@ -205,7 +205,7 @@ func (s *stage) allRecords(all []transfer) (list []*idem.Record) {
 }
 
 // allEntries are the entries of the ledger, by transfer.
-func (s *stage) allEntries() map[string][]string {
+func (s *setup) allEntries() map[string][]string {
 	s.t.Helper()
 	all := map[string][]string{}
 	for _, it := range s.scan(s.entries) {
@@ -214,7 +214,7 @@ func (s *stage) allEntries() map[string][]string {
 	return all
 }
 
-func (s *stage) scan(table string) (all []map[string]types.AttributeValue) {
+func (s *setup) scan(table string) (all []map[string]types.AttributeValue) {
 	s.t.Helper()
 	pages := dynamodb.NewScanPaginator(s.db, &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {

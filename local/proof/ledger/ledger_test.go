@@ -31,12 +31,12 @@ type transfer struct {
 	Amount int    `json:"amount"`
 }
 
-// transfers are n, of which every tenth asks for more than there is in the world.
-func transfers(dice *rand.Rand, n int) (all []transfer) {
+// transfers are n, of which every tenth asks for more than there is.
+func transfers(random *rand.Rand, n int) (all []transfer) {
 	for i := range n {
-		from := dice.IntN(accounts)
-		to := (from + 1 + dice.IntN(accounts-1)) % accounts
-		amount := 1 + dice.IntN(120)
+		from := random.IntN(accounts)
+		to := (from + 1 + random.IntN(accounts-1)) % accounts
+		amount := 1 + random.IntN(120)
 		if i%10 == 9 {
 			amount += accounts * opening
 		}
@@ -46,14 +46,14 @@ func transfers(dice *rand.Rand, n int) (all []transfer) {
 }
 
 // callers are those who ask: 1 to 5 for each transfer, most of them at once.
-func callers(dice *rand.Rand, all []transfer) (queue []transfer) {
+func callers(random *rand.Rand, all []transfer) (queue []transfer) {
 	for _, t := range all {
-		for range 1 + dice.IntN(5) {
+		for range 1 + random.IntN(5) {
 			queue = append(queue, t)
 		}
 	}
 	for i := range queue {
-		j := min(i+dice.IntN(12), len(queue)-1)
+		j := min(i+random.IntN(12), len(queue)-1)
 		queue[i], queue[j] = queue[j], queue[i]
 	}
 	return queue
@@ -75,7 +75,7 @@ type answers struct {
 }
 
 // ask makes a caller's call until there is an answer.
-func (s *stage) ask(ctx context.Context, t transfer, got *answers) error {
+func (s *setup) ask(ctx context.Context, t transfer, got *answers) error {
 	event, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *stage) ask(ctx context.Context, t transfer, got *answers) error {
 }
 
 // askAll lets all callers ask, a number of them at once.
-func (s *stage) askAll(queue []transfer) *answers {
+func (s *setup) askAll(queue []transfer) *answers {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
 	defer cancel()
@@ -170,10 +170,10 @@ func TestTransfers(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			dice := rand.New(rand.NewPCG(*seed, 0))
-			all := transfers(dice, n)
-			queue := callers(dice, all)
-			s := newStage(t, mode, *seed, timeout, true, anyFault)
+			random := rand.New(rand.NewPCG(*seed, 0))
+			all := transfers(random, n)
+			queue := callers(random, all)
+			s := newSetup(t, mode, *seed, timeout, true, anyFault)
 			s.startRelay(*seed)
 
 			got := s.askAll(queue)
@@ -199,11 +199,11 @@ func TestConflictsAlone(t *testing.T) {
 	for _, mode := range []string{"reserved", "atomic"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			dice := rand.New(rand.NewPCG(*seed, 3))
-			all := transfers(dice, 40)
-			queue := callers(dice, all)
+			random := rand.New(rand.NewPCG(*seed, 3))
+			all := transfers(random, 40)
+			queue := callers(random, all)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
-			s := newStage(t, mode, *seed, time.Minute, false, func(op string) (int, []string) {
+			s := newSetup(t, mode, *seed, time.Minute, false, func(op string) (int, []string) {
 				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
 					return 30, []string{conflict}
 				}

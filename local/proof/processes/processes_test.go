@@ -115,15 +115,15 @@ func TestKilledInTheHandler(t *testing.T) {
 			t.Parallel()
 			table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 			j := job{Key: "killed", Repeatable: repeatable, Hang: true, Release: file + ".release", Effects: file}
-			victim, twin := start(t, table, short), start(t, table, short)
+			victim, duplicate := start(t, table, short), start(t, table, short)
 			victim.do(j)
 			require.True(t, victim.hear().Started)
 			victim.signal(syscall.SIGKILL)
 
 			j.Hang = false
-			require.Equal(t, "in flight", twin.ask(j).Kind, "before the lease is over")
+			require.Equal(t, "in flight", duplicate.ask(j).Kind, "before the lease is over")
 			lapsed()
-			after := twin.ask(j)
+			after := duplicate.ask(j)
 			if repeatable {
 				require.Empty(t, after.Err)
 				require.Contains(t, after.Value, "attempt 2")
@@ -131,7 +131,7 @@ func TestKilledInTheHandler(t *testing.T) {
 				return
 			}
 			require.Equal(t, "unknown", after.Kind)
-			require.Equal(t, "unknown", twin.ask(j).Kind)
+			require.Equal(t, "unknown", duplicate.ask(j).Kind)
 			require.Len(t, effects(t, file), 1, "a not repeatable operation ran again")
 		})
 	}
@@ -142,14 +142,14 @@ func TestStoppedPastItsLease(t *testing.T) {
 		t.Parallel()
 		table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 		j := job{Key: "zombie", Repeatable: true, Hang: true, Release: file + ".release", Effects: file}
-		zombie, twin := start(t, table, short), start(t, table, short)
+		zombie, duplicate := start(t, table, short), start(t, table, short)
 		zombie.do(j)
 		require.True(t, zombie.hear().Started)
 		zombie.signal(syscall.SIGSTOP)
 		lapsed()
 
 		j.Hang = false
-		winner := twin.ask(j)
+		winner := duplicate.ask(j)
 		require.Empty(t, winner.Err)
 		require.Contains(t, winner.Value, "attempt 2")
 
@@ -159,25 +159,25 @@ func TestStoppedPastItsLease(t *testing.T) {
 		require.Empty(t, late.Err)
 		require.Equal(t, winner.Value, late.Value, "the zombie's caller gets the recorded outcome")
 		require.True(t, late.Replayed)
-		require.Equal(t, winner.Value, twin.ask(j).Value, "the zombie changed nothing")
+		require.Equal(t, winner.Value, duplicate.ask(j).Value, "the zombie changed nothing")
 	})
 	t.Run("parked, then its own late outcome stands", func(t *testing.T) {
 		t.Parallel()
 		table, file := newTable(t), filepath.Join(t.TempDir(), "effects")
 		j := job{Key: "slow", Hang: true, Release: file + ".release", Effects: file}
-		slow, twin := start(t, table, short), start(t, table, short)
+		slow, duplicate := start(t, table, short), start(t, table, short)
 		slow.do(j)
 		require.True(t, slow.hear().Started)
 		slow.signal(syscall.SIGSTOP)
 		lapsed()
 
 		j.Hang = false
-		require.Equal(t, "unknown", twin.ask(j).Kind)
+		require.Equal(t, "unknown", duplicate.ask(j).Kind)
 		require.NoError(t, os.WriteFile(j.Release, nil, 0o600))
 		slow.signal(syscall.SIGCONT)
 		late := slow.hear()
 		require.Empty(t, late.Err)
-		after := twin.ask(j)
+		after := duplicate.ask(j)
 		require.Equal(t, late.Value, after.Value)
 		require.True(t, after.Replayed)
 		require.Len(t, effects(t, file), 1)

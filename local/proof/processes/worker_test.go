@@ -39,7 +39,7 @@ type job struct {
 	Repeatable bool
 	// Callers that make the same call at once.
 	Callers int
-	// Wait for a twin in flight.
+	// Wait for a duplicate in flight.
 	Wait time.Duration
 	// Hang makes the handler wait, ignoring its context, until Release exists.
 	Hang    bool

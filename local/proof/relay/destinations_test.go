@@ -63,7 +63,7 @@ func TestDestinations(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	r := newRig(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
+	r := newSetup(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
 		"AWS_ENDPOINT_URL_SNS="+queuetest.Endpoint(t), "AWS_ENDPOINT_URL_EVENTBRIDGE="+bus.URL)
 	k := place.Key(idem.NoTenant, "o-1")
 	out, err := idem.Run(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {

@@ -38,7 +38,7 @@ const (
 	VariantTooOld    = "tooold"    // refuses what FirstSentHeader calls too old
 	VariantLocation  = "location"  // tells where to follow a request in flight
 	VariantVersion   = "version"   // another version of the responses
-	VariantWait      = "wait"      // waits for a twin
+	VariantWait      = "wait"      // waits for a duplicate
 	VariantSmall     = "small"     // a store that keeps small responses only
 )
 

@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { testmain.Run(m) }
 
-// rig is all of it: table and operations, stream, relay, network, queue.
-type rig struct {
+// setup is all of it: table and operations, stream, relay, network, queue.
+type setup struct {
 	t       *testing.T
 	db      *dynamodb.Client
 	table   string
@@ -46,9 +46,9 @@ type rig struct {
 
 var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
-func newRig(t *testing.T, fifo bool, env ...string) *rig {
+func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	r := &rig{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
+	r := &setup{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
 	r.db = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), r.db, r.table))
 	t.Cleanup(func() {
@@ -87,7 +87,7 @@ func newRig(t *testing.T, fifo bool, env ...string) *rig {
 
 // publish runs an operation twice; its transaction has n messages, with the
 // ordering key if it is not empty.
-func (r *rig) publish(value, key string, n int) {
+func (r *setup) publish(value, key string, n int) {
 	r.t.Helper()
 	k := place.Key(idem.NoTenant, value)
 	var created time.Time
@@ -111,7 +111,7 @@ func (r *rig) publish(value, key string, n int) {
 }
 
 // poll feeds the relay from the start of the stream.
-func (r *rig) poll() *streampoller.Poller {
+func (r *setup) poll() *streampoller.Poller {
 	r.t.Helper()
 	p, err := streampoller.Start(context.Background(), r.client, r.stream, r.pool.Call, &streampoller.Options{
 		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
@@ -123,7 +123,7 @@ func (r *rig) poll() *streampoller.Poller {
 }
 
 // caughtUp waits until the poller is done with n messages.
-func (r *rig) caughtUp(p *streampoller.Poller, n int) {
+func (r *setup) caughtUp(p *streampoller.Poller, n int) {
 	r.t.Helper()
 	until(r.t, func() bool { return p.Stats().Delivered == n })
 }
@@ -135,14 +135,14 @@ func until(t *testing.T, condition func() bool) {
 }
 
 // sweep invokes the relay as its schedule does.
-func (r *rig) sweep() {
+func (r *setup) sweep() {
 	r.t.Helper()
 	_, err := r.pool.Call(r.t.Context(), []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`))
 	require.NoError(r.t, err)
 }
 
 // messages are the items of all messages.
-func (r *rig) messages() (list []map[string]types.AttributeValue) {
+func (r *setup) messages() (list []map[string]types.AttributeValue) {
 	r.t.Helper()
 	pages := dynamodb.NewScanPaginator(r.db, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
@@ -166,7 +166,7 @@ func str(v types.AttributeValue) string {
 }
 
 // in counts the messages by state.
-func (r *rig) in(state string) (n int) {
+func (r *setup) in(state string) (n int) {
 	for _, it := range r.messages() {
 		if str(it[schema.State]) == state {
 			n++
@@ -176,7 +176,7 @@ func (r *rig) in(state string) (n int) {
 }
 
 // allDispatched shows that every message is noted as sent, and only those expire.
-func (r *rig) allDispatched() {
+func (r *setup) allDispatched() {
 	r.t.Helper()
 	list := r.messages()
 	require.Len(r.t, list, len(r.want))
@@ -189,7 +189,7 @@ func (r *rig) allDispatched() {
 
 // receive empties the queue: bodies in the order in which they came, and how often
 // each id was sent.
-func (r *rig) receive() (bodies []string, ids map[string]int) {
+func (r *setup) receive() (bodies []string, ids map[string]int) {
 	r.t.Helper()
 	ids = map[string]int{}
 	for _, m := range queuetest.Drain(r.t, r.queue.Client, r.queue.URL) {
@@ -200,7 +200,7 @@ func (r *rig) receive() (bodies []string, ids map[string]int) {
 }
 
 // nothingLost shows that each message arrived, under its one id.
-func (r *rig) nothingLost(ids map[string]int) {
+func (r *setup) nothingLost(ids map[string]int) {
 	r.t.Helper()
 	want := slices.Sorted(slices.Values(r.want))
 	var got []string

@@ -20,7 +20,7 @@ type scenario struct {
 	end idem.State
 	// settles says that the at-most-once step finds out what became of it.
 	settles bool
-	handler func(*world, context.Context) (string, error)
+	handler func(*business, context.Context) (string, error)
 	// refused says that the transaction is.
 	refused bool
 	// parks says that one that is not repeatable is parked without a crash, too.
@@ -36,24 +36,24 @@ func (sc scenario) endOf(r idem.Repeat) idem.State {
 }
 
 var scenarios = []scenario{
-	{name: "order", end: idem.Completed, handler: func(w *world, ctx context.Context) (string, error) {
+	{name: "order", end: idem.Completed, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
 	}},
-	{name: "order that asks the bank", end: idem.Completed, settles: true, handler: func(w *world, ctx context.Context) (string, error) {
+	{name: "order that asks the bank", end: idem.Completed, settles: true, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, w.asked))
 	}},
-	{name: "order that is declined", end: idem.Failed, handler: (*world).declined},
-	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *world, ctx context.Context) (string, error) {
+	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
+	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.outOfStock(ctx, nil)
 	}},
 	{name: "order that the stock refuses, undone at the second try", end: idem.Failed, refused: true, parks: true,
-		handler: func(w *world, ctx context.Context) (string, error) {
+		handler: func(w *business, ctx context.Context) (string, error) {
 			return w.outOfStock(ctx, errors.New("the bank is busy"))
 		}},
 }
 
-// world is what the operation does to others, as they see it.
-type world struct {
+// business is what the operation does to others, as they see it.
+type business struct {
 	mu sync.Mutex
 	// runs counts the effects.
 	runs map[string]int
@@ -71,7 +71,7 @@ type world struct {
 	put func(ctx context.Context, row string) error
 }
 
-func (w *world) effect(name string) (string, error) {
+func (w *business) effect(name string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead() {
@@ -89,19 +89,19 @@ func (w *world) effect(name string) (string, error) {
 	return name, nil
 }
 
-func (w *world) note(name string) {
+func (w *business) note(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recorded[name] = true
 }
 
-func (w *world) counts() map[string]int {
+func (w *business) counts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.runs)
 }
 
-func (w *world) step(ctx context.Context, name string, opts ...idem.StepOption) (string, error) {
+func (w *business) step(ctx context.Context, name string, opts ...idem.StepOption) (string, error) {
 	v, err := idem.Step(ctx, name, func(context.Context) (string, error) {
 		v, err := w.effect(name)
 		return v + w.pad, err
@@ -116,7 +116,7 @@ func cut(result string) string {
 
 // order reserves (at least once), charges (at most once), ships (at least once) and
 // commits a row with its outcome.
-func (w *world) order(ctx context.Context, charge ...idem.StepOption) (string, error) {
+func (w *business) order(ctx context.Context, charge ...idem.StepOption) (string, error) {
 	reserved, err := w.step(ctx, "reserve")
 	if err != nil {
 		return "", err
@@ -134,7 +134,7 @@ func (w *world) order(ctx context.Context, charge ...idem.StepOption) (string, e
 }
 
 // asked is what the bank says of a charge that was interrupted.
-func (w *world) asked(context.Context, time.Time) (string, error) {
+func (w *business) asked(context.Context, time.Time) (string, error) {
 	if w.counts()["charge"] == 0 {
 		return "", idem.NotExecuted(errors.New("the bank does not know the payment"))
 	}
@@ -142,7 +142,7 @@ func (w *world) asked(context.Context, time.Time) (string, error) {
 }
 
 // declined is an order whose last step fails for good, and which is undone.
-func (w *world) declined(ctx context.Context) (string, error) {
+func (w *business) declined(ctx context.Context) (string, error) {
 	undo := func() idem.StepOption {
 		return idem.WithCompensation(func(_ context.Context, result string) error {
 			_, err := w.effect("undo " + cut(result))
@@ -165,7 +165,7 @@ func (w *world) declined(ctx context.Context) (string, error) {
 // outOfStock is an order whose transaction is refused until something of it has been
 // undone: from then on it would go through. The first try to undo the reservation
 // fails with busy.
-func (w *world) outOfStock(ctx context.Context, busy error) (string, error) {
+func (w *business) outOfStock(ctx context.Context, busy error) (string, error) {
 	undo := idem.WithCompensation(func(_ context.Context, result string) error {
 		_, err := w.effect("undo " + cut(result))
 		if err == nil && cut(result) == "reserve" && w.counts()["undo reserve"] == 1 {
@@ -186,7 +186,7 @@ func (w *world) outOfStock(ctx context.Context, busy error) (string, error) {
 	return u.(*row).text, nil
 }
 
-func (w *world) refuses() error {
+func (w *business) refuses() error {
 	if w.counts()["undo charge"] > 0 {
 		return nil
 	}

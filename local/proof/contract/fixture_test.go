@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 // patience ends a broken test; no right one waits for it.
 const patience = 5 * time.Minute
 
-// lab is what all services share.
-type lab struct {
+// fixture is what all services share.
+type fixture struct {
 	endpoint, table string
 	db              *dynamodb.Client
 	control         *httptest.Server
@@ -39,9 +39,9 @@ type lab struct {
 	plays map[string]*play
 }
 
-func newLab(t *testing.T) *lab {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	l := &lab{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
+	l := &fixture{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
 	l.db = dynamotest.Client(t)
 	require.NoError(t, dynamostore.CreateTable(t.Context(), l.db, l.table))
 	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
@@ -60,7 +60,7 @@ type play struct {
 	runs int
 }
 
-func (l *lab) play(answer func(run int) script.Answer) *play {
+func (l *fixture) play(answer func(run int) script.Answer) *play {
 	p := &play{name: rand.Text(), answer: answer, gate: make(chan struct{}), arrived: make(chan int, 100)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *lab) play(answer func(run int) script.Answer) *play {
 }
 
 // always is a handler that does the same every time, and at once.
-func (l *lab) always(a script.Answer) *play {
+func (l *fixture) always(a script.Answer) *play {
 	p := l.play(func(int) script.Answer { return a })
 	close(p.gate)
 	return p
@@ -94,7 +94,7 @@ func (p *play) process(t *testing.T) int {
 }
 
 // serve answers the function's handler.
-func (l *lab) serve(w http.ResponseWriter, r *http.Request) {
+func (l *fixture) serve(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	p := l.plays[strings.TrimPrefix(r.URL.Path, "/")]
 	l.mu.Unlock()

@@ -30,7 +30,7 @@ type seen struct {
 }
 
 // poll delivers the queue's messages until the test ends.
-func (s *stage) poll(q queuetest.Queue) *seen {
+func (s *setup) poll(q queuetest.Queue) *seen {
 	var w seen
 	p, err := queuepoller.Start(s.t.Context(), q.Client, q.URL, s.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances,
@@ -80,7 +80,7 @@ func send(t *testing.T, q queuetest.Queue, n int) (id string) {
 	return *out.MessageId
 }
 
-// A message comes while its twin is at work in another instance, for much longer than
+// A message comes while a duplicate of it is at work in another instance, for much longer than
 // the queue's visibility time-out. Hidden until the lease is over, it costs one receive
 // more; by the visibility time-out alone, it and the original itself are given up
 // while the original is at work.
@@ -90,11 +90,11 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 		t.Run(fmt.Sprintf("hides %v", hides), func(t *testing.T) {
 			t.Parallel()
 			q := newQueue(t, false, receives, time.Second)
-			env := []string{"SHOP_REPEATABLE=1"}
+			env := []string{"ORDERS_REPEATABLE=1"}
 			if hides {
-				env = append(env, "SHOP_SQS="+queuetest.Endpoint(t))
+				env = append(env, "ORDERS_SQS="+queuetest.Endpoint(t))
 			}
-			s := newStage(t, runtime.Function{MaxInstances: instances, Timeout: 8 * time.Second},
+			s := newSetup(t, runtime.Function{MaxInstances: instances, Timeout: 8 * time.Second},
 				func(n, _ int) string {
 					if n == 0 {
 						return "ok"
@@ -105,9 +105,9 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 			w := s.poll(q)
 			original := send(t, q, 1)
 			waitFor(t, 5*time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
-			twin := send(t, q, 1)
+			duplicate := send(t, q, 1)
 			if !hides {
-				waitFor(t, 5*time.Minute, func() bool { return len(w.of(twin)) == receives && queuetest.Held(t, q.Client, q.DeadURL) > 0 }, "the twin is given up")
+				waitFor(t, 5*time.Minute, func() bool { return len(w.of(duplicate)) == receives && queuetest.Held(t, q.Client, q.DeadURL) > 0 }, "the duplicate is given up")
 				require.Empty(t, s.recorder.of(1)[0].end, "the original is still at work")
 				return
 			}
@@ -116,7 +116,7 @@ func TestTwinInFlightCostsOneReceive(t *testing.T) {
 			runs := s.recorder.of(1)
 			require.Len(t, runs, 1)
 			require.Equal(t, "ok", runs[0].end)
-			got := w.of(twin)
+			got := w.of(duplicate)
 			require.Len(t, got, 2, "one receive for nothing, one that is acknowledged: %+v", got)
 			require.True(t, got[0].back)
 			require.NotEqual(t, runs[0].pid, got[0].pid, "another instance")
@@ -133,8 +133,8 @@ func TestFailedMessageIsForwarded(t *testing.T) {
 	t.Parallel()
 	// However often a busy machine gives the message back, it is not given up.
 	q, failures := newQueue(t, false, 1000, visibility), queuetest.New(t, queuetest.Spec{})
-	s := newStage(t, runtime.Function{MaxInstances: instances}, func(int, int) string { return "permanent" },
-		"SHOP_REPEATABLE=1", "SHOP_SQS="+queuetest.Endpoint(t), "SHOP_FAILURES="+failures.URL)
+	s := newSetup(t, runtime.Function{MaxInstances: instances}, func(int, int) string { return "permanent" },
+		"ORDERS_REPEATABLE=1", "ORDERS_SQS="+queuetest.Endpoint(t), "ORDERS_FAILURES="+failures.URL)
 	w := s.poll(q)
 	id := send(t, q, 1)
 	waitFor(t, 5*time.Minute, func() bool { return len(w.of(id)) > 0 && queuetest.Held(t, q.Client, q.URL) == 0 }, "the original is gone")

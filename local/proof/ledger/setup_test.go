@@ -31,9 +31,9 @@ const (
 	opening  = 200 // of each account
 )
 
-// stage is the function with its tables, what lies between them, and the relay with
+// setup is the function with its tables, what lies between them, and the relay with
 // its queue.
-type stage struct {
+type setup struct {
 	t                          *testing.T
 	db                         *dynamodb.Client
 	store                      *dynamostore.Store
@@ -47,11 +47,11 @@ type stage struct {
 	queue  queuetest.Queue
 }
 
-// newStage starts all of it. The faults are of the function's calls; stick has some
+// newSetup starts all of it. The faults are of the function's calls; stick has some
 // transactions get no answer at all.
-func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, stick bool, of func(op string) (int, []string), env ...string) *stage {
+func newSetup(t *testing.T, mode string, seed uint64, timeout time.Duration, stick bool, of func(op string) (int, []string), env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	s := &stage{
+	s := &setup{
 		t: t, records: "records-" + rand.Text(), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
 		tally: newTally(),
 	}
@@ -87,7 +87,7 @@ func newStage(t *testing.T, mode string, seed uint64, timeout time.Duration, sti
 	return s
 }
 
-func (s *stage) createTable(name string, keys ...string) {
+func (s *setup) createTable(name string, keys ...string) {
 	in := &dynamodb.CreateTableInput{TableName: &name, BillingMode: types.BillingModePayPerRequest}
 	for i, k := range keys {
 		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &k, AttributeType: types.ScalarAttributeTypeS})
@@ -98,7 +98,7 @@ func (s *stage) createTable(name string, keys ...string) {
 }
 
 // open opens the accounts, and the books.
-func (s *stage) open() {
+func (s *setup) open() {
 	put := func(item map[string]types.AttributeValue) {
 		_, err := s.db.PutItem(s.t.Context(), &dynamodb.PutItemInput{TableName: &s.accounts, Item: item})
 		require.NoError(s.t, err)
@@ -117,7 +117,7 @@ func accountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
 // startRelay sends the messages from the table's stream to a queue, over networks that
 // kill the relay and lose its calls.
-func (s *stage) startRelay(seed uint64) {
+func (s *setup) startRelay(seed uint64) {
 	t := s.t
 	s.queue = queuetest.New(t, queuetest.Spec{})
 	db, out := faultnet.New(), faultnet.New()
@@ -154,7 +154,7 @@ func (s *stage) startRelay(seed uint64) {
 }
 
 // calm ends all faults, and waits for what is late.
-func (s *stage) calm() {
+func (s *setup) calm() {
 	for _, network := range s.networks {
 		network.Calm()
 	}

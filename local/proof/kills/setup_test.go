@@ -27,8 +27,8 @@ const margin = 250 * time.Millisecond
 
 func TestMain(m *testing.M) { testmain.Run(m) }
 
-// stage is the function, its two tables and what lies between them.
-type stage struct {
+// setup is the function, its two tables and what lies between them.
+type setup struct {
 	t                 *testing.T
 	pool              *runtime.Pool
 	client            *dynamodb.Client
@@ -38,9 +38,9 @@ type stage struct {
 	network           *faultnet.Network
 }
 
-func newStage(t *testing.T, fn runtime.Function, o *runtime.Options) *stage {
+func newSetup(t *testing.T, fn runtime.Function, o *runtime.Options) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	s := &stage{
+	s := &setup{
 		t: t, hang: t.TempDir(), network: faultnet.New(),
 		records: fmt.Sprintf("kills%d", time.Now().UnixNano()), bookings: fmt.Sprintf("ledger%d", time.Now().UnixNano()),
 	}
@@ -81,7 +81,7 @@ func (o order) event() []byte {
 	return event
 }
 
-func (s *stage) invoke(o order) runtime.Result {
+func (s *setup) invoke(o order) runtime.Result {
 	s.t.Helper()
 	result, err := s.pool.Invoke(context.Background(), o.event(), nil)
 	require.NoError(s.t, err)
@@ -93,7 +93,7 @@ var busy = []string{"StoreUnavailableError", "OutOfTimeError"}
 
 // settled invokes until the record is in nobody's hands any more, and the store
 // of a busy machine answers in time.
-func (s *stage) settled(o order) runtime.Result {
+func (s *setup) settled(o order) runtime.Result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -110,7 +110,7 @@ func (s *stage) settled(o order) runtime.Result {
 	}
 }
 
-func (s *stage) record(o order) *idem.Record {
+func (s *setup) record(o order) *idem.Record {
 	s.t.Helper()
 	rec, err := s.store.Get(context.Background(), o.operation().Key(idem.NoTenant, o.id).ID())
 	require.NoError(s.t, err)
@@ -119,7 +119,7 @@ func (s *stage) record(o order) *idem.Record {
 }
 
 // booked lists the bookings of an order.
-func (s *stage) booked(o order) []string {
+func (s *setup) booked(o order) []string {
 	s.t.Helper()
 	out, err := s.client.Query(context.Background(), &dynamodb.QueryInput{
 		TableName: &s.bookings, ConsistentRead: aws.Bool(true), KeyConditionExpression: aws.String("pk = :pk"),
@@ -137,7 +137,7 @@ func (s *stage) booked(o order) []string {
 
 // requireKept checks that what was answered is what is recorded, and what was
 // done, once.
-func (s *stage) requireKept(o order, answer []byte) {
+func (s *setup) requireKept(o order, answer []byte) {
 	s.t.Helper()
 	rec := s.record(o)
 	require.Equal(s.t, idem.Completed, rec.State, o.id)

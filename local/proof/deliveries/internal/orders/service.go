@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-type shop struct {
+type service struct {
 	client          *dynamodb.Client
 	table, recorder string
 	repeatable      bool
@@ -31,7 +31,7 @@ type order struct {
 }
 
 // fulfil does what the test says, and tells it how that ended.
-func (s *shop) fulfil(ctx context.Context, o order) error {
+func (s *service) fulfil(ctx context.Context, o order) error {
 	info, ok := idem.InfoOf(ctx)
 	if !ok {
 		return errors.New("not inside an operation")
@@ -53,7 +53,7 @@ func (s *shop) fulfil(ctx context.Context, o order) error {
 }
 
 // act returns how the handler ends, and its error.
-func (s *shop) act(ctx context.Context, o order, fate string) (end string, err error) {
+func (s *service) act(ctx context.Context, o order, fate string) (end string, err error) {
 	switch fate {
 	case "not executed":
 		return fate, idem.NotExecuted(errors.New("the warehouse is closed"))
@@ -87,7 +87,7 @@ func (s *shop) act(ctx context.Context, o order, fate string) (end string, err e
 
 // effect is one conditional write: under the token if the operation is repeatable,
 // else whenever it runs.
-func (s *shop) effect(ctx context.Context, o order) error {
+func (s *service) effect(ctx context.Context, o order) error {
 	id := rand.Text()
 	if s.repeatable {
 		id = idem.Token(ctx)
@@ -106,7 +106,7 @@ func (s *shop) effect(ctx context.Context, o order) error {
 }
 
 // post speaks to the test, whatever time is left: it must know every run.
-func (s *shop) post(what string, form url.Values) (string, error) {
+func (s *service) post(what string, form url.Values) (string, error) {
 	res, err := http.PostForm(s.recorder+"/"+what, form)
 	if err != nil {
 		return "", err

@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 
 func long() bool { return os.Getenv("IDEM_LONG") == "1" }
 
-// stage is the function, its two tables, what lies between them, and the recorder.
-type stage struct {
+// setup is the function, its two tables, what lies between them, and the recorder.
+type setup struct {
 	t                *testing.T
 	pool             *runtime.Pool
 	client           *dynamodb.Client
@@ -89,9 +89,9 @@ func (r *reasons) String() string {
 	return fmt.Sprint(r.count)
 }
 
-func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *stage {
+func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	s := &stage{
+	s := &setup{
 		t: t, network: faultnet.New(), recorder: newRecorder(t, fate),
 		records: "records-" + rand.Text(), effects: "effects-" + rand.Text(),
 	}
@@ -109,13 +109,13 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
-	fn.Path = testmain.Program(t, "./internal/shop")
+	fn.Path = testmain.Program(t, "./internal/orders")
 	if fn.Timeout == 0 {
 		fn.Timeout = timeout
 	}
 	fn.Env = append([]string{
 		schema.EnvEndpoint + "=" + s.network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
-		"SHOP_TABLE=" + s.effects, "SHOP_RECORDER=" + s.recorder.url, "SHOP_SOURCE=sqs",
+		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.url, "ORDERS_SOURCE=sqs",
 	}, env...)
 	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func newStage(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 }
 
 // killOneIn has one call in so many kill its instance.
-func (s *stage) killOneIn(odds int) {
+func (s *setup) killOneIn(odds int) {
 	s.kills = faultnet.NewKills(odds, faultnet.Caller(s.pool))
 	s.network.Set(s.kills.Rule)
 }

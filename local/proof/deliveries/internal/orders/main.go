@@ -1,11 +1,11 @@
-// Command shop is the function that the tests of package deliveries run. Before its
+// Command orders is the function that the tests of package deliveries run. Before its
 // effect it asks the test what to do, and tells it how it has ended.
 //
-// Environment: IDEM_TABLE names the table of records, SHOP_TABLE the one of effects,
-// IDEM_DYNAMODB_ENDPOINT the local DynamoDB, SHOP_RECORDER the test, SHOP_SOURCE the
-// event source: sqs, sns, eventbridge or async. SHOP_REPEATABLE=1 declares the
-// operation repeatable, its effect being written under its token. SHOP_SQS is the
-// queue server: with it, twins in flight are hidden; SHOP_FAILURES the URL of a queue
+// Environment: IDEM_TABLE names the table of records, ORDERS_TABLE the one of effects,
+// IDEM_DYNAMODB_ENDPOINT the local DynamoDB, ORDERS_RECORDER the test, ORDERS_SOURCE the
+// event source: sqs, sns, eventbridge or async. ORDERS_REPEATABLE=1 declares the
+// operation repeatable, its effect being written under its token. ORDERS_SQS is the
+// queue server: with it, duplicates in flight are hidden; ORDERS_FAILURES the URL of a queue
 // there for what has failed.
 package main
 
@@ -56,12 +56,12 @@ func open() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shop{client: client, table: os.Getenv("SHOP_TABLE"), recorder: os.Getenv("SHOP_RECORDER")}
+	s := &service{client: client, table: os.Getenv("ORDERS_TABLE"), recorder: os.Getenv("ORDERS_RECORDER")}
 	op := idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}
-	if os.Getenv("SHOP_REPEATABLE") == "1" {
+	if os.Getenv("ORDERS_REPEATABLE") == "1" {
 		op.Repeat, s.repeatable = idem.Repeatable, true
 	}
-	switch source := os.Getenv("SHOP_SOURCE"); source {
+	switch source := os.Getenv("ORDERS_SOURCE"); source {
 	case "sqs":
 		key := idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)
 		return idemlambda.SQS(engine, op, key, queueOptions(), s.fulfil), nil
@@ -74,7 +74,7 @@ func open() (any, error) {
 			return idem.Token(ctx), s.fulfil(ctx, o)
 		}), nil
 	default:
-		return nil, fmt.Errorf("SHOP_SOURCE is %q", source)
+		return nil, fmt.Errorf("ORDERS_SOURCE is %q", source)
 	}
 }
 
@@ -82,7 +82,7 @@ func queueOptions() *idemlambda.SQSOptions {
 	// DynamoDB Local serves some callers at once well; with ten for every instance of
 	// several functions most claims would come too late.
 	o := &idemlambda.SQSOptions{Concurrency: 4}
-	server := os.Getenv("SHOP_SQS")
+	server := os.Getenv("ORDERS_SQS")
 	if server == "" {
 		return o
 	}
@@ -93,7 +93,7 @@ func queueOptions() *idemlambda.SQSOptions {
 		}),
 	})
 	o.OnRedelivery = sqsvisibility.New(client, nil)
-	if url := os.Getenv("SHOP_FAILURES"); url != "" {
+	if url := os.Getenv("ORDERS_FAILURES"); url != "" {
 		o.OnFailed = sqsfailures.New(client, url)
 	}
 	return o
