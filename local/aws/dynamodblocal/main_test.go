@@ -52,12 +52,7 @@ func programs(t *testing.T, names []string, scripts map[string]string) {
 // skipped where it cannot be had, or fails if IDEM_REQUIRE_DYNAMODB is 1.
 func provisionedCache(t *testing.T) string {
 	t.Helper()
-	if _, err := provision(); err != nil {
-		if os.Getenv("IDEM_REQUIRE_DYNAMODB") == "1" {
-			t.Fatalf("IDEM_REQUIRE_DYNAMODB=1 and DynamoDB Local cannot be provisioned: %v", err)
-		}
-		t.Skipf("DynamoDB Local cannot be provisioned: %v", err)
-	}
+	childtest.Need(t, "DynamoDB Local", provision)
 	folder, err := cache.Folder("")
 	require.NoError(t, err)
 	return folder

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
@@ -35,23 +35,17 @@ func helper(string) error {
 // where it cannot be had, or fails if IDEM_REQUIRE_DYNAMODB is 1.
 func installedCache(t *testing.T) string {
 	t.Helper()
-	if err := install(); err != nil {
-		if os.Getenv("IDEM_REQUIRE_DYNAMODB") == "1" {
-			t.Fatalf("IDEM_REQUIRE_DYNAMODB=1 and the queue server cannot be had: %v", err)
-		}
-		t.Skipf("the queue server cannot be had: %v", err)
-	}
+	childtest.Need(t, "queue server", install)
 	folder, err := cache.Folder("")
 	require.NoError(t, err)
 	return folder
 }
 
-var install = sync.OnceValue(func() error {
-	_, err := findNode(context.Background())
-	if err == nil {
-		_, err = Package.Install(context.Background(), "", func(string, ...any) {})
+var install = sync.OnceValues(func() (string, error) {
+	if _, err := findNode(context.Background()); err != nil {
+		return "", err
 	}
-	return err
+	return Package.Install(context.Background(), "", func(string, ...any) {})
 })
 
 // started is a server that ends with the test.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
@@ -123,7 +124,7 @@ func TestProvisionsForTheCommandAndStops(t *testing.T) {
 	endpointFile := filepath.Join(t.TempDir(), "endpoint")
 	var stderr bytes.Buffer
 	code := run([]string{"sh", "-c", `printf %s "$IDEM_DYNAMODB_ENDPOINT" > "$1"`, "sh", endpointFile}, &stderr)
-	if code == exitNoServer && os.Getenv("IDEM_REQUIRE_DYNAMODB") != "1" {
+	if code == exitNoServer && os.Getenv(childtest.EnvRequire) != "1" {
 		t.Skip(stderr.String())
 	}
 	require.Zero(t, code, stderr.String())

@@ -3,16 +3,12 @@ package dynamotest
 
 import (
 	"context"
-	"os"
 	"sync"
 	"testing"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
 )
-
-// EnvRequire set to 1 turns a test that would be skipped for want of DynamoDB
-// Local into a failed one.
-const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
 
 // One server for the whole test process. It is not closed: it ends with the
 // process, which is the only moment when no test can want it any more.
@@ -30,18 +26,5 @@ var shared = sync.OnceValues(func() (*dynamodblocal.Server, error) {
 // tests may call it at once.
 func Endpoint(tb testing.TB) string {
 	tb.Helper()
-	return endpoint(tb, shared)
-}
-
-func endpoint(tb testing.TB, start func() (*dynamodblocal.Server, error)) string {
-	tb.Helper()
-	srv, err := start()
-	if err == nil {
-		return srv.Endpoint()
-	}
-	if os.Getenv(EnvRequire) == "1" {
-		tb.Fatalf("%s=1 and there is no DynamoDB Local: %v", EnvRequire, err)
-	}
-	tb.Skipf("no DynamoDB Local (with %s=1 this is a failure): %v", EnvRequire, err)
-	return ""
+	return childtest.Need(tb, "DynamoDB Local", shared).Endpoint()
 }

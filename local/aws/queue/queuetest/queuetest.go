@@ -3,19 +3,15 @@ package queuetest
 
 import (
 	"context"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/queue"
 )
-
-// EnvRequire set to 1 turns a test that would be skipped for want of the server
-// into a failed one. It is the switch for all servers that tests need.
-const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
 
 // One server for the whole test process. It is not closed: it ends with the
 // process, which is the only moment when no test can want it any more.
@@ -32,20 +28,7 @@ var shared = sync.OnceValues(func() (*queue.Server, error) {
 // tests may call it at once.
 func Endpoint(tb testing.TB) string {
 	tb.Helper()
-	return endpoint(tb, shared)
-}
-
-func endpoint(tb testing.TB, start func() (*queue.Server, error)) string {
-	tb.Helper()
-	srv, err := start()
-	if err == nil {
-		return srv.Endpoint()
-	}
-	if os.Getenv(EnvRequire) == "1" {
-		tb.Fatalf("%s=1 and there is no queue server: %v", EnvRequire, err)
-	}
-	tb.Skipf("no queue server (with %s=1 this is a failure): %v", EnvRequire, err)
-	return ""
+	return childtest.Need(tb, "queue server", shared).Endpoint()
 }
 
 // Client returns a client of the server at [Endpoint].
