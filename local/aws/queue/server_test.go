@@ -126,6 +126,7 @@ func TestBrokenOffPollTakesNothing(t *testing.T) {
 		_, err = c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: made.QueueUrl, WaitTimeSeconds: 20})
 		require.Error(t, err)
 		cancel()
+		requireAnswers(t, srv.Endpoint()) // by then the server has seen that connection end
 
 		_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{
 			QueueUrl: made.QueueUrl, MessageBody: aws.String("hello"), MessageGroupId: group, MessageDeduplicationId: dedup,
