@@ -26,7 +26,7 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 // contract of package idemhttp. The balancer matches no routes: they are matched
 // with the path, and [idemhttp.AnyRoute] gives just the operation. It verifies
 // nobody's identity in a form that the event holds: the tenant is
-// [idemhttp.NoTenant] or a function of your own, which must verify what it takes.
+// [idemhttp.SingleTenant] or a function of your own, which must verify what it takes.
 //
 // Whether the target group has multi-value headers shows in the event; the
 // balancer reads only the map of that mode, so the response's headers are put into

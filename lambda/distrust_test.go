@@ -25,7 +25,7 @@ func TestResourcesWithoutParameters(t *testing.T) {
 		},
 	} {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, &idemhttp.Options{Tenant: idemhttp.NoTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
 		at := func(id string) answerTo {
 			return ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 				delete(e, "pathParameters")
@@ -46,7 +46,7 @@ func TestBytesOfAnotherFront(t *testing.T) {
 	picture := "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
 		engine := newEngine(t, memory())
-		options := &idemhttp.Options{Tenant: idemhttp.NoTenant, AnyStage: true} // net/http has none
+		options := &idemhttp.Options{Tenant: idemhttp.SingleTenant, AnyStage: true} // net/http has none
 		routes := idemhttp.AnyRoute(charge)
 		contract, err := idemhttp.New(engine, routes, options)
 		require.NoError(t, err)

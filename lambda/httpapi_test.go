@@ -84,7 +84,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, receiptOf(&n))
 			e := sample(t, "apigw-v2-none")
 			e.RouteKey, e.RawPath = c.routeKey, c.path
 			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
@@ -102,7 +102,7 @@ func TestRoutes(t *testing.T) {
 // Another value of a path parameter, or another query, is another request.
 func TestPathParametersAndQueryCount(t *testing.T) {
 	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}": charge}, &idemhttp.Options{Tenant: idemhttp.NoTenant}, receiptOf(&n))
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, receiptOf(&n))
 	e := sample(t, "apigw-v2-none")
 	e.RouteKey, e.RawPath, e.PathParameters = "POST /payments/{id}", "/payments/1", map[string]string{"id": "1"}
 	_, err := h(t.Context(), e)

@@ -112,7 +112,7 @@ func TestSamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := tenantsOfSamples[name]
 			if tenant == nil {
-				tenant = idemhttp.NoTenant
+				tenant = idemhttp.SingleTenant
 			}
 			raw, err := samples.Get(name)
 			require.NoError(t, err)

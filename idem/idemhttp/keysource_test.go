@@ -214,7 +214,7 @@ func TestUnusablePrincipal(t *testing.T) {
 	}{
 		"empty":         {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
 		"none":          {func(context.Context, *Request) (string, error) { return "", ErrNoTenant }, CodePrincipalMissing},
-		"no tenant":     {NoTenant, CodePrincipalMissing},
+		"no tenant":     {SingleTenant, CodePrincipalMissing},
 		"too long":      {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1024), nil }, CodePrincipalMissing},
 		"long with key": {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1000), nil }, CodeKeyInvalid},
 		"broken":        {func(context.Context, *Request) (string, error) { return "", broken }, ""},

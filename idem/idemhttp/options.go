@@ -22,7 +22,7 @@ const DefaultKeyHeader = "Idempotency-Key"
 // Functions must be safe for concurrent use.
 type Options struct {
 	// Tenant says whose request it is: one of this package's functions or your own.
-	// Required; say [NoTenant] if the service has none.
+	// Required; say [SingleTenant] if the service has none.
 	Tenant TenantFunc
 
 	// Principal binds keys to who within the tenant sends them: two principals with
@@ -172,7 +172,7 @@ func (o *Options) check() (Options, error) {
 	}
 	switch {
 	case out.Tenant == nil:
-		return out, mistake("Tenant is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or idemhttp.NoTenant if the service has no tenants")
+		return out, mistake("Tenant is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or idemhttp.SingleTenant if the service has no tenants")
 	case out.MinKey < 0 || out.MinKey > MaxKey:
 		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
 	case out.KeyHeader != "" && !isToken(out.KeyHeader):

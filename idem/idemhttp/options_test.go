@@ -19,46 +19,46 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		o      *Options
 		want   string
 	}{
-		"no options":        {good, nil, "NoTenant"},
-		"no tenant":         {good, &Options{}, "NoTenant"},
-		"no routes":         {nil, &Options{Tenant: NoTenant}, "no routes"},
-		"bad operation":     {Routes{"POST /a": bad}, &Options{Tenant: NoTenant}, "Name is empty"},
-		"bad any":           {AnyRoute(bad), &Options{Tenant: NoTenant}, "Name is empty"},
-		"no method":         {Routes{"/a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"no path":           {Routes{"POST": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"relative path":     {Routes{"POST a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"lower case":        {Routes{"post /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"query":             {Routes{"POST /a?b": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"two spaces":        {Routes{"POST  /a": charge}, &Options{Tenant: NoTenant}, "write method and path"},
-		"not enforced":      {Routes{"GET /a": charge}, &Options{Tenant: NoTenant}, "GET needs no key"},
-		"any method":        {Routes{"ANY /a": charge}, &Options{Tenant: NoTenant}, "ANY needs no key"},
-		"other router":      {Routes{"POST /a/:id": charge}, &Options{Tenant: NoTenant}, "in braces"},
-		"open brace":        {Routes{"POST /a/{id": charge}, &Options{Tenant: NoTenant}, "in braces"},
-		"nameless":          {Routes{"POST /a/{}": charge}, &Options{Tenant: NoTenant}, "in braces"},
-		"part of a segment": {Routes{"POST /a/x{id}": charge}, &Options{Tenant: NoTenant}, "in braces"},
+		"no options":        {good, nil, "SingleTenant"},
+		"no tenant":         {good, &Options{}, "SingleTenant"},
+		"no routes":         {nil, &Options{Tenant: SingleTenant}, "no routes"},
+		"bad operation":     {Routes{"POST /a": bad}, &Options{Tenant: SingleTenant}, "Name is empty"},
+		"bad any":           {AnyRoute(bad), &Options{Tenant: SingleTenant}, "Name is empty"},
+		"no method":         {Routes{"/a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"no path":           {Routes{"POST": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"relative path":     {Routes{"POST a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"lower case":        {Routes{"post /a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"query":             {Routes{"POST /a?b": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"two spaces":        {Routes{"POST  /a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
+		"not enforced":      {Routes{"GET /a": charge}, &Options{Tenant: SingleTenant}, "GET needs no key"},
+		"any method":        {Routes{"ANY /a": charge}, &Options{Tenant: SingleTenant}, "ANY needs no key"},
+		"other router":      {Routes{"POST /a/:id": charge}, &Options{Tenant: SingleTenant}, "in braces"},
+		"open brace":        {Routes{"POST /a/{id": charge}, &Options{Tenant: SingleTenant}, "in braces"},
+		"nameless":          {Routes{"POST /a/{}": charge}, &Options{Tenant: SingleTenant}, "in braces"},
+		"part of a segment": {Routes{"POST /a/x{id}": charge}, &Options{Tenant: SingleTenant}, "in braces"},
 		"two declarations": {Routes{"POST /a": charge, "POST /b": {Name: charge.Name, Repeat: 1 - charge.Repeat}},
-			&Options{Tenant: NoTenant}, "the other Repeat"},
-		"mixed":                {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: NoTenant}, "mix AnyRoute"},
-		"key too long":         {good, &Options{Tenant: NoTenant, MinKey: 256}, "MinKey"},
-		"key negative":         {good, &Options{Tenant: NoTenant, MinKey: -1}, "MinKey"},
-		"key header":           {good, &Options{Tenant: NoTenant, KeyHeader: "a b"}, "KeyHeader"},
-		"methods":              {good, &Options{Tenant: NoTenant, Methods: []string{"post"}}, "capitals"},
-		"empty method":         {good, &Options{Tenant: NoTenant, Methods: []string{""}}, "capitals"},
-		"selection":            {good, &Options{Tenant: NoTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"two key sources":      {good, &Options{Tenant: NoTenant, KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
-		"key function":         {good, &Options{Tenant: NoTenant, KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
-		"key function, length": {good, &Options{Tenant: NoTenant, MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
-		"key pointer":          {good, &Options{Tenant: NoTenant, KeyPointer: "id"}, "JSON pointer"},
-		"key pointer's tilde":  {good, &Options{Tenant: NoTenant, KeyPointer: "/a~2"}, "write ~0 for a tilde"},
-		"response version":     {good, &Options{Tenant: NoTenant, ResponseVersion: -1}, "ResponseVersion"},
-		"deny-list":            {good, &Options{Tenant: NoTenant, NeverStore: []string{"X-Trace:"}}, "header name"},
-		"status":               {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
-		"status's class":       {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
-		"status without class": {good, &Options{Tenant: NoTenant, Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
-		"API's route":          {good, &Options{Tenant: NoTenant, API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
-		"API, any method":      {good, &Options{Tenant: NoTenant, API: []string{"ANY /payments"}}, `"PATCH /payments"`},
-		"API, no route":        {good, &Options{Tenant: NoTenant, API: []string{"payments"}}, "write method and path"},
-		"everything left":      {good, &Options{Tenant: NoTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
+			&Options{Tenant: SingleTenant}, "the other Repeat"},
+		"mixed":                {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: SingleTenant}, "mix AnyRoute"},
+		"key too long":         {good, &Options{Tenant: SingleTenant, MinKey: 256}, "MinKey"},
+		"key negative":         {good, &Options{Tenant: SingleTenant, MinKey: -1}, "MinKey"},
+		"key header":           {good, &Options{Tenant: SingleTenant, KeyHeader: "a b"}, "KeyHeader"},
+		"methods":              {good, &Options{Tenant: SingleTenant, Methods: []string{"post"}}, "capitals"},
+		"empty method":         {good, &Options{Tenant: SingleTenant, Methods: []string{""}}, "capitals"},
+		"selection":            {good, &Options{Tenant: SingleTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"two key sources":      {good, &Options{Tenant: SingleTenant, KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
+		"key function":         {good, &Options{Tenant: SingleTenant, KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
+		"key function, length": {good, &Options{Tenant: SingleTenant, MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
+		"key pointer":          {good, &Options{Tenant: SingleTenant, KeyPointer: "id"}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{Tenant: SingleTenant, KeyPointer: "/a~2"}, "write ~0 for a tilde"},
+		"response version":     {good, &Options{Tenant: SingleTenant, ResponseVersion: -1}, "ResponseVersion"},
+		"deny-list":            {good, &Options{Tenant: SingleTenant, NeverStore: []string{"X-Trace:"}}, "header name"},
+		"status":               {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
+		"status's class":       {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
+		"status without class": {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
+		"API's route":          {good, &Options{Tenant: SingleTenant, API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
+		"API, any method":      {good, &Options{Tenant: SingleTenant, API: []string{"ANY /payments"}}, `"PATCH /payments"`},
+		"API, no route":        {good, &Options{Tenant: SingleTenant, API: []string{"payments"}}, "write method and path"},
+		"everything left":      {good, &Options{Tenant: SingleTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newEngine(t, memory()), c.routes, c.o)
@@ -67,7 +67,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := New(nil, good, &Options{Tenant: NoTenant})
+	_, err := New(nil, good, &Options{Tenant: SingleTenant})
 	require.ErrorContains(t, err, "engine is nil")
 }
 
@@ -75,19 +75,19 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 func TestKnownRoutes(t *testing.T) {
 	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
 	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
-		_, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, API: api})
+		_, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, API: api})
 		require.NoError(t, err, api)
-		_, err = New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: NoTenant, API: append(api, "POST /more")})
+		_, err = New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant, API: append(api, "POST /more")})
 		require.NoError(t, err, api)
 	}
-	_, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
+	_, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
 	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 
 func TestOptionsAreCopied(t *testing.T) {
 	methods := []string{"POST"}
 	routes := Routes{"POST /payments": charge}
-	c, err := New(newEngine(t, memory()), routes, &Options{Tenant: NoTenant, Methods: methods})
+	c, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, Methods: methods})
 	require.NoError(t, err)
 	methods[0] = "GET"
 	delete(routes, "POST /payments")
@@ -133,7 +133,7 @@ func TestTenantFunctions(t *testing.T) {
 		"Cognito identity":    {CognitoIdentity, "eu-central-1:11112222-3333-4444-5555-666677778888"},
 		"API key":             {APIKey, "k7f2"},
 		"Lambda's tenant":     {LambdaTenant, "blue"},
-		"none":                {NoTenant, idem.NoTenant},
+		"none":                {SingleTenant, idem.NoTenant},
 		"session":             {IAMSession, "AROAEXAMPLEEXAMPLE01:checkout-session"},
 	} {
 		id := id
@@ -186,7 +186,7 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 		for _, set := range []func(*Options){
 			func(o *Options) { o.Tenant = c.f },
-			func(o *Options) { o.Tenant, o.Principal = NoTenant, c.f },
+			func(o *Options) { o.Tenant, o.Principal = SingleTenant, c.f },
 		} {
 			n := 0
 			res := serve(t, newContract(t, memory(), set), payment(func(r *Request) { r.Identity = c.id }), counting(&n, created()))

@@ -185,7 +185,7 @@ func TestBodiesPutBackWithAnotherLength(t *testing.T) {
 func TestRedirectsKeepTheKeyFree(t *testing.T) {
 	for _, code := range []int{307, 308} {
 		made := 0
-		c, err := New(newEngine(t, memory()), AnyRoute(transfer), &Options{Tenant: NoTenant})
+		c, err := New(newEngine(t, memory()), AnyRoute(transfer), &Options{Tenant: SingleTenant})
 		require.NoError(t, err)
 		server := httptest.NewServer(c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/payments" {

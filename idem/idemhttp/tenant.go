@@ -22,10 +22,10 @@ type TenantFunc func(ctx context.Context, r *Request) (string, error)
 // ErrNoTenant says that the request has no tenant.
 var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
 
-// NoTenant is the [TenantFunc] of a service that has no tenants: all callers
+// SingleTenant is the [TenantFunc] of a service that has no tenants: all callers
 // share one space of keys, and whoever guesses a key and its request gets its
 // response. It is spelled out so that a reviewer sees it.
-func NoTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
+func SingleTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
 
 // Claim takes the tenant from a claim of a verified token, of a JWT authorizer or a
 // Cognito user pool's, such as "sub". Whoever can write the claim chooses the tenant: a

@@ -41,7 +41,7 @@ func tenantOf(setting string) (idemhttp.TenantFunc, error) {
 	case setting == "iam":
 		return idemhttp.IAMAccount, nil
 	case setting == "none":
-		return idemhttp.NoTenant, nil
+		return idemhttp.SingleTenant, nil
 	}
 	return nil, fmt.Errorf("PAYMENTS_TENANT is %q: use jwt:<claim>, lambda:<name>, iam or none", setting)
 }

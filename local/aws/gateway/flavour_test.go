@@ -40,7 +40,7 @@ func TestRoundTrips(t *testing.T) {
 			engine, err := idem.New(memstore.New(), nil)
 			require.NoError(t, err)
 			routes := idemhttp.AnyRoute(idem.Operation{Name: "charge"})
-			o := &idemhttp.Options{Tenant: idemhttp.NoTenant}
+			o := &idemhttp.Options{Tenant: idemhttp.SingleTenant}
 			runs := 0
 			head := map[string]string{"Content-Type": "application/json"}
 			options := &gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: multi}
