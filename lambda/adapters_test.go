@@ -57,7 +57,7 @@ func TestHTTPAPIPathBehindADomain(t *testing.T) {
 // path's parameters tell requests apart.
 func TestFunctionURLFindsTemplates(t *testing.T) {
 	n := 0
-	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n).(FunctionURLHandler)
+	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, idemhttp.SingleTenant, nil, &n).(FunctionURLHandler)
 	send := func(path string) int {
 		e := decoded[events.LambdaFunctionURLRequest](t, "furl-none")
 		e.RawPath = path

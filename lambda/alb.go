@@ -37,10 +37,10 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 // An error of the handler reaches the runtime as the handler gave it; the balancer
 // then answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
-func ALB(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler ALBHandler) ALBHandler {
+func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler ALBHandler) ALBHandler {
 	return front[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{
 		name: "ALB", request: requestOfALB, from: fromALB, to: toALB, limit: albLimit,
-	}.wrap(engine, routes, o, handler)
+	}.wrap(engine, routes, tenant, o, handler)
 }
 
 func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {

@@ -25,7 +25,7 @@ func TestResourcesWithoutParameters(t *testing.T) {
 		},
 	} {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, idemhttp.SingleTenant, nil, &n))
 		at := func(id string) answerTo {
 			return ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 				delete(e, "pathParameters")
@@ -46,12 +46,12 @@ func TestBytesOfAnotherFront(t *testing.T) {
 	picture := "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
 		engine := newEngine(t, memory())
-		options := &idemhttp.Options{Tenant: idemhttp.SingleTenant, AnyStage: true} // net/http has none
+		options := &idemhttp.Options{AnyStage: true} // net/http has none
 		routes := idemhttp.AnyRoute(charge)
-		contract, err := idemhttp.New(engine, routes, options)
+		contract, err := idemhttp.New(engine, routes, idemhttp.SingleTenant, options)
 		require.NoError(t, err)
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(engine, routes, options, &n))
+		h := lambda.NewHandler(functionOf(t, name)(engine, routes, idemhttp.SingleTenant, options, &n))
 		var e struct {
 			Body string
 		}

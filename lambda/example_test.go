@@ -63,7 +63,7 @@ func ExampleHTTPAPI() {
 		return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: `{"charge":"ch_1"}`}, nil
 	}
 	handler := idemlambda.HTTPAPI(engine, idemhttp.Routes{"POST /payments": Charge},
-		&idemhttp.Options{Tenant: idemhttp.Claim("sub")}, post) // for lambda.Start
+		idemhttp.Claim("sub"), nil, post) // for lambda.Start
 
 	event := events.APIGatewayV2HTTPRequest{
 		RouteKey: "POST /payments",

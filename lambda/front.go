@@ -30,8 +30,8 @@ type front[E, R any] struct {
 }
 
 // wrap makes the handler one under the contract.
-func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
-	contract, err := idemhttp.New(engine, routes, o)
+func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
+	contract, err := idemhttp.New(engine, routes, tenant, o)
 	if err != nil {
 		panic(err)
 	}

@@ -63,7 +63,7 @@ func ask(t *testing.T, ctx context.Context, h lambda.Handler, raw []byte) (a ans
 func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
 		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 			e["body"], e["isBase64Encoded"] = base64.StdEncoding.EncodeToString([]byte(e["body"].(string))), true
@@ -90,7 +90,7 @@ func TestRepeatedKeyIsRefused(t *testing.T) {
 		},
 	} {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 		a := ask(t, t.Context(), h, changed(t, name, change))
 		require.Equal(t, 400, a.StatusCode, name)
 		require.Contains(t, a.Body, idemhttp.CodeKeyInvalid)
@@ -102,7 +102,7 @@ func TestRepeatedKeyIsRefused(t *testing.T) {
 func TestSpellingsAndGaps(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
 		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 			for _, field := range []string{"headers", "multiValueHeaders"} {
@@ -131,7 +131,7 @@ func TestSpellingsAndGaps(t *testing.T) {
 func TestTenantOfTheInvocation(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.LambdaTenant}, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.LambdaTenant, nil, &n))
 		raw := changed(t, name, func(map[string]any) {})
 		for _, tenant := range []string{"blue", "green", "blue", ""} {
 			ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{TenantID: tenant})
@@ -176,7 +176,7 @@ func TestWaitEndsBeforeTheFrontDoes(t *testing.T) {
 					engine, err := idem.New(store, nil)
 					require.NoError(t, err)
 					n := 0
-					h := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant, Wait: 10 * time.Minute}, &n))
+					h := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, &idemhttp.Options{Wait: 10 * time.Minute}, &n))
 					received := float64(time.Now().Add(-cold).UnixMilli())
 					raw := changed(t, name, func(e map[string]any) {
 						c := e["requestContext"].(map[string]any)
@@ -218,16 +218,16 @@ func TestDeadlineOfAFront(t *testing.T) {
 
 // A handler that changes its event does not change what a retry is compared with.
 func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
-	engine, o := newEngine(t, memory()), &idemhttp.Options{Tenant: idemhttp.SingleTenant}
+	engine := newEngine(t, memory())
 	n := 0
-	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), o, func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 		n++
 		e.Body = ""
 		e.Headers["idempotency-key"] = "another-key-of-the-handler"
 		e.RequestContext.HTTP.Method = "GET"
 		return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
 	})
-	alb := ALB(engine, idemhttp.AnyRoute(transfer), o, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+	alb := ALB(engine, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 		n++
 		clear(e.MultiValueHeaders)
 		e.Path = "/other"
@@ -244,21 +244,21 @@ func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
 
 // fallible are functions of each kind that end in an error beside a response.
 func fallible(engine *idem.Engine, n *int, status int, err error) map[string]any {
-	routes, o := idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}
+	routes, tenant := idemhttp.AnyRoute(charge), idemhttp.TenantFunc(idemhttp.SingleTenant)
 	return map[string]any{
-		"apigw-v2-none": HTTPAPI(engine, routes, o, func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+		"apigw-v2-none": HTTPAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 			*n++
 			return events.APIGatewayV2HTTPResponse{StatusCode: status}, err
 		}),
-		"apigw-v1-none": RESTAPI(engine, routes, o, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+		"apigw-v1-none": RESTAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			*n++
 			return events.APIGatewayProxyResponse{StatusCode: status}, err
 		}),
-		"furl-none": FunctionURL(engine, routes, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+		"furl-none": FunctionURL(engine, routes, tenant, nil, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
 			*n++
 			return events.LambdaFunctionURLResponse{StatusCode: status}, err
 		}),
-		"alb-single": ALB(engine, routes, o, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+		"alb-single": ALB(engine, routes, tenant, nil, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 			*n++
 			return events.ALBTargetGroupResponse{StatusCode: status}, err
 		}),
@@ -307,15 +307,15 @@ func TestErrorsReachTheRuntimeUntouched(t *testing.T) {
 
 func TestSetUpMistakesPanicInEveryFront(t *testing.T) {
 	engine, n := newEngine(t, memory()), 0
-	o := &idemhttp.Options{Tenant: idemhttp.SingleTenant}
+	tenant := idemhttp.TenantFunc(idemhttp.SingleTenant)
 	for _, f := range functions {
-		requireConfigPanic(t, func() { f(nil, idemhttp.AnyRoute(charge), o, &n) }, "engine is nil")
-		requireConfigPanic(t, func() { f(engine, nil, o, &n) }, "no routes")
-		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(idem.Operation{}), o, &n) }, "Name is empty")
-		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(charge), nil, &n) }, "SingleTenant")
+		requireConfigPanic(t, func() { f(nil, idemhttp.AnyRoute(charge), tenant, nil, &n) }, "engine is nil")
+		requireConfigPanic(t, func() { f(engine, nil, tenant, nil, &n) }, "no routes")
+		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(idem.Operation{}), tenant, nil, &n) }, "Name is empty")
+		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(charge), nil, nil, &n) }, "SingleTenant")
 	}
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), o, nil) }, "idemlambda.HTTPAPI", "handler is nil")
-	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), o, nil) }, "idemlambda.RESTAPI", "handler is nil")
-	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), o, nil) }, "idemlambda.FunctionURL", "handler is nil")
-	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), o, nil) }, "idemlambda.ALB", "handler is nil")
+	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.HTTPAPI", "handler is nil")
+	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.RESTAPI", "handler is nil")
+	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.FunctionURL", "handler is nil")
+	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.ALB", "handler is nil")
 }

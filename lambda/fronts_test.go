@@ -32,25 +32,25 @@ type client func(context.Context, request) (*idemhttp.Response, error)
 type door struct {
 	// tenant and principal are where the front's identities are.
 	tenant, principal idemhttp.TenantFunc
-	open              func(testing.TB, *idem.Engine, idemhttp.Routes, *idemhttp.Options, idemhttp.Next) client
+	open              func(testing.TB, *idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, idemhttp.Next) client
 }
 
-// serve opens the door with the options, to which tenant and principal are added.
+// serve opens the door with its tenant and the options.
 func (d door) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next, change ...func(*idemhttp.Options)) client {
 	t.Helper()
-	o := &idemhttp.Options{Tenant: d.tenant}
+	o := &idemhttp.Options{}
 	for _, f := range change {
 		f(o)
 	}
-	return d.open(t, e, routes, o, next)
+	return d.open(t, e, routes, d.tenant, o, next)
 }
 
 // bindPrincipal makes keys those of a principal.
 func (d door) bindPrincipal(o *idemhttp.Options) { o.Principal = d.principal }
 
 var doors = map[string]door{
-	"neutral": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		c, err := idemhttp.New(e, routes, o)
+	"neutral": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			return c.Serve(ctx, &idemhttp.Request{
@@ -59,8 +59,8 @@ var doors = map[string]door{
 			}, next)
 		}
 	}},
-	"HTTPAPI": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		h := HTTPAPI(e, routes, o, func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	"HTTPAPI": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := HTTPAPI(e, routes, tenant, o, func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 			return give(toV2, next)(ctx)
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
@@ -73,8 +73,8 @@ var doors = map[string]door{
 			return see(fromV2, res, err)
 		}
 	}},
-	"RESTAPI": {idemhttp.AuthorizerValue("tenant"), idemhttp.AuthorizerValue("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		h := RESTAPI(e, routes, o, func(ctx context.Context, _ events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+	"RESTAPI": {idemhttp.AuthorizerValue("tenant"), idemhttp.AuthorizerValue("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := RESTAPI(e, routes, tenant, o, func(ctx context.Context, _ events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			return give(toV1, next)(ctx)
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
@@ -87,8 +87,8 @@ var doors = map[string]door{
 			return see(fromV1, res, err)
 		}
 	}},
-	"FunctionURL": {idemhttp.IAMAccount, idemhttp.IAMUser, func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		h := FunctionURL(e, routes, o, func(ctx context.Context, _ events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+	"FunctionURL": {idemhttp.IAMAccount, idemhttp.IAMUser, func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := FunctionURL(e, routes, tenant, o, func(ctx context.Context, _ events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
 			return give(toURL, next)(ctx)
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
@@ -117,8 +117,8 @@ func behindALB(multiValue bool) door {
 			return e.Headers[name], nil
 		}
 	}
-	return door{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		h := ALB(e, routes, o, func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+	return door{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := ALB(e, routes, tenant, o, func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 			res, err := next(ctx)
 			if err != nil {
 				return events.ALBTargetGroupResponse{}, err
@@ -149,8 +149,8 @@ func behindNetHTTP(around bool) door {
 	from := func(name string) idemhttp.TenantFunc {
 		return idemhttp.FromRequest(func(r *http.Request) (string, error) { return r.Header.Get(name), nil })
 	}
-	return door{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, next idemhttp.Next) client {
-		c, err := idemhttp.New(e, routes, o)
+	return door{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
 		handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			res, err := next(r.Context())

@@ -20,10 +20,10 @@ type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest)
 // An error of the handler reaches the runtime as the handler gave it; the function
 // URL then answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
-func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler FunctionURLHandler) FunctionURLHandler {
+func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler FunctionURLHandler) FunctionURLHandler {
 	return front[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{
 		name: "FunctionURL", request: requestOfURL, from: fromURL, to: toURL,
-	}.wrap(engine, routes, o, handler)
+	}.wrap(engine, routes, tenant, o, handler)
 }
 
 func requestOfURL(e *events.LambdaFunctionURLRequest) *idemhttp.Request {

@@ -26,11 +26,11 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 // An error of the handler reaches the runtime as the handler gave it; the API then
 // answers with 500. A mistake in the set-up panics, see the package's
 // documentation.
-func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler HTTPAPIHandler) HTTPAPIHandler {
+func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler HTTPAPIHandler) HTTPAPIHandler {
 	return front[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
 		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit,
 		received: func(e *events.APIGatewayV2HTTPRequest) int64 { return e.RequestContext.TimeEpoch },
-	}.wrap(engine, routes, o, handler)
+	}.wrap(engine, routes, tenant, o, handler)
 }
 
 func requestOfV2(e *events.APIGatewayV2HTTPRequest) *idemhttp.Request {

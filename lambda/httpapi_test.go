@@ -33,11 +33,9 @@ func receiptOf(n *int) HTTPAPIHandler {
 // A tenant function of one's own reads the event.
 func TestSourceIsTheEvent(t *testing.T) {
 	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), &idemhttp.Options{
-		Tenant: func(_ context.Context, r *idemhttp.Request) (string, error) {
-			return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
-		},
-	}, receiptOf(&n))
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), func(_ context.Context, r *idemhttp.Request) (string, error) {
+		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+	}, nil, receiptOf(&n))
 	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
 	require.NoError(t, err)
 	require.Equal(t, 201, res.StatusCode)
@@ -84,7 +82,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, receiptOf(&n))
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant, nil, receiptOf(&n))
 			e := sample(t, "apigw-v2-none")
 			e.RouteKey, e.RawPath = c.routeKey, c.path
 			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
@@ -102,7 +100,7 @@ func TestRoutes(t *testing.T) {
 // Another value of a path parameter, or another query, is another request.
 func TestPathParametersAndQueryCount(t *testing.T) {
 	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}": charge}, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, receiptOf(&n))
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}": charge}, idemhttp.SingleTenant, nil, receiptOf(&n))
 	e := sample(t, "apigw-v2-none")
 	e.RouteKey, e.RawPath, e.PathParameters = "POST /payments/{id}", "/payments/1", map[string]string{"id": "1"}
 	_, err := h(t.Context(), e)

@@ -45,7 +45,7 @@ func TestMutatedEvents(t *testing.T) {
 				}
 			}
 			watched, n := &watcher{Store: memory()}, 0
-			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 			answered := 0
 			for range mutations {
 				event := seeds[random.IntN(len(seeds))]
@@ -168,7 +168,7 @@ func FuzzFronts(f *testing.F) {
 	f.Add(uint8(0), []byte(`{"requestContext":{"http":{"method":"POST"},"authorizer":{}}}`))
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		watched, n := &watcher{Store: memory()}, 0
-		h := lambda.NewHandler(functions[kinds[int(kind)%len(kinds)]](newEngine(t, watched), idemhttp.AnyRoute(charge), &idemhttp.Options{Tenant: idemhttp.SingleTenant}, &n))
+		h := lambda.NewHandler(functions[kinds[int(kind)%len(kinds)]](newEngine(t, watched), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 		if !json.Valid(raw) {
 			return
 		}

@@ -27,11 +27,11 @@ type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (even
 // An error of the handler reaches the runtime as the handler gave it; the API then
 // answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
-func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, handler RESTAPIHandler) RESTAPIHandler {
+func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler RESTAPIHandler) RESTAPIHandler {
 	return front[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{
 		name: "RESTAPI", request: requestOfV1, from: fromV1, to: toV1, limit: restAPILimit,
 		received: func(e *events.APIGatewayProxyRequest) int64 { return e.RequestContext.RequestTimeEpoch },
-	}.wrap(engine, routes, o, handler)
+	}.wrap(engine, routes, tenant, o, handler)
 }
 
 func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {

@@ -36,28 +36,28 @@ func given() *idemhttp.Response {
 
 // functions make, for each kind of event, a function that counts its executions.
 // The events are found by the beginning of the sample's name.
-var functions = map[string]func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, *int) any{
-	"apigw-v2": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
-		return HTTPAPI(e, routes, o, receiptOf(n))
+var functions = map[string]func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any{
+	"apigw-v2": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return HTTPAPI(e, routes, tenant, o, receiptOf(n))
 	},
-	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
-		return RESTAPI(e, routes, o, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return RESTAPI(e, routes, tenant, o, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			*n++
 			res := given()
 			res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
 			return toV1(nil, nil, res), nil
 		})
 	},
-	"furl": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
-		return FunctionURL(e, routes, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+	"furl": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return FunctionURL(e, routes, tenant, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
 			*n++
 			res := given()
 			res.Cookies = []string{"session=1; HttpOnly"}
 			return toURL(nil, nil, res), nil
 		})
 	},
-	"alb": func(e *idem.Engine, routes idemhttp.Routes, o *idemhttp.Options, n *int) any {
-		return ALB(e, routes, o, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+	"alb": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return ALB(e, routes, tenant, o, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 			*n++
 			res := given()
 			out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body), IsBase64Encoded: true}
@@ -71,7 +71,7 @@ var functions = map[string]func(*idem.Engine, idemhttp.Routes, *idemhttp.Options
 	},
 }
 
-func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, *int) any {
+func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any {
 	for kind, f := range functions {
 		if strings.HasPrefix(sample, kind) {
 			return f
@@ -133,7 +133,7 @@ type story struct{ First, Second, Reused json.RawMessage }
 
 func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s story, n int) {
 	t.Helper()
-	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, &idemhttp.Options{Tenant: tenant}, &n))
+	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, tenant, nil, &n))
 	invoke := func(payload []byte) json.RawMessage {
 		out, err := h.Invoke(t.Context(), payload)
 		require.NoError(t, err)

@@ -141,7 +141,7 @@ func TestTooOldLooksFirst(t *testing.T) {
 			now, n := noon, 0
 			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
 			require.NoError(t, err)
-			c, err := New(e, AnyRoute(charge), &Options{Tenant: SingleTenant, TooOld: &TooOld{}})
+			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{TooOld: &TooOld{}})
 			require.NoError(t, err)
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
 			serve(t, c, r, counting(&n, row.first))
@@ -168,7 +168,7 @@ func TestMistakesInTooOld(t *testing.T) {
 		"short retention":    {short, TooOld{}, "every request"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), AnyRoute(row.op), &Options{Tenant: SingleTenant, TooOld: &row.o})
+			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{TooOld: &row.o})
 			var config *idem.ConfigError
 			require.ErrorAs(t, err, &config)
 			require.ErrorContains(t, err, row.want)

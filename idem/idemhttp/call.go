@@ -18,7 +18,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if !ok {
 		return call, &refusal{code: CodeUndeclared}, nil
 	}
-	tenant, why, err := who(ctx, r, c.opts.Tenant)
+	tenant, why, err := who(ctx, r, c.tenant)
 	if err != nil {
 		return call, nil, err
 	}

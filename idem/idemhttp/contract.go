@@ -26,24 +26,29 @@ const (
 // between requests and is safe for concurrent use.
 type Contract struct {
 	engine *idem.Engine
+	tenant TenantFunc
 	opts   Options
 	routes map[route]idem.Operation
 	rows   map[Code]row
 	never  headerSet // not stored
 }
 
-// New returns a contract. It checks everything that can be known beforehand: a
-// mistake in the routes, their operations or the options is a
-// [*idem.ConfigError].
-func New(engine *idem.Engine, routes Routes, o *Options) (*Contract, error) {
-	if engine == nil {
+// New returns a contract for the routes. The tenant function says whose request it is:
+// one of this package's, such as [Claim], or your own; [SingleTenant] if the service has
+// no tenants. New checks everything that can be known beforehand: a mistake in the
+// arguments, the routes' operations or the options is a [*idem.ConfigError].
+func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Contract, error) {
+	switch {
+	case engine == nil:
 		return nil, mistake("the engine is nil: make one with idem.New")
+	case tenant == nil:
+		return nil, mistake("the tenant function is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or idemhttp.SingleTenant if the service has no tenants")
 	}
 	opts, err := o.check()
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, opts: opts, never: neverStored.with(opts.NeverStore)}
+	c := &Contract{engine: engine, tenant: tenant, opts: opts, never: neverStored.with(opts.NeverStore)}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}

@@ -168,7 +168,7 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 		"error beside one that is early": {&Response{Status: 103}, gone, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := New(newEngine(t, memory()), AnyRoute(op), &Options{Tenant: SingleTenant})
+			c, err := New(newEngine(t, memory()), AnyRoute(op), SingleTenant, nil)
 			require.NoError(t, err)
 			n := 0
 			for range 2 {
@@ -211,7 +211,7 @@ func TestOtherMethodsPassUntouched(t *testing.T) {
 }
 
 func TestMethodsAreConfigurable(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"PUT /a": charge}, &Options{Tenant: SingleTenant, Methods: []string{"PUT"}})
+	c, err := New(newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant, &Options{Methods: []string{"PUT"}})
 	require.NoError(t, err)
 	n := 0
 	put := payment(func(r *Request) { r.Method, r.Route = "put", "/a" })

@@ -25,7 +25,7 @@ func TestResourcesWithoutParameters(t *testing.T) {
 		{"/files/{rest+}", "/files/a/b", "/files/a/c", map[string]string{}},
 		{"/files/{rest...}", "/files/a/b", "/files/a/c", map[string]string{"rest": ""}},
 	} {
-		contract, err := New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant})
+		contract, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
 		require.NoError(t, err)
 		n := 0
 		at := func(path string) *Response {
@@ -121,7 +121,7 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0
 	mux.HandleFunc("/payments/", func(w http.ResponseWriter, _ *http.Request) { n++; w.WriteHeader(201) })
-	c, err := New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant})
+	c, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
 	require.NoError(t, err)
 	h := c.Middleware(mux, nil)
 	for range 2 {

@@ -5,9 +5,7 @@
 // API Gateway, is an adapter that translates: package idemlambda has those of
 // Lambda, [Contract.Middleware] is the one of net/http.
 //
-//	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, &idemhttp.Options{
-//		Tenant: idemhttp.Claim("sub"),
-//	})
+//	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, idemhttp.Claim("sub"), nil)
 //	res, err := contract.Serve(ctx, req, next)
 //
 // With net/http it is one line, see [MiddlewareOptions] for what nil stands for:

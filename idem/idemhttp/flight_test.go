@@ -42,7 +42,7 @@ func TestTwinWaits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, err := idem.New(memory(), &idem.Options{Wait: row.engine})
 				require.NoError(t, err)
-				c, err := New(e, AnyRoute(charge), &Options{Tenant: SingleTenant, Wait: row.wait})
+				c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: row.wait})
 				require.NoError(t, err)
 				first := make(chan *Response, 1)
 				go func() {
@@ -88,7 +88,7 @@ func TestTwinsAtTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := idem.New(memory(), nil)
 		require.NoError(t, err)
-		c, err := New(e, AnyRoute(charge), &Options{Tenant: SingleTenant, Wait: time.Minute})
+		c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: time.Minute})
 		require.NoError(t, err)
 		n := 0 // one execution, or a race
 		answers := make(chan *Response)

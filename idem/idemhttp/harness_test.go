@@ -40,13 +40,16 @@ func newEngine(t testing.TB, store idem.Store) *idem.Engine {
 
 func newContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
 	t.Helper()
-	o := &Options{Tenant: func(_ context.Context, r *Request) (string, error) {
-		return verified(r.Identity.Claims["tenant"])
-	}}
+	return contractOf(t, store, Claim("tenant"), change...)
+}
+
+func contractOf(t testing.TB, store idem.Store, tenant TenantFunc, change ...func(*Options)) *Contract {
+	t.Helper()
+	o := &Options{}
 	for _, f := range change {
 		f(o)
 	}
-	c, err := New(newEngine(t, store), Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}, o)
+	c, err := New(newEngine(t, store), Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}, tenant, o)
 	require.NoError(t, err)
 	return c
 }

@@ -134,7 +134,7 @@ func TestHeadersOfRefusals(t *testing.T) {
 	require.Zero(t, n)
 
 	for _, bad := range []string{"a b", "https://e.com/<x>", "https://e.com/%zz", "a\nb"} {
-		_, err := New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant, Documentation: bad})
+		_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Documentation: bad})
 		require.ErrorContains(t, err, "Documentation")
 	}
 }

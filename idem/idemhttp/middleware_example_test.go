@@ -16,12 +16,11 @@ func ExampleContract_Middleware() {
 	if err != nil {
 		panic(err)
 	}
+	// What the authenticating middleware outside has put into the context.
+	tenant := idemhttp.FromRequest(func(r *http.Request) (string, error) { return "tenant-blue", nil })
 	contract, err := idemhttp.New(engine, idemhttp.Routes{
 		"POST /accounts/{id}/payments": {Name: "charge"},
-	}, &idemhttp.Options{
-		// What the authenticating middleware in front has put into the context.
-		Tenant: idemhttp.FromRequest(func(r *http.Request) (string, error) { return "tenant-blue", nil }),
-	})
+	}, tenant, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -128,7 +128,7 @@ func TestMutatedRequests(t *testing.T) {
 		"PATCH http://x/payments HTTP/1.0\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: %s\r\nCookie: a=b; c=d\r\n\r\n",
 	}
 	watched, n := &watching{Store: memory()}, 0
-	c, err := New(newEngine(t, watched), AnyRoute(charge), &Options{Tenant: tenantInHeader})
+	c, err := New(newEngine(t, watched), AnyRoute(charge), tenantInHeader, nil)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h := c.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n++ }), nil)

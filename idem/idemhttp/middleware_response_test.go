@@ -103,7 +103,7 @@ func TestResponsesWithoutABody(t *testing.T) {
 
 // Where HEAD needs a key, its response tells the length of a body that is not sent.
 func TestHead(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, &Options{Tenant: tenantInHeader, Methods: []string{"HEAD"}})
+	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, tenantInHeader, &Options{Methods: []string{"HEAD"}})
 	require.NoError(t, err)
 	first, again, _ := twice(t, c, "HEAD", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")

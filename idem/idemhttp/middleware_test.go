@@ -22,7 +22,7 @@ var tenantInHeader = FromRequest(func(r *http.Request) (string, error) { return 
 
 func netContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
 	t.Helper()
-	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Tenant = tenantInHeader }}, change...)...)
+	return contractOf(t, store, tenantInHeader, change...)
 }
 
 // netRequest is a request that the contract accepts.
@@ -236,9 +236,7 @@ func TestIncompleteBody(t *testing.T) {
 // Errors that no client can act on go to the log, or to the service's own function.
 func TestErrorsOfTheMiddleware(t *testing.T) {
 	own := errors.New("the directory of tenant crimson is down")
-	c := netContract(t, memory(), func(o *Options) {
-		o.Tenant = FromRequest(func(*http.Request) (string, error) { return "", own })
-	})
+	c := contractOf(t, memory(), FromRequest(func(*http.Request) (string, error) { return "", own }))
 	never := func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }
 	var logged bytes.Buffer
 	r := netRequest("POST", "/payments", "{}")
@@ -256,7 +254,7 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 
 // Another front's request has no net/http request to read.
 func TestFromRequestOfAnotherFront(t *testing.T) {
-	_, err := newContract(t, memory(), func(o *Options) { o.Tenant = tenantInHeader }).Serve(t.Context(), payment(), nil)
+	_, err := contractOf(t, memory(), tenantInHeader).Serve(t.Context(), payment(), nil)
 	require.ErrorContains(t, err, "reads requests of net/http, and this one is a <nil>")
 	for _, tenant := range []string{"", idem.NoTenant} {
 		r := netRequest("POST", "/payments", "")
@@ -268,7 +266,7 @@ func TestFromRequestOfAnotherFront(t *testing.T) {
 
 // The functions for verified identities work with what a middleware in front found.
 func TestIdentityOfTheMiddleware(t *testing.T) {
-	c := netContract(t, memory(), func(o *Options) { o.Tenant = Claim("tenant") })
+	c := newContract(t, memory())
 	n := 0
 	h := mounted(c, &MiddlewareOptions{Identity: func(r *http.Request) Identity {
 		return Identity{Claims: map[string]string{"tenant": r.Header.Get("X-Tenant")}}

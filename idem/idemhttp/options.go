@@ -18,13 +18,9 @@ import (
 // a draft that has expired, and the de facto contract.
 const DefaultKeyHeader = "Idempotency-Key"
 
-// Options of a contract. Zero fields mean the defaults, but Tenant is required.
-// Functions must be safe for concurrent use.
+// Options of a contract. Nil and zero fields mean the defaults. Functions must be safe
+// for concurrent use.
 type Options struct {
-	// Tenant says whose request it is: one of this package's functions or your own.
-	// Required; say [SingleTenant] if the service has none.
-	Tenant TenantFunc
-
 	// Principal binds keys to who within the tenant sends them: two principals with
 	// the same key have two records, and neither sees the other's. It becomes a part
 	// of the key's value, [idem.JoinValues] of principal and key, so that records
@@ -171,8 +167,6 @@ func (o *Options) check() (Options, error) {
 		out = *o
 	}
 	switch {
-	case out.Tenant == nil:
-		return out, mistake("Tenant is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or idemhttp.SingleTenant if the service has no tenants")
 	case out.MinKey < 0 || out.MinKey > MaxKey:
 		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
 	case out.KeyHeader != "" && !isToken(out.KeyHeader):

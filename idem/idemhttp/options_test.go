@@ -19,75 +19,75 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		o      *Options
 		want   string
 	}{
-		"no options":        {good, nil, "SingleTenant"},
-		"no tenant":         {good, &Options{}, "SingleTenant"},
-		"no routes":         {nil, &Options{Tenant: SingleTenant}, "no routes"},
-		"bad operation":     {Routes{"POST /a": bad}, &Options{Tenant: SingleTenant}, "Name is empty"},
-		"bad any":           {AnyRoute(bad), &Options{Tenant: SingleTenant}, "Name is empty"},
-		"no method":         {Routes{"/a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"no path":           {Routes{"POST": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"relative path":     {Routes{"POST a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"lower case":        {Routes{"post /a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"query":             {Routes{"POST /a?b": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"two spaces":        {Routes{"POST  /a": charge}, &Options{Tenant: SingleTenant}, "write method and path"},
-		"not enforced":      {Routes{"GET /a": charge}, &Options{Tenant: SingleTenant}, "GET needs no key"},
-		"any method":        {Routes{"ANY /a": charge}, &Options{Tenant: SingleTenant}, "ANY needs no key"},
-		"other router":      {Routes{"POST /a/:id": charge}, &Options{Tenant: SingleTenant}, "in braces"},
-		"open brace":        {Routes{"POST /a/{id": charge}, &Options{Tenant: SingleTenant}, "in braces"},
-		"nameless":          {Routes{"POST /a/{}": charge}, &Options{Tenant: SingleTenant}, "in braces"},
-		"part of a segment": {Routes{"POST /a/x{id}": charge}, &Options{Tenant: SingleTenant}, "in braces"},
+		"no routes":         {nil, nil, "no routes"},
+		"bad operation":     {Routes{"POST /a": bad}, nil, "Name is empty"},
+		"bad any":           {AnyRoute(bad), nil, "Name is empty"},
+		"no method":         {Routes{"/a": charge}, nil, "write method and path"},
+		"no path":           {Routes{"POST": charge}, nil, "write method and path"},
+		"relative path":     {Routes{"POST a": charge}, nil, "write method and path"},
+		"lower case":        {Routes{"post /a": charge}, nil, "write method and path"},
+		"query":             {Routes{"POST /a?b": charge}, nil, "write method and path"},
+		"two spaces":        {Routes{"POST  /a": charge}, nil, "write method and path"},
+		"not enforced":      {Routes{"GET /a": charge}, nil, "GET needs no key"},
+		"any method":        {Routes{"ANY /a": charge}, nil, "ANY needs no key"},
+		"other router":      {Routes{"POST /a/:id": charge}, nil, "in braces"},
+		"open brace":        {Routes{"POST /a/{id": charge}, nil, "in braces"},
+		"nameless":          {Routes{"POST /a/{}": charge}, nil, "in braces"},
+		"part of a segment": {Routes{"POST /a/x{id}": charge}, nil, "in braces"},
 		"two declarations": {Routes{"POST /a": charge, "POST /b": {Name: charge.Name, Repeat: 1 - charge.Repeat}},
-			&Options{Tenant: SingleTenant}, "the other Repeat"},
-		"mixed":                {Routes{"*": charge, "POST /a": charge}, &Options{Tenant: SingleTenant}, "mix AnyRoute"},
-		"key too long":         {good, &Options{Tenant: SingleTenant, MinKey: 256}, "MinKey"},
-		"key negative":         {good, &Options{Tenant: SingleTenant, MinKey: -1}, "MinKey"},
-		"key header":           {good, &Options{Tenant: SingleTenant, KeyHeader: "a b"}, "KeyHeader"},
-		"methods":              {good, &Options{Tenant: SingleTenant, Methods: []string{"post"}}, "capitals"},
-		"empty method":         {good, &Options{Tenant: SingleTenant, Methods: []string{""}}, "capitals"},
-		"selection":            {good, &Options{Tenant: SingleTenant, Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"two key sources":      {good, &Options{Tenant: SingleTenant, KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
-		"key function":         {good, &Options{Tenant: SingleTenant, KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
-		"key function, length": {good, &Options{Tenant: SingleTenant, MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
-		"key pointer":          {good, &Options{Tenant: SingleTenant, KeyPointer: "id"}, "JSON pointer"},
-		"key pointer's tilde":  {good, &Options{Tenant: SingleTenant, KeyPointer: "/a~2"}, "write ~0 for a tilde"},
-		"response version":     {good, &Options{Tenant: SingleTenant, ResponseVersion: -1}, "ResponseVersion"},
-		"deny-list":            {good, &Options{Tenant: SingleTenant, NeverStore: []string{"X-Trace:"}}, "header name"},
-		"status":               {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
-		"status's class":       {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
-		"status without class": {good, &Options{Tenant: SingleTenant, Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
-		"API's route":          {good, &Options{Tenant: SingleTenant, API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
-		"API, any method":      {good, &Options{Tenant: SingleTenant, API: []string{"ANY /payments"}}, `"PATCH /payments"`},
-		"API, no route":        {good, &Options{Tenant: SingleTenant, API: []string{"payments"}}, "write method and path"},
-		"everything left":      {good, &Options{Tenant: SingleTenant, Select: &idem.Select{Without: []string{""}}}, "nothing"},
+			nil, "the other Repeat"},
+		"mixed":                {Routes{"*": charge, "POST /a": charge}, nil, "mix AnyRoute"},
+		"key too long":         {good, &Options{MinKey: 256}, "MinKey"},
+		"key negative":         {good, &Options{MinKey: -1}, "MinKey"},
+		"key header":           {good, &Options{KeyHeader: "a b"}, "KeyHeader"},
+		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
+		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
+		"selection":            {good, &Options{Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"two key sources":      {good, &Options{KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
+		"key function":         {good, &Options{KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
+		"key function, length": {good, &Options{MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
+		"key pointer":          {good, &Options{KeyPointer: "id"}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{KeyPointer: "/a~2"}, "write ~0 for a tilde"},
+		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},
+		"deny-list":            {good, &Options{NeverStore: []string{"X-Trace:"}}, "header name"},
+		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
+		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
+		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
+		"API's route":          {good, &Options{API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
+		"API, any method":      {good, &Options{API: []string{"ANY /payments"}}, `"PATCH /payments"`},
+		"API, no route":        {good, &Options{API: []string{"payments"}}, "write method and path"},
+		"everything left":      {good, &Options{Select: &idem.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), c.routes, c.o)
+			_, err := New(newEngine(t, memory()), c.routes, SingleTenant, c.o)
 			var config *idem.ConfigError
 			require.ErrorAs(t, err, &config)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := New(nil, good, &Options{Tenant: SingleTenant})
+	_, err := New(nil, good, SingleTenant, nil)
 	require.ErrorContains(t, err, "engine is nil")
+	_, err = New(newEngine(t, memory()), good, nil, nil)
+	require.ErrorContains(t, err, "SingleTenant")
 }
 
 // An API whose routes are all covered, or need no key, is fine.
 func TestKnownRoutes(t *testing.T) {
 	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
 	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
-		_, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, API: api})
+		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{API: api})
 		require.NoError(t, err, api)
-		_, err = New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant, API: append(api, "POST /more")})
+		_, err = New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{API: append(api, "POST /more")})
 		require.NoError(t, err, api)
 	}
-	_, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
+	_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
 	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 
 func TestOptionsAreCopied(t *testing.T) {
 	methods := []string{"POST"}
 	routes := Routes{"POST /payments": charge}
-	c, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant, Methods: methods})
+	c, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: methods})
 	require.NoError(t, err)
 	methods[0] = "GET"
 	delete(routes, "POST /payments")
@@ -184,12 +184,12 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 		}
 		require.ErrorIs(t, err, ErrNoTenant, name)
 		require.ErrorContains(t, err, c.want, name)
-		for _, set := range []func(*Options){
-			func(o *Options) { o.Tenant = c.f },
-			func(o *Options) { o.Tenant, o.Principal = SingleTenant, c.f },
+		for _, contract := range []*Contract{
+			contractOf(t, memory(), c.f),
+			contractOf(t, memory(), SingleTenant, func(o *Options) { o.Principal = c.f }),
 		} {
 			n := 0
-			res := serve(t, newContract(t, memory(), set), payment(func(r *Request) { r.Identity = c.id }), counting(&n, created()))
+			res := serve(t, contract, payment(func(r *Request) { r.Identity = c.id }), counting(&n, created()))
 			require.Equal(t, 403, res.Status, name)
 			require.Contains(t, string(res.Body), c.want, name)
 			require.NotContains(t, string(res.Body), "alice", name)
@@ -207,7 +207,7 @@ func TestUnusableTenant(t *testing.T) {
 		"broken":   func(context.Context, *Request) (string, error) { return "", broken },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, n := newContract(t, memory(), func(o *Options) { o.Tenant = f }), 0
+			c, n := contractOf(t, memory(), f), 0
 			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 			require.Zero(t, n)
 			if name == "broken" {

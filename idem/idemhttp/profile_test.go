@@ -42,7 +42,7 @@ func TestOriginalDate(t *testing.T) {
 	now, n := noon, 0
 	e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
 	require.NoError(t, err)
-	c, err := New(e, AnyRoute(charge), &Options{Tenant: SingleTenant})
+	c, err := New(e, AnyRoute(charge), SingleTenant, nil)
 	require.NoError(t, err)
 	serve(t, c, payment(), func(context.Context) (*Response, error) {
 		n++
@@ -173,13 +173,12 @@ func TestMistakesInRows(t *testing.T) {
 		"type":           {Options{Rows: map[Code]Row{CodeKeyReused: {Type: "http://[::1"}}}, "URI reference"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.o.Tenant = SingleTenant
-			_, err := New(newEngine(t, memory()), AnyRoute(charge), &c.o)
+			_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &c.o)
 			var config *idem.ConfigError
 			require.ErrorAs(t, err, &config)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := New(newEngine(t, memory()), AnyRoute(charge), &Options{Tenant: SingleTenant, Rows: map[Code]Row{CodeAccepted: {Status: 200}}})
+	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Rows: map[Code]Row{CodeAccepted: {Status: 200}}})
 	require.NoError(t, err)
 }

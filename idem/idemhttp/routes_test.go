@@ -16,7 +16,7 @@ func TestPathFitsTemplates(t *testing.T) {
 	} {
 		routes[name] = idem.Operation{Name: name}
 	}
-	c, err := New(newEngine(t, memory()), routes, &Options{Tenant: SingleTenant})
+	c, err := New(newEngine(t, memory()), routes, SingleTenant, nil)
 	require.NoError(t, err)
 	for range 20 {
 		for _, r := range []struct{ method, path, want string }{

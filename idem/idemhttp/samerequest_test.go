@@ -185,7 +185,7 @@ func TestBodiesPutBackWithAnotherLength(t *testing.T) {
 func TestRedirectsKeepTheKeyFree(t *testing.T) {
 	for _, code := range []int{307, 308} {
 		made := 0
-		c, err := New(newEngine(t, memory()), AnyRoute(transfer), &Options{Tenant: SingleTenant})
+		c, err := New(newEngine(t, memory()), AnyRoute(transfer), SingleTenant, nil)
 		require.NoError(t, err)
 		server := httptest.NewServer(c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/payments" {
@@ -205,10 +205,8 @@ func TestRedirectsKeepTheKeyFree(t *testing.T) {
 // What a client chose is quoted in the log: one request, one line.
 func TestLogLinesAreQuoted(t *testing.T) {
 	var out strings.Builder
-	c := netContract(t, memory(), func(o *Options) {
-		o.Tenant = func(_ context.Context, r *Request) (string, error) {
-			return "", fmt.Errorf("bad token %s", r.Header["Authorization"][0])
-		}
+	c := contractOf(t, memory(), func(_ context.Context, r *Request) (string, error) {
+		return "", fmt.Errorf("bad token %s", r.Header["Authorization"][0])
 	})
 	c.routes = map[route]idem.Operation{{}: charge}
 	r := netRequest("POST", "/payments%0aidemhttp:%20admin%1b[31m", "{}")

@@ -126,7 +126,7 @@ func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 	p := ask(newContract(t, memory()), &Response{Status: 400}, payment(other))
 	require.Equal(t, 400, p.RecordedStatus)
 	require.Contains(t, p.Detail, "was answered with 400")
-	p = ask(newContract(t, memory(), func(o *Options) { o.Tenant = SingleTenant }), created(), payment(other))
+	p = ask(contractOf(t, memory(), SingleTenant), created(), payment(other))
 	require.Zero(t, p.RecordedStatus, "the first may be anybody's")
 	require.NotContains(t, p.Detail, "201")
 

@@ -15,16 +15,15 @@ import (
 // behind returns the Lambda handler for an API of this flavour, whose authorizer
 // has the tenant.
 func (s *service) behind(engine *idem.Engine, api, tenant string) (any, error) {
-	of, err := tenantOf(tenant)
+	tenants, err := tenantOf(tenant)
 	if err != nil {
 		return nil, err
 	}
-	o := &idemhttp.Options{Tenant: of}
 	switch api {
 	case "", "http":
-		return idemlambda.HTTPAPI(engine, operations, o, s.handle), nil
+		return idemlambda.HTTPAPI(engine, operations, tenants, nil, s.handle), nil
 	case "rest":
-		return idemlambda.RESTAPI(engine, operations, o, s.handleREST), nil
+		return idemlambda.RESTAPI(engine, operations, tenants, nil, s.handleREST), nil
 	}
 	return nil, fmt.Errorf("PAYMENTS_API is %q: use http or rest", api)
 }

@@ -21,7 +21,7 @@ func function(t *testing.T, provider string) func(route, key, body string) (resp
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	s := &service{provider: provider}
-	h := idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.SingleTenant}, s.handle)
+	h := idemlambda.HTTPAPI(engine, operations, idemhttp.SingleTenant, nil, s.handle)
 	return func(route, key, body string) (response, error) {
 		r := request{RouteKey: route, Body: body, Headers: map[string]string{
 			"idempotency-key": key, "content-type": "application/json",

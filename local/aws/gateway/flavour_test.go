@@ -40,17 +40,16 @@ func TestRoundTrips(t *testing.T) {
 			engine, err := idem.New(memstore.New(), nil)
 			require.NoError(t, err)
 			routes := idemhttp.AnyRoute(idem.Operation{Name: "charge"})
-			o := &idemhttp.Options{Tenant: idemhttp.SingleTenant}
 			runs := 0
 			head := map[string]string{"Content-Type": "application/json"}
 			options := &gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: multi}
-			fn := typed(idemlambda.ALB(engine, routes, o, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+			fn := typed(idemlambda.ALB(engine, routes, idemhttp.SingleTenant, nil, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 				runs++
 				return events.ALBTargetGroupResponse{StatusCode: 201, Headers: head, Body: `{"id":1}`}, nil
 			}))
 			if name == "function URL" {
 				options = &gateway.Options{Flavour: gateway.FunctionURL}
-				fn = typed(idemlambda.FunctionURL(engine, routes, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+				fn = typed(idemlambda.FunctionURL(engine, routes, idemhttp.SingleTenant, nil, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
 					runs++
 					return events.LambdaFunctionURLResponse{StatusCode: 201, Headers: head, Body: `{"id":1}`}, nil
 				}))

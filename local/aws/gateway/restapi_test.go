@@ -25,7 +25,7 @@ func TestREST(t *testing.T) {
 	require.NoError(t, err)
 	var e events.APIGatewayProxyRequest
 	runs := 0
-	fn := typed(idemlambda.RESTAPI(engine, idemhttp.Routes{"POST /payments/{id}": {Name: "charge"}}, &idemhttp.Options{Tenant: idemhttp.Claim("sub")},
+	fn := typed(idemlambda.RESTAPI(engine, idemhttp.Routes{"POST /payments/{id}": {Name: "charge"}}, idemhttp.Claim("sub"), nil,
 		func(_ context.Context, event events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			runs++
 			e = event

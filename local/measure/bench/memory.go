@@ -172,7 +172,7 @@ func newFixture() *fixture {
 		Headers: map[string]string{"Content-Type": "application/json", "Location": "/payments/ord_01J9ZQ8N3V", "Cache-Control": "no-store"},
 	}
 	if f.engine, err = idem.New(memstore.New(), nil); err == nil {
-		f.contract, err = idemhttp.New(f.engine, idemhttp.Routes{"POST /payments": work}, &idemhttp.Options{Tenant: idemhttp.Claim("sub")})
+		f.contract, err = idemhttp.New(f.engine, idemhttp.Routes{"POST /payments": work}, idemhttp.Claim("sub"), nil)
 	}
 	if err != nil {
 		panic(err)

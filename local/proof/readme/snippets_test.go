@@ -64,7 +64,7 @@ func serve(engine *idem.Engine, handle idemlambda.HTTPAPIHandler) {
 		"POST /payments": {Name: "charge", Repeat: idem.Repeatable},
 		"POST /refunds":  {Name: "refund", Repeat: idem.NotRepeatable},
 	}
-	lambda.Start(idemlambda.HTTPAPI(engine, operations, &idemhttp.Options{Tenant: idemhttp.Claim("sub")}, handle))
+	lambda.Start(idemlambda.HTTPAPI(engine, operations, idemhttp.Claim("sub"), nil, handle))
 }
 
 // Fulfil may run again: the shop takes the order's id as its idempotency key.

@@ -52,7 +52,7 @@ func Main() {
 
 // start serves every variant; a request's header chooses one.
 func start[E, R any](
-	wrap func(*idem.Engine, idemhttp.Routes, *idemhttp.Options, func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
+	wrap func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
 	header func(*E, string) string, answer func(*E, script.Answer) R, tenant idemhttp.TenantFunc,
 ) {
 	profile, err := strconv.Atoi(os.Getenv(script.EnvProfile))
@@ -80,13 +80,13 @@ func start[E, R any](
 			o.Location = func(context.Context, *idemhttp.Request) string { return script.Location }
 		},
 	} {
-		o := &idemhttp.Options{Tenant: tenant, Profile: idemhttp.Profile(profile)}
+		o := &idemhttp.Options{Profile: idemhttp.Profile(profile)}
 		change(o)
 		engine := plain
 		if name == script.VariantSmall {
 			engine = small
 		}
-		served[name] = wrap(engine, routes, o, handler)
+		served[name] = wrap(engine, routes, tenant, o, handler)
 	}
 	lambda.Start(func(ctx context.Context, e E) (R, error) {
 		variant := header(&e, script.VariantHeader)
