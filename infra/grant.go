@@ -12,15 +12,15 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// NoTenant is the tenant of a service that has none, as in package idem.
-const NoTenant = "\x00"
-
-// GrantOptions of a grant on records. Nil and the zero value mean all tenants.
+// GrantOptions of a grant on records. Nil and the zero value mean all records.
 type GrantOptions struct {
-	// Tenants confines the grantee to the records of these tenants, as they are
-	// given to Operation.Key (NoTenant for records without one), by a condition on
-	// dynamodb:LeadingKeys. IAM then refuses every other key. Empty means all.
+	// Tenants confines the grantee to the records of these tenants, as they are given
+	// to Operation.Key, by a condition on dynamodb:LeadingKeys. IAM then refuses every
+	// other key. Empty means all records, unless WithoutTenant is set.
 	Tenants []string
+	// WithoutTenant confines the grantee to the records that have no tenant, beside
+	// those of Tenants.
+	WithoutTenant bool
 }
 
 // GrantHandler allows what an engine does with records: claim, replay, complete,

@@ -11,14 +11,18 @@ const maxTenant = 64
 // names its items, so the key is always there; the second condition refuses one
 // without it, for which "for all values" would hold.
 func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
-	if o == nil || len(o.Tenants) == 0 {
+	if o == nil || len(o.Tenants) == 0 && !o.WithoutTenant {
 		return nil
 	}
 	var patterns []string
+	if o.WithoutTenant {
+		patterns = append(patterns, "#*")
+	}
 	for _, tenant := range o.Tenants {
 		switch {
-		case tenant == "":
-			refuse(t, "a tenant in GrantOptions is empty: name it, or say infra.NoTenant for records without one")
+		case tenant == "" || tenant == "\x00":
+			// The second is the constant of package idem.
+			refuse(t, "a tenant in GrantOptions is empty: name it, or set WithoutTenant for records that have none")
 			continue
 		case len(tenant) > maxTenant:
 			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant, len(tenant), maxTenant)
@@ -41,18 +45,16 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 // nor a wildcard of IAM gets through.
 func leadingKeys(tenant string) string {
 	var b strings.Builder
-	if tenant != NoTenant {
-		const hex = "0123456789ABCDEF"
-		for i := 0; i < len(tenant); i++ {
-			c := tenant[i]
-			if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
-				b.WriteByte(c)
-				continue
-			}
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+	const hex = "0123456789ABCDEF"
+	for i := 0; i < len(tenant); i++ {
+		c := tenant[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
+			b.WriteByte(c)
+			continue
 		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
 	}
 	return b.String() + "#*"
 }

@@ -104,7 +104,6 @@ func TestDefaultsAreTheLibrarys(t *testing.T) {
 	require.Equal(t, idemlambda.SNSRetention, infra.DefaultSNSRetention)
 	require.Equal(t, idemlambda.S3Retention, infra.DefaultS3Retention)
 	require.Equal(t, idemlambda.SQSRetention, infra.DefaultQueueRetention)
-	require.Equal(t, idem.NoTenant, infra.NoTenant)
 	require.Equal(t, outbox.DefaultGrace, infra.DefaultGrace)
 	require.Equal(t, 2*time.Second, idem.DefaultMargin, "the checks of visibility count with it")
 }

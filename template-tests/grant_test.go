@@ -106,19 +106,19 @@ func TestGrantOnATableWithAKeyOfItsOwn(t *testing.T) {
 }
 
 func TestGrantConfinesToTenants(t *testing.T) {
-	tenants := []string{"acme", "a*b/ü$", infra.NoTenant}
+	tenants := []string{"acme", "a*b/ü$"}
 	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
-		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants})
+		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants, WithoutTenant: true})
 	})
 	require.Empty(t, problems)
 	var patterns []any
-	for _, tenant := range tenants {
+	for _, tenant := range append([]string{idem.NoTenant}, tenants...) {
 		// The pattern is what a key of the library begins with.
 		id := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(tenant, "value").ID()
 		prefix, _, _ := strings.Cut(id, "#op#")
 		patterns = append(patterns, prefix+"#*")
 	}
-	require.Equal(t, []any{"acme#*", "a%2Ab%2F%C3%BC%24#*", "#*"}, patterns)
+	require.Equal(t, []any{"#*", "acme#*", "a%2Ab%2F%C3%BC%24#*"}, patterns)
 	for _, s := range statements {
 		require.Equal(t, map[string]any{
 			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": patterns},
@@ -127,12 +127,24 @@ func TestGrantConfinesToTenants(t *testing.T) {
 	}
 }
 
+// Records without a tenant are confined to as those of a tenant are.
+func TestGrantConfinesToRecordsWithoutTenant(t *testing.T) {
+	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
+		table.GrantHandler(role, &infra.GrantOptions{WithoutTenant: true})
+	})
+	require.Empty(t, problems)
+	for _, s := range statements {
+		require.Equal(t, map[string]any{"dynamodb:LeadingKeys": []any{"#*"}}, s.conditions["ForAllValues:StringLike"], s.actions)
+	}
+}
+
 func TestGrantRefusesTenants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tenant string
 		says   []string
 	}{
-		"empty":    {"", []string{"a tenant in GrantOptions is empty", "infra.NoTenant"}},
+		"empty":    {"", []string{"a tenant in GrantOptions is empty", "WithoutTenant"}},
+		"none":     {idem.NoTenant, []string{"a tenant in GrantOptions is empty", "WithoutTenant"}},
 		"too long": {string(make([]byte, 65)), []string{"65 bytes", "more than 64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
