@@ -8,9 +8,10 @@ WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 60s
 # CDK's packages are large and have no concurrency of ours.
 CDK     := ./infra/... ./template-tests/...
-# The proofs start processes, or read what lies in the repository, and wait.
-PROOFS  := ./local/proof/... ./local/measure/...
-LIBRARY  = $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
+# The proofs start processes, or read what lies in the repository, and wait. In each
+# group the longest packages come first, so that no core waits for one at the end.
+PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/...
+LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
 # Further flags of go test for every group, and for the proofs. Many packages wait for
 # servers, processes and time-outs: more of them at once than there are cores.
 FLAGS        := -timeout 10m -p 4
