@@ -298,7 +298,7 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 			_, err := idem.UnitOf(ctx, create)
 			require.ErrorAs(t, err, &mistake)
 			return 1, nil
-		})
+		}, nil)
 	})
 	require.NoError(t, err)
 	late, err := idem.UnitOf(after, create)
@@ -310,7 +310,7 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 func TestNoStepsInAtomicMode(t *testing.T) {
 	r := newRig(t, nil)
 	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "s", func(context.Context) (int, error) { panic("ran") })
+		return idem.Step(ctx, "s", func(context.Context) (int, error) { panic("ran") }, nil)
 	})
 	var mistake *idem.ConfigError
 	require.ErrorAs(t, err, &mistake)

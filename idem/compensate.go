@@ -150,7 +150,7 @@ func (c compensation) run(ctx context.Context) error {
 	}
 	ctx = s.inside(undoing + s.name)
 	for n := 1; ; n++ {
-		err := s.opts.compensate.fn(ctx, c.of.raw)
+		err := s.opts.compensate(ctx, c.of.raw)
 		if err == nil || classOf(err) == ClassFailed || !s.opts.retry.wait(ctx, n) {
 			return err
 		}

@@ -21,7 +21,7 @@ func trip(e *effects, last error, undoErrs ...error) func(context.Context) (stri
 			if name == "hotel" {
 				errs = undoErrs
 			}
-			if _, err := idem.Step(ctx, name, e.step(name), e.undo(name, errs...)); err != nil {
+			if _, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: e.undo(name, errs...)}); err != nil {
 				return "", err
 			}
 		}
@@ -42,20 +42,18 @@ func TestCompensationsRunInReverse(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
 	var order []string
-	undo := func(name string) idem.StepOption {
-		return idem.WithCompensation(func(_ context.Context, r receiptOf) error {
-			order = append(order, r.ID)
-			return nil
-		})
+	undo := func(_ context.Context, r receiptOf) error {
+		order = append(order, r.ID)
+		return nil
 	}
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		for _, name := range []string{"flight", "hotel", "car"} {
-			_, err := idem.Step(ctx, name, e.step(name), undo(name))
+			_, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: undo})
 			require.NoError(t, err)
 		}
-		_, err := idem.Step(ctx, "plain", e.step("plain"))
+		_, err := idem.Step(ctx, "plain", e.step("plain"), nil)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})), undo("pay"))
+		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})), &idem.StepConfig[receiptOf]{Compensate: undo})
 		return "", idem.PermanentStep(err)
 	})
 	require.ErrorIs(t, err, declinedError{})
@@ -89,7 +87,7 @@ func TestCompensationResumes(t *testing.T) {
 	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := trip(e, nil)(ctx)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "new", e.step("new"))
+		_, err = idem.Step(ctx, "new", e.step("new"), nil)
 		require.EqualError(t, err, "card declined")
 		return "", err
 	})
@@ -190,7 +188,7 @@ func TestCompensate(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, idem.Compensate(ctx, declinedError{}))
 		require.NoError(t, idem.Compensate(ctx, declinedError{}), "nothing is left to undo")
-		_, err = idem.Step(ctx, "new", e.step("new"))
+		_, err = idem.Step(ctx, "new", e.step("new"), nil)
 		require.EqualError(t, err, "card declined")
 		return "402", nil
 	})
@@ -203,7 +201,7 @@ func TestCompensate(t *testing.T) {
 	require.ErrorAs(t, idem.Compensate(t.Context(), errPlain), &mistake)
 	_, err = doSteps(t, r, safe.Key("t", "2"), func(ctx context.Context) (string, error) {
 		require.ErrorAs(t, idem.Compensate(ctx, nil), &mistake)
-		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Compensate(ctx, errPlain) })
+		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Compensate(ctx, errPlain) }, nil)
 		require.ErrorAs(t, err, &mistake)
 		return "", nil
 	})
@@ -217,11 +215,11 @@ func TestCompensationToken(t *testing.T) {
 	tokens := map[string]int{}
 	for range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "pay", e.step("pay"), idem.WithCompensation(func(ctx context.Context, _ receiptOf) error {
+			_, err := idem.Step(ctx, "pay", e.step("pay"), &idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
 				tokens[idem.Token(ctx)]++
 				require.NotEqual(t, tokenOf(t, r, "pay"), idem.Token(ctx))
 				return errPlain
-			}))
+			}})
 			require.NoError(t, err)
 			return "", idem.Permanent(declinedError{})
 		})
@@ -237,7 +235,7 @@ func tokenOf(t *testing.T, r *rig, step string) (token string) {
 		_, err := idem.Step(ctx, step, func(ctx context.Context) (int, error) {
 			token = idem.Token(ctx)
 			return 0, nil
-		})
+		}, nil)
 		return "", err
 	})
 	require.NoError(t, err)
@@ -255,10 +253,10 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 					key := safe.Key("t", "k")
 					r.faults.Always(fault, idemtest.RecordStep)
 					_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-						_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(semantics))
+						_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 						require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 						require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
-						_, again := idem.Step(ctx, "more", e.step("more"))
+						_, again := idem.Step(ctx, "more", e.step("more"), nil)
 						require.Equal(t, err, again)
 						return "pretends", nil
 					})
@@ -270,7 +268,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 					require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 					r.faults.Heal()
 					_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-						_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(semantics))
+						_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 						return "done", err
 					})
 					require.NoError(t, err)
@@ -288,11 +286,11 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
 		_, err := doSteps(t, r.twin(t), key, func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, "ship", e.step("ship"))
+			got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			return got.ID, err
 		})
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce))
+		_, err = idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 		require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 		return "zombie", nil
@@ -314,7 +312,7 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 				time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
 				require.Equal(t, idem.Unknown, r.state(t, key))
 				return 7, nil
-			}, idem.WithSemantics(idem.AtMostOnce))
+			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			return 0, err
 		})
 		require.NoError(t, err)
@@ -328,7 +326,7 @@ func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
 		key := safe.Key("t", "k")
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			require.NoError(t, err)
 			time.Sleep(idem.DefaultLease)
 			require.Zero(t, r.record(t, key).ExpiresAt)
@@ -347,7 +345,7 @@ func TestPanicInAStep(t *testing.T) {
 		key := safe.Key("t", "k")
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") }, idem.WithSemantics(semantics))
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") }, &idem.StepConfig[int]{Semantics: semantics})
 				return "", err
 			})
 		})

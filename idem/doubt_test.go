@@ -28,10 +28,10 @@ func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
 	var undone []string
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
-			idem.WithCompensation(func(_ context.Context, seat string) error {
+			&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
 				undone = append(undone, seat)
 				return nil
-			}))
+			}})
 		if err != nil {
 			return "", err
 		}
@@ -135,7 +135,7 @@ func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
 		undoing, goOn := make(chan struct{}), make(chan struct{})
 		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 			_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-				idem.WithCompensation(func(context.Context, int) error {
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error {
 					select {
 					case <-undoing:
 					default:
@@ -143,7 +143,7 @@ func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
 						<-goOn
 					}
 					return nil
-				}))
+				}})
 			require.NoError(t, err)
 			wg.Go(func() { _ = idem.Compensate(ctx, errPlain) })
 			<-undoing
@@ -164,7 +164,7 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 	var wg sync.WaitGroup
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-			idem.WithCompensation(func(context.Context, int) error { return nil }))
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
 		require.NoError(t, err)
 		wg.Go(func() {
 			<-ctx.Done()

@@ -19,14 +19,14 @@ func ExampleStep() {
 		receipt, err := idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
 			fmt.Println("charging")
 			return "receipt 7", nil // with idem.Token(ctx), which is the step's own
-		})
+		}, nil)
 		if err != nil {
 			return "", err
 		}
 		parcel, err := idem.Step(ctx, "ship", func(ctx context.Context) (string, error) {
 			fmt.Println("shipping")
 			return "parcel 9", nil
-		})
+		}, nil)
 		return receipt + ", " + parcel, err
 	}
 	request := func(ctx context.Context, e *idem.Engine) (string, error) {
@@ -47,7 +47,7 @@ func ExampleStep() {
 }
 
 // A step that fails for good: what was done before it is undone, the latest first.
-func ExampleWithCompensation() {
+func ExampleStepConfig_compensate() {
 	h := idemtest.New(nil, nil)
 	travel := idem.Operation{Name: "travel", Repeat: idem.Repeatable}
 	book := func(name string) func(context.Context) (string, error) {
@@ -61,10 +61,10 @@ func ExampleWithCompensation() {
 		return nil
 	}
 	handler := func(ctx context.Context, _ string) (string, error) {
-		if _, err := idem.Step(ctx, "flight", book("flight"), idem.WithCompensation(cancel)); err != nil {
+		if _, err := idem.Step(ctx, "flight", book("flight"), &idem.StepConfig[string]{Compensate: cancel}); err != nil {
 			return "", err
 		}
-		if _, err := idem.Step(ctx, "hotel", book("hotel"), idem.WithCompensation(cancel)); err != nil {
+		if _, err := idem.Step(ctx, "hotel", book("hotel"), &idem.StepConfig[string]{Compensate: cancel}); err != nil {
 			return "", err
 		}
 		return "", idem.Permanent(errors.New("no car is left"))
@@ -83,7 +83,7 @@ func ExampleWithCompensation() {
 
 // The process dies while the bank is being asked for money. The step is not run
 // again: the retry asks the bank what became of it.
-func ExampleWithInterrupted() {
+func ExampleStepConfig_interrupted() {
 	h := idemtest.New(nil, nil)
 	pay := idem.Operation{Name: "pay", Repeat: idem.Repeatable}
 	charges := map[string]string{} // at the bank, by token
@@ -92,13 +92,17 @@ func ExampleWithInterrupted() {
 			charges[idem.Token(ctx)] = amount
 			h.Crash()
 			return amount, nil
-		}, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(10*time.Minute, func(ctx context.Context, _ time.Time) (string, error) {
-			amount, ok := charges[idem.Token(ctx)]
-			if !ok {
-				return "", idem.NotExecuted(errors.New("the bank does not know the charge"))
-			}
-			return amount, nil
-		}))
+		}, &idem.StepConfig[string]{
+			Semantics: idem.AtMostOnce,
+			Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
+				amount, ok := charges[idem.Token(ctx)]
+				if !ok {
+					return "", idem.NotExecuted(errors.New("the bank does not know the charge"))
+				}
+				return amount, nil
+			},
+			AbsentAfter: 10 * time.Minute,
+		})
 	}
 	request := func(ctx context.Context, e *idem.Engine) (string, error) {
 		return idem.Do(ctx, e, pay.Key("acme", "payment-1"), "42.00", handler)

@@ -22,11 +22,10 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	key := safe.Key("t", "k")
 	var began []time.Time
 	handler := func(ctx context.Context) (string, error) {
-		got, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce),
-			idem.WithInterrupted(longest, func(_ context.Context, at time.Time) (receiptOf, error) {
-				began = append(began, at)
-				return receiptOf{}, idem.NotExecuted(errPlain)
-			}))
+		got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
+			began = append(began, at)
+			return receiptOf{}, idem.NotExecuted(errPlain)
+		}})
 		return got.ID, err
 	}
 	abandoned(t, r, key)
@@ -63,10 +62,10 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	runs := 0
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { runs++; return 1, nil },
-			idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(24*time.Hour, func(_ context.Context, began time.Time) (int, error) {
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, AbsentAfter: 24 * time.Hour, Interrupted: func(_ context.Context, began time.Time) (int, error) {
 				r.clock.Advance(began.Add(48 * time.Hour).Sub(r.clock.Now()))
 				return 0, idem.NotExecuted(errPlain)
-			}))
+			}})
 		return "", err
 	})
 	var open *idem.StepInterruptedError
@@ -94,8 +93,7 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 						return 0, idem.NotExecuted(errPlain)
 					}
 					return 1, nil
-				}, idem.WithSemantics(idem.AtMostOnce), idem.WithRetry(idem.RetryConfig{InitialDelay: time.Nanosecond}),
-					idem.WithInterrupted(time.Minute, func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }))
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}, AbsentAfter: time.Minute, Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }})
 				return "", err
 			})
 			require.NoError(t, err)
@@ -112,10 +110,10 @@ type booking struct {
 }
 
 func (b *booking) handler(ctx context.Context) (string, error) {
-	undo := func(name string) idem.StepOption {
-		return idem.WithCompensation(func(context.Context, string) error { b.log = append(b.log, "undo "+name); return nil })
+	undo := func(name string) func(context.Context, string) error {
+		return func(context.Context, string) error { b.log = append(b.log, "undo "+name); return nil }
 	}
-	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil }, undo("reserve")); err != nil {
+	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil }, &idem.StepConfig[string]{Compensate: undo("reserve")}); err != nil {
 		return "", err
 	}
 	_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
@@ -124,10 +122,10 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 			return "", errPlain
 		}
 		return "c", nil
-	}, undo("charge"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, func(context.Context, time.Time) (string, error) {
+	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: func(context.Context, time.Time) (string, error) {
 		b.log = append(b.log, "asked")
 		return "c", b.answered
-	}))
+	}})
 	if err != nil {
 		return "402", idem.Compensate(ctx, declinedError{})
 	}
@@ -196,10 +194,9 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		})
 		charge := func(ctx context.Context) error {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(idem.AtMostOnce),
-				idem.WithInterrupted(0, func(context.Context, time.Time) (receiptOf, error) {
-					return receiptOf{}, idem.NotExecuted(errPlain)
-				}))
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
+				return receiptOf{}, idem.NotExecuted(errPlain)
+			}})
 			return err
 		}
 		late := make(chan error)

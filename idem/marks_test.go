@@ -30,20 +30,20 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 		},
 		"a step's": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, idem.WithSemantics(idem.AtMostOnce))
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 				return err
 			}
 		},
 		"a step's, after one that nobody knows": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, first := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 0, errPlain })
-				_, second := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused })
+				_, first := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 0, errPlain }, nil)
+				_, second := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, nil)
 				return errors.Join(first, second)
 			}
 		},
 		"a step's, wrapped": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) })
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
 				return fmt.Errorf("order: %w", err)
 			}
 		},
@@ -52,14 +52,14 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 				_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
 					idem.SetNotExecuted(ctx)
 					return 0, errPlain
-				})
+				}, nil)
 				return err
 			}
 		},
 		"a compensation's": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
 				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
-					idem.WithCompensation(func(context.Context, int) error { return refused }))
+					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
 				return errors.Join(err, idem.Compensate(ctx, errPlain))
 			}
 		},
@@ -95,7 +95,7 @@ func TestMarksMadeAgain(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		own := errors.New("refused")
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", idem.NotExecuted(own)) })
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", idem.NotExecuted(own)) }, nil)
 			return "", mark(err)
 		})
 		require.ErrorIs(t, err, own)
@@ -115,7 +115,7 @@ func TestRejectedAnswers(t *testing.T) {
 		"token":   {func(_ *rig, ctx context.Context) { idem.Token(ctx) }, idem.Unknown},
 		"info":    {func(_ *rig, ctx context.Context) { _, _ = idem.InfoOf(ctx) }, idem.Unknown},
 		"step": {func(_ *rig, ctx context.Context) {
-			_, _ = idem.Step(ctx, "s", func(context.Context) (int, error) { return 0, errPlain })
+			_, _ = idem.Step(ctx, "s", func(context.Context) (int, error) { return 0, errPlain }, nil)
 		}, idem.Unknown},
 		"unit of work": {func(_ *rig, ctx context.Context) { _, _ = idem.UnitOf(ctx, func() idem.Unit { return new(effect) }) }, idem.Unknown},
 		"another operation": {func(r *rig, ctx context.Context) {

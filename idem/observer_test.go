@@ -62,7 +62,7 @@ var observed = map[idem.NoticeKind]func(t *testing.T, r *rig){
 	"step_interrupted": func(t *testing.T, r *rig) {
 		abandonedWith(t, r, safe.Key("t", "k"), shipping)
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil })
+			return idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
 	},
 	"lease_lost": func(t *testing.T, r *rig) {
@@ -117,7 +117,7 @@ func stepping(t *testing.T, r *rig) {
 	}
 	_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 		got, _ := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil },
-			idem.WithCompensation(func(context.Context, int) error { return nil }))
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
 		return got, err
 	})
 }

@@ -115,7 +115,7 @@ func TestAnOverrunAfterAStepIsRenewed(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
 		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }, idem.WithSemantics(idem.AtMostOnce))
+			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			require.NoError(t, err)
 			time.Sleep(9 * time.Second)
 			require.Equal(t, idem.InProgress, r.state(t, key))

@@ -166,7 +166,7 @@ func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]we
 	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
 		captured.Data[0]++
 		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
-			idem.WithCompensation(func(context.Context, int) error { undo.Data[0]++; return nil })); err != nil && op.OnStoreFailure == idem.FailClosed {
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil && op.OnStoreFailure == idem.FailClosed {
 			return 0, err
 		}
 		return 1, fail

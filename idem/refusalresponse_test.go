@@ -35,7 +35,7 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 				r, e := newBankRig(t), new(effects)
 				key := op.Key("t", "k")
 				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
-					_, err := idem.Step(ctx, "reserve", e.step("reserve"), e.undo("reserve"))
+					_, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve")})
 					require.NoError(t, err)
 					_, err = idem.UnitOf(ctx, func() idem.Unit { return &effect{n: 30} })
 					require.NoError(t, err)
@@ -64,10 +64,10 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	var second error
 	call := func(cause error) idem.Call {
 		return idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
-			_, err := idem.Step(ctx, "reserve", e.step("reserve"), e.undo("reserve", errPlain))
+			_, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", errPlain)})
 			require.NoError(t, err)
 			if e.ran("undo reserve") > 0 {
-				_, second = idem.Step(ctx, "pay", e.step("pay"))
+				_, second = idem.Step(ctx, "pay", e.step("pay"), nil)
 			}
 			return idem.Answer{Body: []byte("402"), Class: idem.ClassFailed, Cause: cause}
 		}}
@@ -94,7 +94,7 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 			key := safe.Key("t", "k")
 			handler := func(refuse error, undo ...error) func(context.Context) (string, error) {
 				return func(ctx context.Context) (string, error) {
-					if _, err := idem.Step(ctx, "reserve", e.step("reserve"), e.undo("reserve", undo...)); err != nil {
+					if _, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", undo...)}); err != nil {
 						return "", err
 					}
 					return pay(effect{n: 30, refuse: refuse}, nil)(ctx, 1)

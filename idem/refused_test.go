@@ -95,10 +95,10 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 			handler := func(doubt bool) func(context.Context, int) (string, error) {
 				return func(ctx context.Context, n int) (string, error) {
 					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
-						idem.WithCompensation(func(_ context.Context, seat string) error {
+						&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
 							undone = append(undone, seat)
 							return nil
-						}))
+						}})
 					if err != nil {
 						return "", err
 					}
@@ -130,7 +130,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
 					if op.Mode == idem.Reserved && !doubt {
 						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-							idem.WithCompensation(func(context.Context, int) error { undone++; return nil }))
+							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undone++; return nil }})
 						require.NoError(t, err)
 					}
 					_, err := pay(effect{n: 1, refuse: errPlain, doubt: doubt}, nil)(ctx, 1)

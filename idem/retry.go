@@ -1,14 +1,15 @@
 package idem
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
 
-// Defaults of [RetryConfig]: they fit into an invocation, which waits meanwhile.
+// Defaults of [Retry]: they fit into an invocation, which waits meanwhile.
 const (
-	DefaultMaxAttempts  = 3
 	DefaultInitialDelay = 100 * time.Millisecond
 	DefaultMaxDelay     = 5 * time.Second
 	DefaultBackoffRate  = 2
@@ -17,14 +18,13 @@ const (
 // longestDelay keeps the arithmetic from overflowing, whatever the rate.
 const longestDelay = 24 * time.Hour
 
-// RetryConfig says how a step tries again within its attempt. It never waits past
-// the context's deadline: the error is returned instead. Errors marked [Permanent]
-// are not tried again; of an [AtMostOnce] step only those marked [NotExecuted] are.
+// Retry says how a step tries again within its attempt. It never waits past the
+// context's deadline: the error is returned instead. Errors marked [Permanent] are
+// not tried again; of an [AtMostOnce] step only those marked [NotExecuted] are.
 // Delays have full jitter.
-type RetryConfig struct {
-	// MaxAttempts counts the tries, the first one included. Zero means
-	// [DefaultMaxAttempts].
-	MaxAttempts int
+type Retry struct {
+	// MaxTries counts the tries, the first one included. Zero means one: no retry.
+	MaxTries int
 	// InitialDelay is the longest wait before the second try, MaxDelay the longest
 	// of all. Zero means [DefaultInitialDelay] and [DefaultMaxDelay]; at most a day.
 	InitialDelay, MaxDelay time.Duration
@@ -33,47 +33,33 @@ type RetryConfig struct {
 	BackoffRate float64
 }
 
-func (c RetryConfig) withDefaults() RetryConfig {
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = DefaultMaxAttempts
-	}
-	if c.InitialDelay == 0 {
-		c.InitialDelay = DefaultInitialDelay
-	}
-	if c.MaxDelay == 0 {
-		c.MaxDelay = DefaultMaxDelay
-	}
-	if c.BackoffRate == 0 {
-		c.BackoffRate = DefaultBackoffRate
-	}
-	return c
-}
-
-func (c RetryConfig) problem() string {
+func (r Retry) problem() string {
 	switch {
-	case c.MaxAttempts < 0:
-		return "RetryConfig.MaxAttempts is negative"
-	case c.InitialDelay < 0 || c.MaxDelay < 0:
-		return "a delay of RetryConfig is negative"
-	case c.InitialDelay > longestDelay || c.MaxDelay > longestDelay:
-		return "a delay of RetryConfig is over a day: a step waits within its attempt"
-	case c.BackoffRate != 0 && !(c.BackoffRate >= 1 && c.BackoffRate <= 100):
-		return "RetryConfig.BackoffRate is not between 1 and 100"
+	case r.MaxTries < 0:
+		return fmt.Sprintf("Retry.MaxTries is %d: it cannot be negative", r.MaxTries)
+	case r.MaxTries == 0 && r != Retry{}:
+		return "Retry has delays and no MaxTries: say how many tries there may be, the first one included"
+	case r.InitialDelay < 0 || r.MaxDelay < 0:
+		return "a delay of Retry is negative"
+	case r.InitialDelay > longestDelay || r.MaxDelay > longestDelay:
+		return "a delay of Retry is over a day: a step waits within its attempt"
+	case r.BackoffRate != 0 && !(r.BackoffRate >= 1 && r.BackoffRate <= 100):
+		return "Retry.BackoffRate is not between 1 and 100"
 	}
 	return ""
 }
 
 // wait sleeps before the try after the given one. It returns false if there is no
 // such try, or no time for it.
-func (c RetryConfig) wait(ctx context.Context, tried int) bool {
-	if tried >= c.MaxAttempts {
+func (r Retry) wait(ctx context.Context, tried int) bool {
+	if tried >= r.MaxTries {
 		return false
 	}
-	delay := c.InitialDelay
+	delay, longest := cmp.Or(r.InitialDelay, DefaultInitialDelay), cmp.Or(r.MaxDelay, DefaultMaxDelay)
 	for range tried - 1 {
-		delay = min(time.Duration(float64(delay)*c.BackoffRate), c.MaxDelay)
+		delay = min(time.Duration(float64(delay)*cmp.Or(r.BackoffRate, DefaultBackoffRate)), longest)
 	}
-	delay = rand.N(min(delay, c.MaxDelay) + 1)
+	delay = rand.N(min(delay, longest) + 1)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= delay {
 		return false
 	}

@@ -8,40 +8,98 @@ import (
 	"time"
 )
 
-// StepSemantics says how often a step's function may run. The words are those of
-// the AWS Durable Execution SDK where it has them.
+// StepSemantics says how often a step's function may run.
+//
+// Both differ from the steps of a Lambda durable function, whose promises hold for one
+// try and whose retry strategy tries again
+// (https://docs.aws.amazon.com/lambda/latest/dg/durable-execution-sdk-retries.html).
+// Here a promise holds for the operation: for all tries and all attempts.
 type StepSemantics uint8
 
 const (
-	// AtLeastOnce is the zero value: the function runs until its outcome is
-	// recorded, so also once more if the process dies between its effect and the
-	// record. Its effect should carry the [Token], which is the step's own.
+	// AtLeastOnce is the zero value: the function runs until its outcome is recorded.
+	// If the process dies between the effect and the record, the function runs once
+	// more. Its effect should carry the [Token], which is the step's own.
 	AtLeastOnce StepSemantics = iota
 	// AtMostOnce records that the step begins before the function runs. A step that
-	// began and left no outcome is never run again: see [StepInterruptedError]. An
-	// error of the function that is neither [Permanent] nor [NotExecuted] parks the
-	// operation at once, a time-out too: [WithInterrupted] is asked only by an attempt
-	// that follows a crash. Ask the other system inside the function before you return
-	// such an error.
+	// began and left no outcome is never run again, by no retry and by no later attempt:
+	// see [StepInterruptedError]. A function's error that is neither [Permanent] nor
+	// [NotExecuted] leaves no outcome: it parks the operation at once, whatever the
+	// declaration, and so does a time-out.
 	AtMostOnce
 )
 
+// AtOnce is the AbsentAfter of [StepConfig] for a system that knows a request as soon
+// as it is sent, or refuses one that arrives late.
+const AtOnce time.Duration = -1
+
+// StepConfig says how a [Step] runs. The zero value, as nil, means [AtLeastOnce], a
+// single try, and nothing to undo.
+type StepConfig[T any] struct {
+	// Semantics says how often the function may run. The zero value is [AtLeastOnce].
+	Semantics StepSemantics
+
+	// Retry lets the step try again within its attempt. The zero value means a single
+	// try.
+	Retry Retry
+
+	// Compensate undoes the step once it has a result. When the operation fails, with a
+	// [Permanent] error, with a response that is a refusal, or by [Compensate], the
+	// compensations of its steps run in reverse order, each recorded as a step, before
+	// the failure is recorded. A crash between two of them resumes with the next one, and
+	// no further step runs forward. From the first compensation on the operation has
+	// failed: a later attempt finishes undoing and records that failure, whatever its
+	// handler returns. A compensation runs at least once, with a [Token] of its own, and
+	// under Retry. An error of it ends the attempt by the operation's declaration; a
+	// [Permanent] one parks the operation: somebody must look.
+	//
+	// A later attempt must reach the same steps to know their compensations. One that
+	// fails without having reached a step that has a compensation is parked.
+	Compensate func(ctx context.Context, result T) error
+
+	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
+	// attempt and left no outcome, such as by asking the provider for the payment with
+	// the step's [Token]. It is called instead of the step's function, with the time at
+	// which the step began, and settles the step: with its result, with a [Permanent]
+	// error as the step's outcome, or with a [NotExecuted] error, which says that the
+	// step had no effect and lets its function run. After any other error the step stays
+	// open.
+	//
+	// It is asked only by an attempt that follows a crash, also where the operation is
+	// being undone: the step is settled, not run, and then undone in its turn. It is not
+	// asked about an error of the step's function. Ask the other system inside the
+	// function before you return such an error.
+	Interrupted func(ctx context.Context, began time.Time) (T, error)
+
+	// AbsentAfter is how long after the step began a [NotExecuted] error of Interrupted
+	// counts: the longest that the step's function runs, plus the longest that a request
+	// takes to the other system. A process that died may have sent one that the system
+	// does not know yet. Until then, plus [Options.Margin], the step stays open, and a
+	// repeatable operation is released, so that the next attempt asks again
+	// ([StepInterruptedError].AskAgain). Required with Interrupted: at least a
+	// millisecond, or [AtOnce].
+	AbsentAfter time.Duration
+}
+
 // Step runs fn and records its result under the operation's claim: a recovery
-// point. An attempt that follows, after a crash or an error, gets the recorded
-// result and does not run fn again. The result goes through JSON, so that it is the
-// same live and on replay; it may be of any size that an operation's may be.
+// point. A later attempt, after a crash or an error, gets the recorded result and does
+// not run fn again. fn is tried once in an attempt, unless [StepConfig.Retry] says
+// otherwise. The result goes through JSON, so that it is the same live and on replay;
+// it may be of any size that an operation's may be. c may be nil. [StepEffect] is for
+// a function without a result.
 //
 // Names tell an operation's steps apart. They must be the same in every attempt,
 // and different in each: a name asked for twice is a [*ConfigError], and so are a
-// name that is empty, longer than 100 bytes or begins with "idem:", a Step inside
-// another one's function, and a Step outside an operation or after its handler
-// has returned. Steps may run side by side.
+// name that is empty, longer than 100 bytes or begins with "idem:", a config that
+// contradicts itself, a Step inside another one's function, and a Step outside an
+// operation or after its handler has returned. Nothing has run or been written then.
+// Steps may run side by side.
 //
 // An error of fn is returned, and its marks end here: see [NotExecuted]. A [Permanent]
 // error is the step's outcome: it is recorded, and a later attempt gets it as a
-// [*RecordedError]. That the operation has failed with it is the handler's to say:
-// it returns [PermanentStep](err). After any other error the step
-// has no outcome; a later attempt runs it again, unless it is AtMostOnce.
+// [*RecordedError]. It does not fail the operation: the handler does that, by returning
+// [PermanentStep](err). After any other error the step has no outcome; a later attempt
+// runs it again, unless it is AtMostOnce.
 //
 // Once fn has succeeded the step is done. A result that cannot be encoded, or is too
 // large for the store, gives a [*StepUnavailableError], now and in every later
@@ -61,9 +119,9 @@ const (
 // Where the operation runs without a claim ([FailOpen]) there is nothing to record
 // under: steps just run, their compensations too, and AtMostOnce steps are refused
 // with [ErrStoreUnavailable].
-func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
+func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), c *StepConfig[T]) (T, error) {
 	var out T
-	s, err := newStep(ctx, name, reflect.TypeFor[T](), opts)
+	s, err := newStep(ctx, name, reflect.TypeFor[T](), c.options())
 	if err != nil {
 		return out, err
 	}
@@ -104,96 +162,33 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 	}
 }
 
-// StepOption is an option of a [Step].
-type StepOption interface{ apply(*stepOptions) }
-
+// stepOptions is a step's config without the type of its result, which is encoded.
 type stepOptions struct {
 	semantics   StepSemantics
-	retry       RetryConfig
-	compensate  *typedStep[func(context.Context, []byte) error]
-	interrupted *typedStep[func(context.Context, time.Time) (tried, error)]
-	minAge      time.Duration // of what was interrupted, before its absence is proof
+	retry       Retry
+	compensate  func(context.Context, []byte) error
+	interrupted func(context.Context, time.Time) (tried, error)
+	absentAfter time.Duration
 }
 
-// typedStep is a function of an option that must fit the step's result.
-type typedStep[F any] struct {
-	result reflect.Type
-	fn     F
-}
-
-type stepOption func(*stepOptions)
-
-func (f stepOption) apply(o *stepOptions) { f(o) }
-
-// WithSemantics sets how often the function may run. The default is [AtLeastOnce].
-func WithSemantics(s StepSemantics) StepOption {
-	return stepOption(func(o *stepOptions) { o.semantics = s })
-}
-
-// WithRetry lets a step try again within its attempt, see [RetryConfig]. The
-// default is a single try.
-func WithRetry(c RetryConfig) StepOption {
-	return stepOption(func(o *stepOptions) { o.retry = c.withDefaults() })
-}
-
-// WithCompensation says how to undo the step once it has a result. When the
-// operation fails for good, with a [Permanent] error, with a response that is a
-// refusal, or by [Compensate], the compensations of its steps run in reverse order,
-// each recorded as a step, before the failure is: a crash between two of them resumes
-// with the next one, and no further step runs forward. From the first one on the
-// operation has failed: a later attempt finishes undoing and records that failure,
-// whatever its handler returns. fn runs at least once, with a [Token] of its own, and
-// under the step's [RetryConfig]. An error of fn ends the attempt by the operation's
-// declaration; a permanent one parks it: somebody must look.
-//
-// A later attempt must come by the same steps to know their compensations. One that
-// does not come by a step with a compensation, and fails, is parked.
-func WithCompensation[T any](fn func(ctx context.Context, result T) error) StepOption {
-	return stepOption(func(o *stepOptions) {
-		o.compensate = &typedStep[func(context.Context, []byte) error]{reflect.TypeFor[T](), nil}
-		if fn == nil {
-			return
-		}
-		o.compensate.fn = func(ctx context.Context, raw []byte) error {
+func (c *StepConfig[T]) options() stepOptions {
+	if c == nil {
+		return stepOptions{}
+	}
+	o := stepOptions{semantics: c.Semantics, retry: c.Retry, absentAfter: c.AbsentAfter}
+	if f := c.Compensate; f != nil {
+		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T
 			if err := json.Unmarshal(raw, &v); err != nil {
 				return fmt.Errorf("%w: the step's result does not fit %T: %w", ErrRecordUnreadable, v, err)
 			}
-			return fn(ctx, v)
+			return f(ctx, v)
 		}
-	})
-}
-
-// WithInterrupted says how to find out what became of an AtMostOnce step that began
-// and left no outcome, such as asking the provider for the payment with the step's
-// [Token]. fn is called instead of the step's function, with the time at which the
-// step began, and settles the step: with its result, with a [Permanent] error as the
-// step's outcome, or with a [NotExecuted] error, which says that the step surely had
-// no effect and lets its function run. After any other error the step stays open.
-//
-// A process that died may have left a request on its way, of which the provider does
-// not know yet. So absence is proof only once the provider's longest delay is over:
-// a NotExecuted error does not count until minAge, and the engine's margin for the
-// clocks, have passed since the step began. The function may send its request long
-// after that, so minAge is the provider's longest delay plus the longest that the
-// function runs. Until then the step stays open, and a repeatable operation is
-// released, so that the next attempt asks again ([StepInterruptedError].AskAgain).
-// Zero is for providers that refuse what comes late, or know it at once.
-//
-// Only an attempt that follows a crash asks it, also if the operation is being undone:
-// the step is settled, not run, and then undone in its turn. An error of the step's
-// function that is neither Permanent nor NotExecuted parks the operation at once, a
-// time-out too: ask the other system inside the function before you return such an
-// error.
-func WithInterrupted[T any](minAge time.Duration, fn func(ctx context.Context, began time.Time) (T, error)) StepOption {
-	return stepOption(func(o *stepOptions) {
-		o.minAge = minAge
-		o.interrupted = &typedStep[func(context.Context, time.Time) (tried, error)]{reflect.TypeFor[T](), nil}
-		if fn == nil {
-			return
+	}
+	if f := c.Interrupted; f != nil {
+		o.interrupted = func(ctx context.Context, began time.Time) (tried, error) {
+			return encoding(func(ctx context.Context) (T, error) { return f(ctx, began) })(ctx)
 		}
-		o.interrupted.fn = func(ctx context.Context, began time.Time) (tried, error) {
-			return encoding(func(ctx context.Context) (T, error) { return fn(ctx, began) })(ctx)
-		}
-	})
+	}
+	return o
 }

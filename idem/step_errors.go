@@ -24,7 +24,7 @@ var (
 // attempt and left no outcome: it may have taken effect, and is not run again.
 // [Compensate] returns it while a step is open. It matches [ErrStepInterrupted].
 // While the step is open, the operation ends as unknown, whatever its declaration
-// and whatever the handler returns; [WithInterrupted] settles it.
+// and whatever the handler returns; [StepConfig].Interrupted settles it.
 type StepInterruptedError struct {
 	// Name of the step.
 	Name string

@@ -13,68 +13,70 @@ import (
 
 func TestStepMistakes(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
-	_, err := idem.Step(t.Context(), "s", e.step("s"))
+	_, err := idem.Step(t.Context(), "s", e.step("s"), nil)
 	var mistake *idem.ConfigError
 	require.ErrorAs(t, err, &mistake)
 	require.ErrorContains(t, err, "pass the context that the handler was given")
 	var escaped context.Context
 	_, err = doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
 		escaped = ctx
-		_, err := idem.Step(ctx, "once", e.step("once"))
+		_, err := idem.Step(ctx, "once", e.step("once"), nil)
 		require.NoError(t, err)
 		for problem, try := range map[string]func() error{
-			"used twice": func() error { _, err := idem.Step(ctx, "once", e.step("s")); return err },
-			"is empty":   func() error { _, err := idem.Step(ctx, "", e.step("s")); return err },
-			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), e.step("s")); return err },
-			"control":    func() error { _, err := idem.Step(ctx, "a\nb", e.step("s")); return err },
-			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", e.step("s")); return err },
-			"is nil":     func() error { _, err := idem.Step[int](ctx, "nil", nil); return err },
+			"used twice": func() error { _, err := idem.Step(ctx, "once", e.step("s"), nil); return err },
+			"is empty":   func() error { _, err := idem.Step(ctx, "", e.step("s"), nil); return err },
+			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), e.step("s"), nil); return err },
+			"control":    func() error { _, err := idem.Step(ctx, "a\nb", e.step("s"), nil); return err },
+			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", e.step("s"), nil); return err },
+			"is nil":     func() error { _, err := idem.Step[int](ctx, "nil", nil, nil); return err },
 			"chan": func() error {
-				_, err := idem.Step(ctx, "c", func(context.Context) (chan int, error) { return nil, nil })
+				_, err := idem.Step(ctx, "c", func(context.Context) (chan int, error) { return nil, nil }, nil)
 				return err
 			},
 			"do not nest": func() error {
 				_, err := idem.Step(ctx, "outer", func(ctx context.Context) (int, error) {
-					return idem.Step(ctx, "inner", func(context.Context) (int, error) { return 1, nil })
-				})
+					return idem.Step(ctx, "inner", func(context.Context) (int, error) { return 1, nil }, nil)
+				}, nil)
 				return err
 			},
-			"MaxAttempts": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{MaxAttempts: -1}))
+			"MaxTries is -1": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: -1}})
 				return err
 			},
 			"delay": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{MaxDelay: -1}))
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
 				return err
 			},
 			"BackoffRate": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithRetry(idem.RetryConfig{BackoffRate: 0.5}))
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
 				return err
 			},
-			"WithSemantics": func() error { _, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(7)); return err },
-			"takes a int": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation(func(context.Context, int) error { return nil }))
+			"Semantics is 7": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: 7})
 				return err
 			},
 			"with its unit": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(10, e.found("s")))
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: 10, Interrupted: e.found("s")})
 				return err
 			},
-			"WithInterrupted has a nil function": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted[receiptOf](0, nil))
+			"no MaxTries": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxDelay: time.Second}})
 				return err
 			},
-			"WithCompensation has a nil function": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithCompensation[receiptOf](nil))
+			"AbsentAfter is missing": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
 				return err
 			},
-			"gives a int": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithSemantics(idem.AtMostOnce),
-					idem.WithInterrupted(0, func(context.Context, time.Time) (int, error) { return 1, nil }))
+			"no meaning without Interrupted": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce})
+				return err
+			},
+			"cannot be negative": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: -time.Minute, Interrupted: e.found("s")})
 				return err
 			},
 			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), idem.WithInterrupted(0, e.found("s")))
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{AbsentAfter: idem.AtOnce, Interrupted: e.found("s")})
 				return err
 			},
 		} {
@@ -86,6 +88,6 @@ func TestStepMistakes(t *testing.T) {
 		return "", nil
 	})
 	require.NoError(t, err)
-	_, err = idem.Step(escaped, "late", e.step("s"))
+	_, err = idem.Step(escaped, "late", e.step("s"), nil)
 	require.ErrorContains(t, err, "the handler has returned")
 }

@@ -24,12 +24,14 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 				var told []*idem.StepUnavailableError
 				handler := func(end func(error) error) func(context.Context) (string, error) {
 					return func(ctx context.Context) (string, error) {
-						opts := []idem.StepOption{idem.WithSemantics(semantics), idem.WithRetry(idem.RetryConfig{InitialDelay: time.Nanosecond})}
+						retry := idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}
 						var err error
 						if kind == "too large" {
-							_, err = idem.Step(ctx, "s", func(context.Context) ([]byte, error) { runs++; return make([]byte, 1000), nil }, opts...)
+							_, err = idem.Step(ctx, "s", func(context.Context) ([]byte, error) { runs++; return make([]byte, 1000), nil },
+								&idem.StepConfig[[]byte]{Semantics: semantics, Retry: retry})
 						} else {
-							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil }, opts...)
+							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil },
+								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
 						}
 						require.ErrorIs(t, err, idem.ErrStepUnavailable)
 						var of *idem.StepUnavailableError
@@ -61,10 +63,10 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 		key := safe.Key("t", "k")
 		handler := func(end error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "flight", e.step("flight"), e.undo("flight"))
+				_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
 				require.NoError(t, err)
 				_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
-					idem.WithCompensation(func(context.Context, awkward) error { panic("there is no result") }))
+					&idem.StepConfig[awkward]{Compensate: func(context.Context, awkward) error { panic("there is no result") }})
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)
 				return "", end
 			}
@@ -86,8 +88,7 @@ func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 	key := safe.Key("t", "k")
 	abandonedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, idem.WithSemantics(idem.AtMostOnce),
-			idem.WithInterrupted(0, func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }))
+		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
 		return "", err
 	})
 	require.ErrorIs(t, err, idem.ErrStepUnavailable)

@@ -31,7 +31,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 					for n := 0; ; n++ {
 						last = fmt.Sprintf("%s-%d", long, n)
 						_, err := idem.Step(ctx, last, func(context.Context) (string, error) { ran++; return result, nil },
-							idem.WithCompensation(func(context.Context, string) error { undone++; return nil }))
+							&idem.StepConfig[string]{Compensate: func(context.Context, string) error { undone++; return nil }})
 						if err != nil {
 							return "", end(err)
 						}
@@ -71,7 +71,7 @@ func TestStepsSideBySideKeepToTheRoom(t *testing.T) {
 			var done sync.WaitGroup
 			for n := range steps {
 				done.Go(func() {
-					_, err := idem.Step(ctx, fmt.Sprint("step-", n), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
+					_, err := idem.Step(ctx, fmt.Sprint("step-", n), func(context.Context) (string, error) { return strings.Repeat("x", size), nil }, nil)
 					if err != nil {
 						t.Error(err)
 					}
@@ -118,7 +118,7 @@ func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
 		for n := 0; ; n++ {
 			_, err := idem.Step(ctx, fmt.Sprintf("step-%d", n), func(context.Context) (int, error) {
 				return 0, idem.Permanent(fmt.Errorf("%s: %w", strings.Repeat("x", 1<<20), declinedError{}))
-			})
+			}, nil)
 			if _, full := err.(*idem.StepLimitError); full {
 				break
 			}

@@ -34,13 +34,8 @@ type step struct {
 
 // newStep finds the attempt of the step and checks everything that can be checked
 // before anything runs.
-func newStep(ctx context.Context, name string, result reflect.Type, opts []StepOption) (*step, error) {
-	s := &step{ctx: ctx, name: name, a: attemptOf(ctx)}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&s.opts)
-		}
-	}
+func newStep(ctx context.Context, name string, result reflect.Type, o stepOptions) (*step, error) {
+	s := &step{ctx: ctx, name: name, a: attemptOf(ctx), opts: o}
 	switch {
 	case s.a == nil:
 		return nil, s.bad("the context is not a handler's: pass the context that the handler was given")
@@ -56,33 +51,31 @@ func newStep(ctx context.Context, name string, result reflect.Type, opts []StepO
 		return nil, s.bad("the name has control characters or is not valid UTF-8")
 	case strings.HasPrefix(name, ownSteps):
 		return nil, s.bad("names that begin with %q are the engine's own", ownSteps)
-	case s.opts.semantics > AtMostOnce:
-		return nil, s.bad("WithSemantics(%d): use idem.AtLeastOnce or idem.AtMostOnce", s.opts.semantics)
-	case s.opts.minAge < 0:
-		return nil, s.bad("WithInterrupted has an age of %v: it cannot be negative", s.opts.minAge)
-	case s.opts.minAge > 0 && s.opts.minAge < time.Millisecond:
-		return nil, s.bad("WithInterrupted has an age of %v: give it with its unit, such as 10*time.Minute", s.opts.minAge)
-	case s.opts.retry.problem() != "":
-		return nil, s.bad("%s", s.opts.retry.problem())
 	}
-	switch c := s.opts.compensate; {
-	case c == nil:
-	case c.fn == nil:
-		return nil, s.bad("WithCompensation has a nil function: give it one, or leave it out")
-	case c.result != result:
-		return nil, s.bad("WithCompensation takes a %v: give it a function that takes the step's %v", c.result, result)
-	}
-	switch c := s.opts.interrupted; {
-	case c == nil:
-	case c.fn == nil:
-		return nil, s.bad("WithInterrupted has a nil function: give it one, or leave it out")
-	case c.result != result:
-		return nil, s.bad("WithInterrupted gives a %v: give it a function that gives the step's %v", c.result, result)
-	}
-	if s.opts.interrupted != nil && s.opts.semantics != AtMostOnce {
-		return nil, s.bad("WithInterrupted is for steps of idem.AtMostOnce: others just run again")
+	if problem := o.problem(); problem != "" {
+		return nil, s.bad("%s", problem)
 	}
 	return s, CheckResultType(result)
+}
+
+// problem is what contradicts itself in the options, with what to do.
+func (o *stepOptions) problem() string {
+	switch {
+	case o.semantics > AtMostOnce:
+		return fmt.Sprintf("Semantics is %d: use idem.AtLeastOnce or idem.AtMostOnce", o.semantics)
+	case o.interrupted != nil && o.semantics != AtMostOnce:
+		return "Interrupted is for steps of idem.AtMostOnce: others just run again"
+	case o.interrupted == nil && o.absentAfter != 0:
+		return "AbsentAfter has no meaning without Interrupted: set that too, or leave both out"
+	case o.interrupted != nil && o.absentAfter == 0:
+		return "AbsentAfter is missing beside Interrupted: say for how long a request may be on its way before its absence is proof, " +
+			"such as 10*time.Minute, or idem.AtOnce"
+	case o.absentAfter != AtOnce && o.absentAfter < 0:
+		return fmt.Sprintf("AbsentAfter is %v: it cannot be negative", o.absentAfter)
+	case o.absentAfter > 0 && o.absentAfter < time.Millisecond:
+		return fmt.Sprintf("AbsentAfter is %v: give it with its unit, such as 10*time.Minute", o.absentAfter)
+	}
+	return o.retry.problem()
 }
 
 // insideStep marks the context of a step's function.
@@ -234,7 +227,7 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 		return nil, false, &StepInterruptedError{Name: s.name}
 	}
 	asked := s.a.engine().now() // an answer says what was so then
-	t, err := s.opts.interrupted.fn(s.inside(s.name), known.BegunAt)
+	t, err := s.opts.interrupted(s.inside(s.name), known.BegunAt)
 	switch {
 	case err == nil || classOf(err) == ClassFailed:
 		raw, err = s.settle(t, err)
@@ -254,13 +247,13 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 
 // tooEarly says that the other system may come to know the step yet.
 func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) error {
-	if s.opts.minAge == 0 {
+	if s.opts.absentAfter == AtOnce {
 		return nil
 	}
 	if known.BegunAt.IsZero() {
 		return &StepInterruptedError{Name: s.name, Err: fmt.Errorf("its begin mark does not say when it began: %w", err)}
 	}
-	proof := known.BegunAt.Add(s.opts.minAge + s.a.engine().opts.Margin)
+	proof := known.BegunAt.Add(s.opts.absentAfter + s.a.engine().opts.Margin)
 	if !asked.Before(proof) {
 		return nil
 	}

@@ -17,8 +17,6 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
-var atMostOnce = idem.WithSemantics(idem.AtMostOnce)
-
 // A begin mark without a reply, after which the process lives on: the function has
 // not run, and the mark is taken back. Only if that gets no reply either may the
 // next attempt find a mark, and cannot know.
@@ -39,7 +37,7 @@ func TestBeginMarkInDoubt(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
 			handler := func(ctx context.Context) (string, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), atMostOnce)
+				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return got.ID, err
 			}
 			r.faults.Next(idemtest.RecordStep, c.begin, c.back)
@@ -68,7 +66,7 @@ func TestCancelledStep(t *testing.T) {
 				cancel()
 				return c.Do(ctx)
 			})
-			_, err := idem.Step(inner, "ship", e.step("ship"), atMostOnce)
+			_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 			require.ErrorIs(t, err, context.Canceled)
 			require.NoError(t, ctx.Err(), "the operation goes on")
 			return "", last
@@ -95,7 +93,7 @@ func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
 			cancel()
 			return c.Do(ctx)
 		})
-		_, err := idem.Step(inner, "ship", new(effects).step("ship"), atMostOnce)
+		_, err := idem.Step(inner, "ship", new(effects).step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		return "", err
 	})
 	require.ErrorIs(t, err, context.Canceled)
@@ -113,7 +111,7 @@ func TestCancelledReplay(t *testing.T) {
 				cancel()
 			}
 			defer cancel()
-			_, err := idem.Step(inner, "flight", e.step("flight"), e.undo("flight"))
+			_, err := idem.Step(inner, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
 			require.NoError(t, err)
 			return "", last
 		})
@@ -129,7 +127,7 @@ func TestStoppedOperationSaysWhy(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
 		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
 			return 0, err
@@ -153,7 +151,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 						close(inside)
 						<-finish
 						return 1, nil
-					})
+					}, nil)
 				})
 				<-inside
 				return "too early", result
@@ -169,7 +167,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
 			_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"))
+				_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 				return "done", err
 			})
 			require.NoError(t, err)
@@ -212,9 +210,9 @@ func TestRefusedStepWithoutAClaimIsUncertain(t *testing.T) {
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	key := openOp(true).Key("t", "k")
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", e.step("charge"))
+		_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "once", e.step("once"), atMostOnce)
+		_, err = idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		return "", err
 	})
 	require.Error(t, err)
@@ -259,10 +257,10 @@ func TestCompensationMeetsTheDeadline(t *testing.T) {
 		kill := time.Now().Add(10 * time.Second)
 		parks := kill.Add(-500 * time.Millisecond)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "pay", e.step("pay"), idem.WithCompensation(func(context.Context, receiptOf) error {
+			_, err := idem.Step(ctx, "pay", e.step("pay"), &idem.StepConfig[receiptOf]{Compensate: func(context.Context, receiptOf) error {
 				time.Sleep(time.Until(parks)) // ignores its context
 				return idem.Permanent(errPlain)
-			}))
+			}})
 			require.NoError(t, err)
 			return "", idem.Compensate(ctx, declinedError{})
 		})
@@ -281,10 +279,10 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 			many[i] = errPlain
 		}
 		_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "r", e.step("r"), idem.WithRetry(idem.RetryConfig{MaxDelay: math.MaxInt64}))
+			_, err := idem.Step(ctx, "r", e.step("r"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
 			require.ErrorContains(t, err, "over a day")
 			_, err = idem.Step(ctx, "ship", e.step("ship", many...),
-				idem.WithRetry(idem.RetryConfig{MaxAttempts: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}))
+				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}})
 			return "done", err
 		})
 		require.NoError(t, err)
@@ -303,7 +301,7 @@ func TestOperationInsideAStep(t *testing.T) {
 			*token = idem.Token(ctx)
 			info, _ := idem.InfoOf(ctx)
 			require.Empty(t, info.Step)
-			_, err := idem.Step(ctx, "ship", e.step("ship"))
+			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			return "", errors.Join(err, errPlain)
 		})
 	}
@@ -311,7 +309,7 @@ func TestOperationInsideAStep(t *testing.T) {
 		return idem.Step(ctx, "call", func(ctx context.Context) (string, error) {
 			step = idem.Token(ctx)
 			return nested(ctx, &inside)
-		})
+		}, nil)
 	})
 	require.ErrorIs(t, err, errPlain)
 	_, err = nested(t.Context(), &outside)
@@ -342,7 +340,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 						_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
 							time.Sleep(time.Duration(i) * time.Second)
 							return e.step(name, once...)(ctx)
-						}, idem.WithSemantics(idem.StepSemantics(i%2)), e.undo(name))
+						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: e.undo(name)})
 					})
 				}
 				wg.Wait()

@@ -57,14 +57,14 @@ func (e *effects) found(name string, errs ...error) func(context.Context, time.T
 }
 
 // undo is the compensation of a step.
-func (e *effects) undo(name string, errs ...error) idem.StepOption {
-	return idem.WithCompensation(func(ctx context.Context, r receiptOf) error {
+func (e *effects) undo(name string, errs ...error) func(context.Context, receiptOf) error {
+	return func(ctx context.Context, r receiptOf) error {
 		if r.ID != name {
 			return errors.New("not what " + name + " returned: " + r.ID)
 		}
 		_, err := e.step("undo "+name, errs...)(ctx)
 		return err
-	})
+	}
 }
 
 func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (string, error)) (string, error) {
@@ -78,11 +78,11 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 		key := safe.Key("t", "k")
 		handler := func(last error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
-				first, err := idem.Step(ctx, "charge", e.step("charge"), idem.WithSemantics(semantics))
+				first, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 				if err != nil {
 					return "", err
 				}
-				second, err := idem.Step(ctx, "ship", e.step("ship", last))
+				second, err := idem.Step(ctx, "ship", e.step("ship", last), nil)
 				return first.ID + second.ID, err
 			}
 		}
@@ -111,7 +111,7 @@ func TestStepsOfANotRepeatableOperation(t *testing.T) {
 	key := unsafe.Key("t", "k")
 	handler := func(err error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			if _, err := idem.Step(ctx, "charge", e.step("charge")); err != nil {
+			if _, err := idem.Step(ctx, "charge", e.step("charge"), nil); err != nil {
 				return "", err
 			}
 			return "done", err
@@ -136,7 +136,7 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 	key := safe.Key("t", "k")
 	for range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil })
+			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil }, nil)
 			require.NoError(t, err)
 			require.Equal(t, lossy{Kept: 1}, v)
 			return "", errPlain
@@ -151,7 +151,7 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	var got []error
 	for range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge", idem.Permanent(declinedError{})))
+			_, err := idem.Step(ctx, "charge", e.step("charge", idem.Permanent(declinedError{})), nil)
 			got = append(got, err)
 			return "", errPlain // and not the step's
 		})
@@ -164,7 +164,7 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
 	// The handler may make it the operation's outcome too.
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", e.step("charge"))
+		_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
 		return "", idem.PermanentStep(err)
 	})
 	require.EqualError(t, err, "card declined")
@@ -181,7 +181,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 			key := safe.Key("t", "k")
 			abandonedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce))
+				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				require.ErrorIs(t, err, idem.ErrStepInterrupted)
 				if swallow {
 					return 1, nil
@@ -206,7 +206,7 @@ func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 	key := safe.Key("t", "k")
 	abandonedWith(t, r, key, shipping)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "ship", e.step("ship"))
+		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		return 0, err
 	})
 	require.ErrorIs(t, err, idem.ErrStepInterrupted)
@@ -232,7 +232,7 @@ func TestInterruptedStepIsSettled(t *testing.T) {
 			key := safe.Key("t", "k")
 			abandonedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, c.found))
+				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: c.found})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
@@ -264,7 +264,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
 			handler := func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), idem.WithSemantics(idem.AtMostOnce))
+				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
 			}
 			_, err := doSteps(t, r, key, handler)
@@ -280,25 +280,25 @@ func TestStepRetries(t *testing.T) {
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
 	excluded := idem.NotExecuted(errPlain)
 	for name, c := range map[string]struct {
-		opts []idem.StepOption
+		conf *idem.StepConfig[receiptOf]
 		errs []error
 		runs int
 		ok   bool
 	}{
 		"not without being asked":          {nil, many[:1], 1, false},
-		"until it works":                   {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{})}, many[:2], 3, true},
-		"up to the limit":                  {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 4})}, many, 4, false},
-		"not a permanent error":            {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{})}, []error{idem.Permanent(errPlain)}, 1, false},
-		"at most once: not a plain error":  {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{}), idem.WithSemantics(idem.AtMostOnce)}, many[:1], 1, false},
-		"at most once: surely no effect":   {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{}), idem.WithSemantics(idem.AtMostOnce)}, []error{excluded, excluded}, 3, true},
-		"not past the deadline":            {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 99, InitialDelay: time.Hour, MaxDelay: time.Hour})}, many, 1, false},
-		"with delays that grow to a bound": {[]idem.StepOption{idem.WithRetry(idem.RetryConfig{MaxAttempts: 5, MaxDelay: time.Second, BackoffRate: 100})}, many[:4], 5, true},
+		"until it works":                   {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, many[:2], 3, true},
+		"up to the limit":                  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
+		"not a permanent error":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, []error{idem.Permanent(errPlain)}, 1, false},
+		"at most once: not a plain error":  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, many[:1], 1, false},
+		"at most once: surely no effect":   {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
+		"not past the deadline":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
+		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}}, many[:4], 5, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, e := newRig(t, nil), new(effects)
 				_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
-					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.opts...)
+					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
 					return got.ID, err
 				})
 				require.Equal(t, c.ok, err == nil, "%v", err)
@@ -315,7 +315,7 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	key := safe.Key("t", "k")
 	abandonedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"text"`)})
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") })
+		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") }, nil)
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		return 1, nil // swallowed
 	})
@@ -344,7 +344,7 @@ func TestStepTokens(t *testing.T) {
 				_, err := idem.Step(ctx, name, func(ctx context.Context) (int, error) {
 					note(ctx, name)
 					return 0, idem.NotExecuted(errPlain)
-				})
+				}, nil)
 				require.Error(t, err)
 			}
 			return "", errPlain
@@ -371,7 +371,7 @@ func TestParallelSteps(t *testing.T) {
 			for i := range names {
 				wg.Go(func() {
 					name := "ship-" + string(rune('a'+i))
-					got, err := idem.Step(ctx, name, e.step(name), e.undo(name), idem.WithSemantics(idem.StepSemantics(i%2)))
+					got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: e.undo(name), Semantics: idem.StepSemantics(i % 2)})
 					if err != nil || got.ID != name {
 						t.Errorf("%s: %v %v", name, got, err)
 					}
@@ -396,9 +396,9 @@ func TestStepsWithoutAClaim(t *testing.T) {
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	key := openOp(false).Key("t", "k")
 	out, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "once", e.step("once"), idem.WithSemantics(idem.AtMostOnce))
+		_, err := idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		got, err := idem.Step(ctx, "ship", e.step("ship"))
+		got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		return got.ID, err
 	})
 	require.NoError(t, err)

@@ -69,7 +69,7 @@ func TestManySteps(t *testing.T) {
 	ran, size := 0, 0
 	_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
 		for n := range steps {
-			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) ([]byte, error) { ran++; return noise(700), nil })
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) ([]byte, error) { ran++; return noise(700), nil }, nil)
 			if err != nil {
 				return 0, err
 			}
@@ -88,7 +88,7 @@ func TestManySteps(t *testing.T) {
 // Parts of steps expire however their operation ends.
 func TestPartsOfStepsExpire(t *testing.T) {
 	report := func(ctx context.Context) error {
-		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil })
+		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil }, nil)
 		return err
 	}
 	k := transfer.Key("t", "k")
@@ -110,7 +110,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 				if err := report(ctx); err != nil {
 					return 0, err
 				}
-				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, idem.WithSemantics(idem.AtMostOnce))
+				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			})
 			require.Error(t, err)
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)

@@ -311,7 +311,7 @@ func TestTxOfNeedsAnAttempt(t *testing.T) {
 		return idem.Step(ctx, "move", func(ctx context.Context) (int, error) {
 			require.Panics(t, func() { TxOf(ctx) }, "a later attempt skips the step and would not collect")
 			return 1, nil
-		})
+		}, nil)
 	})
 	require.NoError(t, err)
 	require.Nil(t, Transact[int, int](nil), "wrappers find the mistake")
@@ -324,7 +324,7 @@ func TestTransactionAfterSteps(t *testing.T) {
 	runs, fail := 0, true
 	do := func() (string, error) {
 		return idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(ctx context.Context, tx *Tx, _ int) (string, error) {
-			got, err := idem.Step(ctx, "ask", func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil })
+			got, err := idem.Step(ctx, "ask", func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil }, nil)
 			if fail || err != nil {
 				return "", errors.Join(err, errPoor)
 			}

@@ -35,10 +35,10 @@ func TestContextIsThatOfAHandler(t *testing.T) {
 	require.Equal(t, "charge", info.Operation)
 	require.Equal(t, 1, info.Attempt)
 
-	seat, err := idem.Step(ctx, "flight", func(ctx context.Context) (string, error) { return idem.Token(ctx), nil })
+	seat, err := idem.Step(ctx, "flight", func(ctx context.Context) (string, error) { return idem.Token(ctx), nil }, nil)
 	require.NoError(t, err)
 	require.NotEqual(t, under, seat, "a step has a token of its own")
-	_, err = idem.Step(ctx, "flight", func(ctx context.Context) (string, error) { return "", nil })
+	_, err = idem.Step(ctx, "flight", func(ctx context.Context) (string, error) { return "", nil }, nil)
 	require.Error(t, err, "a name is used once in an attempt")
 
 	tx := dynamostore.TxOf(ctx)
@@ -60,7 +60,7 @@ func TestContextLivesAsLongAsTheTest(t *testing.T) {
 			ctx = idemtest.Context(t, key)
 			time.Sleep(10 * idem.DefaultLease)
 			require.NoError(t, ctx.Err())
-			_, err := idem.Step(ctx, "late", func(context.Context) (string, error) { return "", nil })
+			_, err := idem.Step(ctx, "late", func(context.Context) (string, error) { return "", nil }, nil)
 			require.NoError(t, err)
 		})
 	})

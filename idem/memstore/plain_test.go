@@ -71,7 +71,7 @@ func TestPlainTwinsRunSideBySide(t *testing.T) {
 			got, err := idem.Do(t.Context(), engine, key, seat, func(ctx context.Context, seat string) (string, error) {
 				both.Done()
 				both.Wait()
-				return idem.Step(ctx, "seat", func(context.Context) (string, error) { return seat, nil })
+				return idem.Step(ctx, "seat", func(context.Context) (string, error) { return seat, nil }, nil)
 			})
 			if err != nil || got != seat {
 				t.Errorf("%s got %q and %v", seat, got, err)
@@ -91,10 +91,10 @@ func TestPlainUndoesAndCommits(t *testing.T) {
 			_, err := idem.Step(ctx, "seat", func(context.Context) (string, error) {
 				log = append(log, "booked")
 				return "1A", nil
-			}, idem.WithCompensation(func(context.Context, string) error {
+			}, &idem.StepConfig[string]{Compensate: func(context.Context, string) error {
 				log = append(log, "cancelled")
 				return nil
-			}))
+			}})
 			require.NoError(t, err)
 			return "", idem.Permanent(errors.New("declined"))
 		})

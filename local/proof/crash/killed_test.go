@@ -72,7 +72,7 @@ func handle(told string) error {
 	key := idem.Operation{Name: "order", Repeat: idem.Repeatable}.Key("shop", d.Order)
 	v, err := idem.Do(context.Background(), engine, key, "an order",
 		func(ctx context.Context, _ string) (string, error) {
-			return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
+			return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 		})
 	if err == nil {
 		fmt.Print(v)

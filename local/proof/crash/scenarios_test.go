@@ -37,10 +37,10 @@ func (sc scenario) endOf(r idem.Repeat) idem.State {
 
 var scenarios = []scenario{
 	{name: "order", end: idem.Completed, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce))
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
 	{name: "order that asks the bank", end: idem.Completed, settles: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(0, w.asked))
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AtOnce})
 	}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
 	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *business, ctx context.Context) (string, error) {
@@ -101,11 +101,11 @@ func (w *business) counts() map[string]int {
 	return maps.Clone(w.runs)
 }
 
-func (w *business) step(ctx context.Context, name string, opts ...idem.StepOption) (string, error) {
+func (w *business) step(ctx context.Context, name string, c *idem.StepConfig[string]) (string, error) {
 	v, err := idem.Step(ctx, name, func(context.Context) (string, error) {
 		v, err := w.effect(name)
 		return v + w.pad, err
-	}, opts...)
+	}, c)
 	return cut(v), err
 }
 
@@ -116,16 +116,16 @@ func cut(result string) string {
 
 // order reserves (at least once), charges (at most once), ships (at least once) and
 // commits a row with its outcome.
-func (w *business) order(ctx context.Context, charge ...idem.StepOption) (string, error) {
-	reserved, err := w.step(ctx, "reserve")
+func (w *business) order(ctx context.Context, charge *idem.StepConfig[string]) (string, error) {
+	reserved, err := w.step(ctx, "reserve", nil)
 	if err != nil {
 		return "", err
 	}
-	charged, err := w.step(ctx, "charge", charge...)
+	charged, err := w.step(ctx, "charge", charge)
 	if err != nil {
 		return "", err
 	}
-	shipped, err := w.step(ctx, "ship")
+	shipped, err := w.step(ctx, "ship", nil)
 	if err != nil {
 		return "", err
 	}
@@ -143,22 +143,20 @@ func (w *business) asked(context.Context, time.Time) (string, error) {
 
 // declined is an order whose last step fails for good, and which is undone.
 func (w *business) declined(ctx context.Context) (string, error) {
-	undo := func() idem.StepOption {
-		return idem.WithCompensation(func(_ context.Context, result string) error {
-			_, err := w.effect("undo " + cut(result))
-			return err
-		})
+	undo := func(_ context.Context, result string) error {
+		_, err := w.effect("undo " + cut(result))
+		return err
 	}
-	if _, err := w.step(ctx, "reserve", undo()); err != nil {
+	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
 		return "", err
 	}
-	if _, err := w.step(ctx, "charge", undo(), idem.WithSemantics(idem.AtMostOnce)); err != nil {
+	if _, err := w.step(ctx, "charge", &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
 		return "", err
 	}
 	_, err := idem.Step(ctx, "ship", func(context.Context) (string, error) {
 		_, _ = w.effect("ship")
 		return "", idem.Permanent(errors.New("nobody delivers there"))
-	})
+	}, nil)
 	return "", idem.PermanentStep(err)
 }
 
@@ -166,17 +164,17 @@ func (w *business) declined(ctx context.Context) (string, error) {
 // undone: from then on it would go through. The first try to undo the reservation
 // fails with busy.
 func (w *business) outOfStock(ctx context.Context, busy error) (string, error) {
-	undo := idem.WithCompensation(func(_ context.Context, result string) error {
+	undo := func(_ context.Context, result string) error {
 		_, err := w.effect("undo " + cut(result))
 		if err == nil && cut(result) == "reserve" && w.counts()["undo reserve"] == 1 {
 			return busy
 		}
 		return err
-	})
-	if _, err := w.step(ctx, "reserve", undo); err != nil {
+	}
+	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
 		return "", err
 	}
-	if _, err := w.step(ctx, "charge", undo, idem.WithSemantics(idem.AtMostOnce)); err != nil {
+	if _, err := w.step(ctx, "charge", &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
 		return "", err
 	}
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return &row{text: "reserve, charge", refuse: w.refuses} })

@@ -148,12 +148,13 @@ func (t Trip) findPayment(context.Context, time.Time) (string, error) {
 }
 
 func book(ctx context.Context, trip Trip) (Booking, error) {
-	seat, err := idem.Step(ctx, "flight", trip.bookFlight, idem.WithCompensation(trip.cancelFlight))
+	seat, err := idem.Step(ctx, "flight", trip.bookFlight, &idem.StepConfig[string]{Compensate: trip.cancelFlight})
 	if err != nil {
 		return Booking{}, idem.PermanentStep(err)
 	}
-	paid, err := idem.Step(ctx, "payment", trip.pay,
-		idem.WithSemantics(idem.AtMostOnce), idem.WithInterrupted(time.Hour, trip.findPayment))
+	paid, err := idem.Step(ctx, "payment", trip.pay, &idem.StepConfig[string]{
+		Semantics: idem.AtMostOnce, Interrupted: trip.findPayment, AbsentAfter: time.Hour,
+	})
 	return Booking{Seat: seat, Payment: paid}, idem.PermanentStep(err)
 }
 

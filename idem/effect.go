@@ -1,0 +1,60 @@
+package idem
+
+import (
+	"context"
+	"time"
+)
+
+// DoEffect is [Do] for a handler without a result: what is recorded, and replayed, is
+// that it is done, or its failure.
+func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) error) error {
+	var run func(context.Context, In) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context, in In) (struct{}, error) { return struct{}{}, fn(ctx, in) }
+	}
+	_, err := Do(ctx, e, key, in, run)
+	return err
+}
+
+// StepEffect is [Step] for a function without a result: what is recorded is that it is
+// done.
+func StepEffect(ctx context.Context, name string, fn func(context.Context) error, c *EffectConfig) error {
+	var run func(context.Context) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx) }
+	}
+	_, err := Step(ctx, name, run, c.step())
+	return err
+}
+
+// EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a step that has
+// a result. The zero value, as nil, means [AtLeastOnce], a single try, and nothing to
+// undo.
+type EffectConfig struct {
+	// Semantics: see [StepConfig].
+	Semantics StepSemantics
+	// Retry: see [StepConfig].
+	Retry Retry
+	// Compensate undoes the step once it is done: see [StepConfig].
+	Compensate func(ctx context.Context) error
+	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
+	// attempt; nil says that it is done: see [StepConfig].
+	Interrupted func(ctx context.Context, began time.Time) error
+	// AbsentAfter: see [StepConfig].
+	AbsentAfter time.Duration
+}
+
+// step is the same for a step whose result is empty.
+func (c *EffectConfig) step() *StepConfig[struct{}] {
+	if c == nil {
+		return nil
+	}
+	s := &StepConfig[struct{}]{Semantics: c.Semantics, Retry: c.Retry, AbsentAfter: c.AbsentAfter}
+	if f := c.Compensate; f != nil {
+		s.Compensate = func(ctx context.Context, _ struct{}) error { return f(ctx) }
+	}
+	if f := c.Interrupted; f != nil {
+		s.Interrupted = func(ctx context.Context, began time.Time) (struct{}, error) { return struct{}{}, f(ctx, began) }
+	}
+	return s
+}
