@@ -48,8 +48,5 @@ func (c *commit) over(next protocol.Claim) {
 func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 	s := c.a.stood
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
-	return Outcome{
-		Body: c.ans.Body, State: s, Ended: Released, Failure: failureOf(c.ans.Err),
-		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt, ResponseVersion: c.ans.ResponseVersion,
-	}, unmark(c.ans.Err)
+	return c.a.outcome(c.ans, protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}, s), unmark(c.ans.Err)
 }

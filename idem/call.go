@@ -63,13 +63,15 @@ type Answer struct {
 type Outcome struct {
 	// Body is the encoded result, the same bytes live and on replay.
 	Body []byte
-	// Replayed is set if the handler did not run in this call.
+	// Executed is set if the outcome is that of this call's own attempt, written or not.
+	Executed bool
+	// Replayed is set if it is a recorded one: the handler did not run in this call, or
+	// its attempt lost the claim to the one whose outcome this is.
 	Replayed bool
 	// State of the record as far as this call knows.
 	State State
 	// Ended is the state in which this call's own attempt ended, written or not. It
-	// is empty if the handler did not run, or if another attempt's outcome stands in
-	// place of its own.
+	// is empty if the outcome is not its own: see Executed.
 	Ended State
 	// Failure is what the record says, or will say, of an attempt that did not
 	// complete, live as on replay.

@@ -156,12 +156,9 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 
 // outcome of this attempt, in the state that the record is in.
 func (c *commit) outcome(s State) Outcome {
-	return Outcome{
-		Body: c.ans.Body, State: s, Ended: c.f.Ending.State, Failure: c.f.Ending.Failure,
-		Attempt: c.a.rec.Attempt, CreatedAt: c.a.rec.CreatedAt,
-		RecordedAt: c.recorded, ExpiresAt: c.f.Ending.ExpiresAt,
-		Omitted: c.a.omitted, ResponseVersion: c.ans.ResponseVersion,
-	}
+	out := c.a.outcome(c.ans, c.f.Ending, s)
+	out.RecordedAt, out.ExpiresAt = c.recorded, c.f.Ending.ExpiresAt
+	return out
 }
 
 // failed makes the caller's error.

@@ -45,13 +45,11 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	if err != nil {
 		return res, err
 	}
-	live := false
 	res.Outcome, err = e.Execute(ctx, Call{Key: key, Fingerprint: fp, Run: func(ctx context.Context) Answer {
 		v, err := fn(ctx, in)
 		if err != nil && key.op.Classify == nil {
 			return Answer{Err: err, Value: v}
 		}
-		live = true
 		ans := Answer{Value: v, Err: err}
 		ans.Body, ans.Omitted = throughCodec(v, &res.Value)
 		if ans.Omitted != nil {
@@ -63,14 +61,10 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		res.Value = *new(Out)
 		return res, err
 	}
-	if live && !res.Outcome.Replayed {
+	if res.Outcome.Executed {
 		return res, nil
 	}
-	// Replayed, or another attempt's outcome stands in place of this one's.
-	res.Value = *new(Out)
-	if !res.Outcome.Replayed {
-		return res, nil
-	}
+	res.Value = *new(Out) // of an attempt that lost its claim, if any
 	if err := json.Unmarshal(res.Outcome.Body, &res.Value); err != nil {
 		return res, fmt.Errorf("%w: the recorded result does not fit %T: %w", ErrRecordUnreadable, res.Value, err)
 	}

@@ -44,7 +44,7 @@ func TestLiveResultIsTheReplayedOne(t *testing.T) {
 
 	require.False(t, live.Outcome.Replayed)
 	require.True(t, replay.Outcome.Replayed)
-	live.Outcome.Replayed, live.Outcome.Ended = true, ""
+	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.Ended = false, true, ""
 	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
 }
 

@@ -36,6 +36,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
 				out, _ := h.Engine.Execute(t.Context(), call)
 				require.Equal(t, c.want, out.Ended)
+				require.True(t, out.Executed)
 				require.Equal(t, c.answer.Err != nil, out.Failure != nil)
 				if !written {
 					require.Equal(t, idem.InProgress, out.State)
@@ -45,6 +46,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 				if c.want == idem.Completed || c.want == idem.Failed {
 					again, _ := h.Engine.Execute(t.Context(), call)
 					require.Empty(t, again.Ended, "the handler did not run")
+					require.False(t, again.Executed)
 					require.Equal(t, out.Failure, again.Failure)
 				}
 			})
@@ -64,6 +66,7 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 		out, err := h.Engine.Execute(t.Context(), winner)
 		require.NoError(t, err)
 		require.Equal(t, idem.Completed, out.Ended)
+		require.True(t, out.Executed)
 		return idem.Answer{Err: errors.New("late")}
 	}
 	out, err := h.Engine.Execute(t.Context(), call)
@@ -71,5 +74,6 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	require.True(t, out.Replayed)
 	require.Equal(t, "2", string(out.Body))
 	require.Empty(t, out.Ended)
+	require.False(t, out.Executed, "its own result is nobody's")
 	require.Nil(t, out.Failure)
 }

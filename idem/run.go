@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 	"errors"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // run executes the handler under its claim and records how it ended. It returns
@@ -67,11 +69,19 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if !queued && !p.kill.IsZero() {
 		p.flushLarge(ctx)
 	}
+	out := a.outcome(ans, end, state)
+	out.RecordedAt, out.ExpiresAt, out.Queued = p.recorded, p.expires, queued
+	return out, unmark(ans.Err)
+}
+
+// outcome of the attempt's own answer, which ended as end says, in the state that the
+// record is in.
+func (a *attempt) outcome(ans Answer, end protocol.Ending, s State) Outcome {
 	return Outcome{
-		Body: ans.Body, State: state, Ended: end.State, Failure: end.Failure, Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
-		RecordedAt: p.recorded, ExpiresAt: p.expires, Queued: queued,
+		Body: ans.Body, Executed: true, State: s, Ended: end.State, Failure: end.Failure,
+		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
 		Omitted: a.omitted, ResponseVersion: ans.ResponseVersion,
-	}, unmark(ans.Err)
+	}
 }
 
 // late reports whether the handler's time was over before it began.

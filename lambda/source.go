@@ -272,7 +272,7 @@ func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
 		return idem.Answer{Err: w.run(ctx)}
 	}})
 	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
-	if out.Ended != "" {
+	if out.Executed {
 		d.out.Reason = reasonOfOwn(out)
 		if err == nil && d.out.Reason != ReasonExecuted {
 			d.out.Err = errNotCompleted

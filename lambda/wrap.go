@@ -81,11 +81,9 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			return nil, toRuntime(err)
 		}
 		var unencodable error
-		ran := false
 		out, err := engine.Execute(withKillTime(ctx), idem.Call{
 			Key: op.Key(tenant, value), Fingerprint: fp,
 			Run: func(ctx context.Context) idem.Answer {
-				ran = true
 				v, err := fn(ctx, in)
 				ans := idem.Answer{Value: v, Err: recordable(err)}
 				// A result beside an error counts only by the operation's own rule.
@@ -96,16 +94,15 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 				return ans
 			},
 		})
-		own := ran && !out.Replayed && out.Attempt > 0
 		switch {
-		case own && err != nil:
+		case out.Executed && err != nil:
 			return nil, fromHandler(err)
 		case err != nil:
 			return nil, toRuntime(err)
-		case own && unencodable != nil && out.Omitted:
+		case out.Executed && unencodable != nil && out.Omitted:
 			// What every later caller gets.
 			return nil, toRuntime(&idem.OutcomeUnavailableError{Reason: unencodable.Error()})
-		case own && unencodable != nil:
+		case out.Executed && unencodable != nil:
 			return nil, unencodable
 		}
 		return out.Body, nil

@@ -85,9 +85,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, no), nil
 	}
 	var live *Response
-	ran := false
 	call.Run = func(ctx context.Context) (ans idem.Answer) {
-		ran = true
 		given, err := next(ctx)
 		live, ans = c.keep(given, err)
 		if c.opts.Refused != nil && err == nil {
@@ -101,14 +99,13 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	out, err := c.engine.Execute(ctx, call)
 	// An attempt that lost its claim has no outcome of its own: its caller gets what
 	// is recorded instead.
-	own := ran && !out.Replayed && out.Attempt > 0
 	switch {
-	case own && err != nil:
+	case out.Executed && err != nil:
 		return nil, err
-	case own && live.cut != nil && out.Omitted:
+	case out.Executed && live.cut != nil && out.Omitted:
 		// What every later caller gets.
 		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
-	case own:
+	case out.Executed:
 		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Omitted {
 			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 		}
