@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
@@ -72,7 +73,7 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 }
 
 // stage is what events say: function URLs have none, and say $default.
-func (h *Handler) stage() string { return orElse(h.options.Stage, defaultRoute) }
+func (h *Handler) stage() string { return cmp.Or(h.options.Stage, defaultRoute) }
 
 func sourceOf(r *http.Request) string {
 	ip, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,28 +106,20 @@ func (o Options) withDefaults(t table) (Options, error) {
 			return o, fmt.Errorf(`gateway: Options.BinaryMediaTypes has %q; use a media type such as "image/png", "image/*" or "*/*"`, media)
 		}
 	}
-	o.Timeout = orElse(o.Timeout, limits.timeout)
-	o.AccountID = orElse(o.AccountID, "123456789012")
-	o.APIID = orElse(o.APIID, "local")
+	o.Timeout = cmp.Or(o.Timeout, limits.timeout)
+	o.AccountID = cmp.Or(o.AccountID, "123456789012")
+	o.APIID = cmp.Or(o.APIID, "local")
 	domain := o.APIID + ".execute-api.us-east-1.amazonaws.com"
 	switch o.Flavour {
 	case HTTPAPI:
-		o.Stage = orElse(o.Stage, defaultRoute)
+		o.Stage = cmp.Or(o.Stage, defaultRoute)
 	case RESTAPI:
-		o.Stage = orElse(o.Stage, DefaultStage)
+		o.Stage = cmp.Or(o.Stage, DefaultStage)
 	case FunctionURL:
 		domain = o.APIID + ".lambda-url.us-east-1.on.aws"
 	}
-	o.DomainName = orElse(o.DomainName, domain)
+	o.DomainName = cmp.Or(o.DomainName, domain)
 	return o, nil
-}
-
-func orElse[T comparable](value, other T) T {
-	var zero T
-	if value == zero {
-		return other
-	}
-	return value
 }
 
 // deployed takes the stage off a path; false if the path is not under it.

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Instance describes a process of the function.
 type Instance struct {
 	PID int
-	// Started is when the process was started.
-	Started time.Time
 	// RequestID is what it works on, the oldest if it is several; empty if nothing.
 	RequestID string
 	// InFlight is how many invocations it works on.
@@ -26,9 +23,7 @@ type Instance struct {
 // no outcome yet.
 type InFlight struct {
 	RequestID string
-	TenantID  string
 	PID       int
-	Since     time.Time
 	// Payload is the event; it must not be changed.
 	Payload []byte
 }
@@ -52,9 +47,7 @@ func (p *Pool) InFlight() []InFlight {
 	var list []InFlight
 	for _, inst := range p.live {
 		for _, inv := range inst.inFlight() {
-			list = append(list, InFlight{
-				RequestID: inv.id, TenantID: inv.tenant, PID: inst.pid(), Since: inv.started, Payload: inv.payload,
-			})
+			list = append(list, InFlight{RequestID: inv.id, PID: inst.pid(), Payload: inv.payload})
 		}
 	}
 	return list
@@ -123,7 +116,7 @@ func (i *instance) describe() Instance {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	entry := Instance{
-		PID: i.pid(), Started: i.started, InFlight: len(flight), Frozen: i.frozen, Invocations: i.invocations,
+		PID: i.pid(), InFlight: len(flight), Frozen: i.frozen, Invocations: i.invocations,
 	}
 	if len(flight) > 0 {
 		entry.RequestID = flight[0].id

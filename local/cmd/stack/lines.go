@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -19,23 +18,17 @@ type line struct {
 
 func (l line) ok() bool { return l.expected == l.got }
 
-const (
-	// pageWidth is how wide the table is at most, in columns.
-	pageWidth = 100
-	// Widths of the columns for texts.
-	requestWidth, gotWidth = 39, 37
-)
+// pageWidth is how wide the table is at most, in columns.
+const pageWidth = 100
 
 // printLines prints what came. What was expected is said only where it differs, below
 // the line and in full.
 func printLines(out io.Writer, lines []line) error {
 	var b strings.Builder
-	row := func(mark, request, got, calls, took string) {
-		fmt.Fprintf(&b, "%-2s  %s  %s  %5s  %9s\n", mark, column(request, requestWidth), column(got, gotWidth), calls, took)
-	}
 	b.WriteByte('\n')
-	row("", "request", "what came", "calls", "time")
-	b.WriteString(strings.Repeat("─", 2+2+requestWidth+2+gotWidth+2+5+2+9) + "\n")
+	const row = "%-2s  %-39s  %-37s  %5s  %9s\n"
+	fmt.Fprintf(&b, row, "", "request", "what came", "calls", "time")
+	b.WriteString(strings.Repeat("─", pageWidth) + "\n")
 	for _, l := range lines {
 		mark := "ok"
 		if !l.ok() {
@@ -45,7 +38,7 @@ func printLines(out io.Writer, lines []line) error {
 		if l.calls < 0 {
 			calls = "-"
 		}
-		row(mark, l.request, l.got, calls, l.took.Round(100*time.Microsecond).String())
+		fmt.Fprintf(&b, row, mark, shorten(l.request, 39), shorten(l.got, 37), calls, l.took.Round(100*time.Microsecond))
 		if !l.ok() {
 			below(&b, "expected", l.expected)
 			below(&b, "got", l.got)
@@ -54,12 +47,6 @@ func printLines(out io.Writer, lines []line) error {
 	b.WriteString("calls: what the request cost in calls to DynamoDB\n")
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-// column is a text in a column of this width, cut if it is longer.
-func column(s string, width int) string {
-	s = shorten(s, width)
-	return s + strings.Repeat(" ", width-utf8.RuneCountInString(s))
 }
 
 // below writes a text under a line of the table.

@@ -16,8 +16,8 @@ type provider struct {
 	held    map[string]chan struct{}
 }
 
-func newProvider() (*provider, error) {
-	return &provider{asked: map[string]int{}, charges: map[string]string{}, held: map[string]chan struct{}{}}, nil
+func newProvider() *provider {
+	return &provider{asked: map[string]int{}, charges: map[string]string{}, held: map[string]chan struct{}{}}
 }
 
 // ServeHTTP makes a charge or a refund. A charge under a key that it has seen is

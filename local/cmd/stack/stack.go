@@ -158,9 +158,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 // startPayments runs the HTTP example behind an HTTP API whose callers have
 // tokens: the tenant is the token's subject.
 func (s *stack) startPayments(ctx context.Context, o options) (err error) {
-	if s.provider, err = newProvider(); err != nil {
-		return err
-	}
+	s.provider = newProvider()
 	providerURL, err := s.listen(0, s.provider)
 	if err != nil {
 		return err
