@@ -33,9 +33,11 @@ func procfs() bool {
 }
 
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
+	needProcfs(t)
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
 	pid := invoke(t, pool, `{"do":"who"}`).PID
 	require.NoError(t, syscall.Kill(-pid, syscall.SIGSTOP))
+	waitFor(t, func() bool { return standing(t, pid) }, "it stands still")
 	result := invoke(t, pool, `{"do":"who"}`)
 	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
 	require.False(t, alive(pid))
