@@ -305,6 +305,9 @@ func TestResultsOfEverySizeReplayByteForByte(t *testing.T) {
 			}
 			for range 2 {
 				out, err := s.engine.Execute(t.Context(), call)
+				for errors.Is(err, idem.ErrStoreUnavailable) { // a busy machine
+					out, err = s.engine.Execute(t.Context(), call)
+				}
 				require.NoError(t, err)
 				require.Len(t, out.Body, size)
 				require.True(t, string(body) == string(out.Body), "the bytes differ")
