@@ -26,7 +26,7 @@ var (
 	deeds  = []string{"", "", "", "", "fail", "permanent", "not executed", "success not executed", "panic", "goexit"}
 )
 
-// trial is a batch and the world that it meets.
+// trial is a batch and the store that it meets.
 type trial struct {
 	op          idem.Operation
 	fifo        bool
@@ -201,13 +201,13 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 	return reasons, runs
 }
 
-// world is a store that some records cannot be reached in.
-type world struct {
+// damagedStore is a store that some records cannot be reached in.
+type damagedStore struct {
 	idem.Store
 	damaged, down map[string]bool
 }
 
-func (w *world) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+func (w *damagedStore) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	switch {
 	case w.down[c.Record.ID]:
 		return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
@@ -217,7 +217,7 @@ func (w *world) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	return w.Store.Acquire(ctx, now, c)
 }
 
-func (w *world) Get(ctx context.Context, id string) (*idem.Record, error) {
+func (w *damagedStore) Get(ctx context.Context, id string) (*idem.Record, error) {
 	if w.damaged[id] {
 		return nil, idem.ErrRecordUnreadable
 	}
@@ -230,10 +230,10 @@ func (tr *trial) body(key, variant int) string {
 	return fmt.Sprintf(`{"key":%d,"variant":%d}`, key, variant)
 }
 
-// prepared is the world before the batch.
-func (tr *trial) prepared(t *testing.T) *world {
+// prepared is the store before the batch.
+func (tr *trial) prepared(t *testing.T) *damagedStore {
 	store := memory()
-	w := &world{Store: store, damaged: map[string]bool{}, down: map[string]bool{}}
+	w := &damagedStore{Store: store, damaged: map[string]bool{}, down: map[string]bool{}}
 	engine, err := idem.New(store, nil)
 	require.NoError(t, err)
 	for i, k := range tr.keys {

@@ -63,14 +63,14 @@ var sick = map[string]outbox.Sender{
 
 // town has a healthy destination, whose requests take 100 ms, and a sick one.
 type town struct {
-	*shelf
+	*memoryStore
 	relay *outbox.Relay
 	mu    sync.Mutex
 	at    map[string]time.Time // when the healthy one has got a message
 }
 
 func newTown(t *testing.T, other outbox.Sender) *town {
-	w := &town{shelf: newShelf(), at: map[string]time.Time{}}
+	w := &town{memoryStore: newMemoryStore(), at: map[string]time.Time{}}
 	senders := map[string]outbox.Sender{"orders": request(100*time.Millisecond, nil, func(m outbox.Message) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *town) publish(record, key string, sick bool) outbox.Ref {
 	if sick {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.shelf.all[ref].Destination = "sick"
+		w.memoryStore.all[ref].Destination = "sick"
 	}
 	return ref
 }
@@ -199,7 +199,7 @@ func TestADeadDestinationSpendsNoTries(t *testing.T) {
 func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		dead := true
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if dead {

@@ -21,7 +21,7 @@ func TestOrderHolds(t *testing.T) {
 	for _, next := range []string{"the sweep", "the stream"} {
 		t.Run(next+" goes on", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, p := newShelf(), &post{}
+				s, p := newMemoryStore(), &post{}
 				down := true
 				p.fault = func(m outbox.Message) error {
 					if string(m.Body) == "a/0" && down {
@@ -63,7 +63,7 @@ func TestOrderHolds(t *testing.T) {
 
 func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		p.fault = func(m outbox.Message) error {
 			if m.ID == idOf("a", 0) {
 				return errDown
@@ -93,7 +93,7 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 // it is due, and needs no sweep.
 func TestPoisonInABusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		p.fault = func(m outbox.Message) error {
 			if m.ID == idOf("a", 0) {
 				return errDown
@@ -121,7 +121,7 @@ func TestPoisonInABusyKey(t *testing.T) {
 // new waits behind the rest.
 func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		down := true
 		p.fault = func(outbox.Message) error {
 			if down {
@@ -157,7 +157,7 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 	for name, redelivered := range map[string][]int{"all": {0, 1, 2, 3}, "the first": {0}, "the last": {3}, "one between": {1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, p := newShelf(), &post{fault: func(outbox.Message) error { return errDown }}
+				s, p := newMemoryStore(), &post{fault: func(outbox.Message) error { return errDown }}
 				r := relay(t, s, p, nil)
 				var refs, again []outbox.Ref
 				for _, record := range []string{"a", "b"} {
@@ -183,7 +183,7 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 // are: what comes next with its key waits for it all the same.
 func TestSweepLooksBackForWhatWasLeftMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		s.page = 1
 		r := relay(t, s, p, nil)
 		other := 0 // of a key in the same shard
@@ -212,7 +212,7 @@ func TestSweepLooksBackForWhatWasLeftMeanwhile(t *testing.T) {
 // What waits behind a message that is not due costs a sweep nothing more to read.
 func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		s.page = 1
 		r := relay(t, s, p, nil)
 		first := s.put("a", 0, "k")
@@ -241,7 +241,7 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 // was left before it, and is left too.
 func TestARestThatEndsMeanwhileKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		late := true
 		slow := sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if late {
@@ -279,7 +279,7 @@ func TestARestThatEndsMeanwhileKeepsTheOrder(t *testing.T) {
 // even if the stream brings them the wrong way round, or one alone.
 func TestNumbersAreTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r := relay(t, s, p, nil)
 		zero, one, other, two := s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("a", 2, "l"), s.put("a", 3, "k")
 		_, first := deliver(t, r, two)
@@ -293,7 +293,7 @@ func TestNumbersAreTheOrder(t *testing.T) {
 // An older message that waits for its next try holds its key, over pages too.
 func TestSweepHoldsKeysOverPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		s.page = 2
 		r := relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
 		for i := range 7 {
@@ -324,7 +324,7 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 // Neither a sweep nor a delivery waits for a message's next try.
 func TestNobodyWaitsForTheNextTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
 		time.Sleep(time.Hour)
 		later := time.Now().Add(time.Hour)
@@ -349,7 +349,7 @@ func TestNobodyWaitsForTheNextTry(t *testing.T) {
 // What cannot be read holds what is in order behind it, where its key can be.
 func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		s.page = 1
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("b", 0, "k"), s.put("c", 0, "l")}
@@ -371,7 +371,7 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 // of them sends it.
 func TestWhatWasLeftIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		down := true
 		p.fault = func(outbox.Message) error {
 			if down {

@@ -37,7 +37,7 @@ func sweep(t *testing.T, r *outbox.Relay) outbox.Report {
 
 func TestDeliverAndReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k"), s.put("b", 1, "k")}
 		refs = append(refs, refs[0], outbox.Ref{Record: "gone", ID: "x"})
@@ -60,7 +60,7 @@ func TestDeliverAndReplay(t *testing.T) {
 // A message without an ordering key holds up nothing; the sweep tries it again.
 func TestHalfABatchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		p.fault = func(m outbox.Message) error {
 			if strings.HasPrefix(string(m.Body), "odd") {
 				return errDown
@@ -93,7 +93,7 @@ func TestHalfABatchFails(t *testing.T) {
 
 func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		p.fault = func(m outbox.Message) error {
 			if m.ID == idOf("a", 0) {
 				return outbox.Reject(errors.New("too large for the queue"))
@@ -114,7 +114,7 @@ func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 
 func TestDestinationWithoutRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"prices": p}, &outbox.Options{MaxTries: 1})
 		require.NoError(t, err)
 		ref := s.put("a", 0, "")
@@ -129,7 +129,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		synctest.Test(t, func(t *testing.T) {
-			s, p := newShelf(), &post{}
+			s, p := newMemoryStore(), &post{}
 			lost := true
 			s.fault = func(op string) error {
 				if op == "Dispatch" && lost {
@@ -161,7 +161,7 @@ func TestSentAndNotNoted(t *testing.T) {
 
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k")}
 		down := ""
@@ -194,7 +194,7 @@ func TestStoreDown(t *testing.T) {
 // A try that takes the relay with it is counted, so it is not made without end.
 func TestTriesThatNeverEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		ref := s.put("a", 0, "")
 		r := relay(t, s, p, &outbox.Options{MaxTries: 3})
 		p.fault = func(outbox.Message) error {
@@ -220,7 +220,7 @@ func TestTriesThatNeverEnd(t *testing.T) {
 // Two sweeps at once make a try once.
 func TestSweepsSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		for i := range 50 {
 			s.put(fmt.Sprintf("r-%d", i), 0, []string{"", "k"}[i%2])
 		}
@@ -249,7 +249,7 @@ func TestSweepsSideBySide(t *testing.T) {
 // Time runs out before everything is sent: what is left is delivered again.
 func TestTimeRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r := relay(t, s, p, &outbox.Options{Patience: time.Minute})
 		p.fault = func(outbox.Message) error {
 			time.Sleep(7 * time.Second)
@@ -268,7 +268,7 @@ func TestTimeRunsOut(t *testing.T) {
 
 func TestUnreadableIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		r := relay(t, s, p, nil)
 		ref := s.put("a", 0, "")
 		s.all[ref].Unreadable = errors.New("of version 9")
@@ -284,7 +284,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 // The stream and the sweep meet over old messages: whoever comes second is done.
 func TestDeliveriesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		s.fault = func(op string) error {
 			if op == "Begin" {
 				time.Sleep(time.Second) // so that both have read what there is
@@ -312,7 +312,7 @@ func TestDeliveriesSideBySide(t *testing.T) {
 func TestTriesAreNotedFromGraceOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for age, noted := range map[time.Duration]int{outbox.DefaultGrace - 1: 0, outbox.DefaultGrace: 1} {
-			s, p := newShelf(), &post{}
+			s, p := newMemoryStore(), &post{}
 			ref := s.put("a", 0, "")
 			time.Sleep(age)
 			p.fault = func(outbox.Message) error {
@@ -322,7 +322,7 @@ func TestTriesAreNotedFromGraceOn(t *testing.T) {
 			report, _ := deliver(t, relay(t, s, p, nil), ref)
 			require.Equal(t, 1, report.Sent)
 		}
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		ref := s.put("a", 0, "")
 		time.Sleep(outbox.DefaultGrace)
 		p.fault = func(outbox.Message) error {
@@ -336,7 +336,7 @@ func TestTriesAreNotedFromGraceOn(t *testing.T) {
 // A try that is begun is nobody else's while it can run, however short the pauses.
 func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		one, two := s.put("rec", 0, "k"), s.put("rec", 1, "k")
 		time.Sleep(outbox.DefaultGrace)
 		slow := true
@@ -367,7 +367,7 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 func TestWhatIsNotSentIsNotTried(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newShelf()
+			s := newMemoryStore()
 			tried := map[string]bool{}
 			send := sending(func(ctx context.Context, messages []outbox.Message) []error {
 				return outbox.InBatches(ctx, messages, outbox.Limits{Count: 2, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
@@ -409,7 +409,7 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 // message's fault, takes no other one along.
 func TestPoisonIsGivenUpAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newMemoryStore()
 		send := sending(func(ctx context.Context, messages []outbox.Message) []error {
 			return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
 				func(_ context.Context, batch []outbox.Message) ([]error, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestBadRelays(t *testing.T) {
-	s, p := newShelf(), &post{}
+	s, p := newMemoryStore(), &post{}
 	good := map[string]outbox.Sender{"orders": p}
 	for says, c := range map[string]struct {
 		store   outbox.Store

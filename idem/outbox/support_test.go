@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// shelf is a store in memory.
-type shelf struct {
+// memoryStore is a store in memory.
+type memoryStore struct {
 	mu   sync.Mutex
 	all  map[outbox.Ref]*outbox.Entry
 	page int
@@ -26,10 +26,12 @@ type shelf struct {
 	fault, after func(op string) error
 }
 
-func newShelf() *shelf { return &shelf{all: map[outbox.Ref]*outbox.Entry{}, page: 100} }
+func newMemoryStore() *memoryStore {
+	return &memoryStore{all: map[outbox.Ref]*outbox.Entry{}, page: 100}
+}
 
 // put stores the n-th message of a record, as a transaction does.
-func (s *shelf) put(record string, n int, key string) outbox.Ref {
+func (s *memoryStore) put(record string, n int, key string) outbox.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &outbox.Entry{
@@ -47,13 +49,13 @@ var born = time.UnixMilli(1_700_000_000_000)
 
 func idOf(record string, n int) string { return outbox.MessageID(record, born, n) }
 
-func (s *shelf) get(ref outbox.Ref) outbox.Entry {
+func (s *memoryStore) get(ref outbox.Ref) outbox.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return *s.all[ref]
 }
 
-func (s *shelf) call(op string, f func() error) error {
+func (s *memoryStore) call(op string, f func() error) error {
 	if s.fault != nil {
 		if err := s.fault(op); err != nil {
 			return err
@@ -68,7 +70,7 @@ func (s *shelf) call(op string, f func() error) error {
 	return err
 }
 
-func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
 	found := map[outbox.Ref]*outbox.Entry{}
 	return found, s.call("Load", func() error {
 		for _, ref := range refs {
@@ -81,7 +83,7 @@ func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outb
 	})
 }
 
-func (s *shelf) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry, next string, err error) {
+func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry, next string, err error) {
 	err = s.call("Waiting", func() error {
 		var list []*outbox.Entry
 		for _, e := range s.all {
@@ -119,7 +121,7 @@ func place(e *outbox.Entry) string {
 // isHeld reports whether the message is one of those that Held lists.
 func isHeld(e *outbox.Entry) bool { return e.OrderingKey != "" && e.State == outbox.Retrying }
 
-func (s *shelf) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
+func (s *memoryStore) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
 	found := map[outbox.Lane][]outbox.Ref{}
 	return found, s.call("Held", func() error {
 		var list []*outbox.Entry
@@ -139,7 +141,7 @@ func (s *shelf) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.Lane][]
 	})
 }
 
-func (s *shelf) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool, change func(*outbox.Entry)) (ok bool, err error) {
+func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool, change func(*outbox.Entry)) (ok bool, err error) {
 	err = s.call(op, func() error {
 		now := s.all[e.Ref()]
 		if ok = now != nil && now.Created.Equal(e.Created) && may(now); ok {
@@ -152,23 +154,23 @@ func (s *shelf) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool,
 
 func waits(e *outbox.Entry) bool { return e.State == outbox.New || e.State == outbox.Retrying }
 
-func (s *shelf) Begin(_ context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
+func (s *memoryStore) Begin(_ context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
 	return s.change("Begin", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries < tries },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.State = tries, next, outbox.Retrying })
 }
 
-func (s *shelf) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
+func (s *memoryStore) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
 	known := max(tries, e.Tries)
 	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= known },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
 }
 
-func (s *shelf) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+func (s *memoryStore) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
 	return s.change("DeadLetter", e, waits,
 		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Dead })
 }
 
-func (s *shelf) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+func (s *memoryStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
 	return s.change("Dispatch", e, func(e *outbox.Entry) bool { return e.State != outbox.Dispatched },
 		func(e *outbox.Entry) { e.State = outbox.Dispatched })
 }
@@ -230,7 +232,7 @@ func (p *post) bodies() (list []string) {
 
 var errDown = errors.New("the queue is down")
 
-func relay(t *testing.T, s *shelf, p *post, o *outbox.Options) *outbox.Relay {
+func relay(t *testing.T, s *memoryStore, p *post, o *outbox.Options) *outbox.Relay {
 	t.Helper()
 	r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p}, o)
 	require.NoError(t, err)

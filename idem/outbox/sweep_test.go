@@ -28,7 +28,7 @@ func (hung) Send(ctx context.Context, messages []outbox.Message) []error {
 // messages: the next sweep begins where this one has ended.
 func TestSweepReachesEveryShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShelf(), &post{}
+		s, p := newMemoryStore(), &post{}
 		for i := range 30 * outbox.Shards {
 			ref := s.put(fmt.Sprint("dead", i), 0, "")
 			s.all[ref].Destination = "dead"

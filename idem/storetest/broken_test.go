@@ -10,13 +10,13 @@ import (
 
 // A healthy store that can be damaged and commits foreign writes fails nothing.
 func TestSuitePassesAHealthyStore(t *testing.T) {
-	Run(t, func(*testing.T) Harness { return newLab(func(*lab) {}).harness() })
+	Run(t, func(*testing.T) Harness { return newFaulty(func(*faulty) {}).harness() })
 }
 
 func TestSuitePassesAStoreWithoutSteps(t *testing.T) {
 	Run(t, func(*testing.T) Harness {
-		h := newLab(func(*lab) {}).harness()
-		h.WithoutSteps, h.Store = true, stepless{h.Store.(*lab)}
+		h := newFaulty(func(*faulty) {}).harness()
+		h.WithoutSteps, h.Store = true, stepless{h.Store.(*faulty)}
 		return h
 	})
 }
@@ -32,8 +32,8 @@ func TestSuiteFailsBrokenStores(t *testing.T) {
 			require.NotEmpty(t, b.fails)
 			for _, name := range b.fails {
 				tc := find(t, name)
-				require.Empty(t, try(t, tc, newLab(func(*lab) {})), "the healthy store fails %s", name)
-				said := try(t, tc, newLab(b.change))
+				require.Empty(t, try(t, tc, newFaulty(func(*faulty) {})), "the healthy store fails %s", name)
+				said := try(t, tc, newFaulty(b.change))
 				require.NotEmpty(t, said, "%s passes", name)
 				t.Logf("%s: %.300s", name, strings.Join(said, "\n"))
 			}
@@ -46,7 +46,7 @@ func TestRandomSequencesFindBrokenStores(t *testing.T) {
 	found := 0
 	for _, b := range brokenStores {
 		for _, tc := range randomCases(true) {
-			if len(try(t, tc, newLab(b.change))) > 0 {
+			if len(try(t, tc, newFaulty(b.change))) > 0 {
 				found++
 				break
 			}
@@ -58,7 +58,7 @@ func TestRandomSequencesFindBrokenStores(t *testing.T) {
 
 func find(t *testing.T, name string) check {
 	groupName, caseName, _ := strings.Cut(name, "/")
-	for _, g := range suite(newLab(func(*lab) {}).harness()) {
+	for _, g := range suite(newFaulty(func(*faulty) {}).harness()) {
 		if g.name != groupName {
 			continue
 		}
@@ -75,7 +75,7 @@ func find(t *testing.T, name string) check {
 // Two subtests of one name could hide each other in a report.
 func TestSuiteNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, g := range suite(newLab(func(*lab) {}).harness()) {
+	for _, g := range suite(newFaulty(func(*faulty) {}).harness()) {
 		require.NotEmpty(t, g.cases, g.name)
 		for _, tc := range g.cases {
 			name := g.name + "/" + tc.name
@@ -87,6 +87,6 @@ func TestSuiteNamesAreUnique(t *testing.T) {
 
 // Times around which the suite's clock moves must never be over for a real TTL.
 func TestClockIsFarInTheFuture(t *testing.T) {
-	c := newCell(&recorder{}, t.Context(), newLab(func(*lab) {}).harness())
+	c := newCell(&recorder{}, t.Context(), newFaulty(func(*faulty) {}).harness())
 	require.Greater(t, time.Until(c.now), 50*365*24*time.Hour)
 }

@@ -10,21 +10,21 @@ import (
 var endFaults = []fault{
 	{"end ignores the owner", []string{
 		"fencing/completion after a takeover", "fencing/park after a takeover",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return f.Apply(as(rec, func(r *protocol.Record) { r.Owner = f.Owner }), now)
 		}
 	}},
 	{"end ignores the state", []string{
 		"fencing/completion after a resolution to failed", "delayed/completion after a resolution",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.State = f.Owner, protocol.InProgress }), now)
 		}
 	}},
 	{"an outcome without a claim replaces anything", []string{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Born != nil {
 				rec = nil
@@ -34,7 +34,7 @@ var endFaults = []fault{
 	}},
 	{"an outcome without a claim replaces what has expired unseen", []string{
 		"commit/without a claim replaces nothing that has expired unseen",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Born != nil && f.Born.Seen == "" && rec != nil && rec.Write != f.Write && rec.Expired(now) {
 				rec = nil
@@ -45,7 +45,7 @@ var endFaults = []fault{
 	{"an added result ignores which outcome it is for", []string{
 		"added result/is refused where that outcome is not", "added result/of a replaced outcome is refused",
 		"added result/is refused by an outcome that has its result", "added result/is added once",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Upgrades != "" && rec != nil && rec.State == protocol.Completed {
 				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Omitted = f.Owner, f.Upgrades, true }), now)
@@ -56,13 +56,13 @@ var endFaults = []fault{
 	{"an added result is taken for an end", []string{
 		"added result/is added to the outcome that was recorded without it",
 		"added result/does not complete an attempt that runs or is parked",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			f.Upgrades = ""
 			return f.Apply(rec, now)
 		}
 	}},
-	{"an added result renews the expiry", []string{"added result/leaves the expiry and the times as they are"}, func(s *lab) {
+	{"an added result renews the expiry", []string{"added result/leaves the expiry and the times as they are"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) {
@@ -72,7 +72,7 @@ var endFaults = []fault{
 			}), err
 		}
 	}},
-	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *lab) {
+	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Upgrades != "" && rec == nil {
 				f.Upgrades, f.Absent = "", &protocol.Record{ID: f.ID, Owner: f.Owner}
@@ -80,7 +80,7 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *lab) {
+	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			f.NewOwner = ""
 			return f.Apply(rec, now)
@@ -88,7 +88,7 @@ var endFaults = []fault{
 	}},
 	{"any own write counts as landed", []string{
 		"write id/own release is not a completion", "fencing/completion after the own failure",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Owner == f.Owner && rec.State != protocol.InProgress {
 				return rec, nil
@@ -96,7 +96,7 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"}, func(s *lab) {
+	{"landed end is not recognised", []string{"lost reply/completion", "lost reply/release"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(as(rec, func(r *protocol.Record) { r.Write = "" }), now)
 			if err != nil {
@@ -107,7 +107,7 @@ var endFaults = []fault{
 	}},
 	{"landed settlement is not recognised", []string{
 		"lost reply/twin's park", "lost reply/resolution to released",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == w.Write {
 				return nil, &protocol.ConflictError{Existing: rec}
@@ -116,7 +116,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"landed step is known by the record's write", []string{"write id/a step counts as landed after later writes"},
-		func(s *lab) {
+		func(s *faulty) {
 			s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				if rec != nil && rec.Write != w.Write && rec.Steps[w.Name].Write == w.Write {
 					return nil, &protocol.ConflictError{Existing: rec}
@@ -126,13 +126,13 @@ var endFaults = []fault{
 		}},
 	{"twin's park drops the owner", []string{
 		"settle/twin's park keeps the owner and the lease", "late outcome/completion after a twin's park",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Owner = w.Owner }), err
 		}
 	}},
-	{"twin's park keeps the expiry", []string{"expiry/is removed by a twin's park"}, func(s *lab) {
+	{"twin's park keeps the expiry", []string{"expiry/is removed by a twin's park"}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			if err == nil && w.Kind == protocol.EventLapse && next != rec {
@@ -142,7 +142,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"twin's park keeps a repeatable declaration",
-		[]string{"late outcome/twin's park keeps a repeatable attempt's declaration strict"}, func(s *lab) {
+		[]string{"late outcome/twin's park keeps a repeatable attempt's declaration strict"}, func(s *faulty) {
 			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				w.Ending.Stricter = false
 				return w.Apply(rec, now)
@@ -150,7 +150,7 @@ var endFaults = []fault{
 		}},
 	{"resolution keeps the owner", []string{
 		"settle/resolution replaces the owner", "settle/resolution with a large result",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Owner = ""
 			return w.Apply(rec, now)
@@ -159,7 +159,7 @@ var endFaults = []fault{
 	{"settlement ignores Seen", []string{
 		"settle/resolution of what it has not seen", "delayed/twin's park after an extension",
 		"race/one of many parks by twins wins",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			landed := rec != nil && rec.Write == w.Write
 			if rec != nil && !landed {
@@ -171,7 +171,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"resolution ignores the state", []string{"settle/resolution of a record that is not unknown"}, func(s *lab) {
+	{"resolution ignores the state", []string{"settle/resolution of a record that is not unknown"}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if w.Kind != protocol.EventResolve {
 				return w.Apply(rec, now)
@@ -180,7 +180,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"resolution leaves the begin marks", []string{"settle/resolution clears the begin marks and keeps the steps"},
-		func(s *lab) {
+		func(s *faulty) {
 			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				w.ClearSteps = nil
 				return w.Apply(rec, now)
@@ -188,7 +188,7 @@ var endFaults = []fault{
 		}},
 	{"parked attempt reopens itself", []string{
 		"late outcome/uncertain release after a twin's park", "fencing/uncertain release after a twin's park",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			sure := f
 			sure.Ending.Uncertain = false
@@ -197,7 +197,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"parked attempt reopens itself without a claim",
-		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *lab) {
+		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *faulty) {
 			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				if f.Absent == nil || rec == nil || rec.Owner != f.Owner {
 					return f.Apply(rec, now)
@@ -207,7 +207,7 @@ var endFaults = []fault{
 		}},
 	{"late outcome is refused", []string{
 		"late outcome/completion after the own park", "late outcome/completion after a twin's park",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.State == protocol.Unknown && rec.Write != f.Write {
 				return nil, &protocol.ConflictError{Existing: rec}
@@ -215,7 +215,7 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *lab) {
+	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Absent != nil {
 				rec = nil
@@ -225,7 +225,7 @@ var endFaults = []fault{
 	}},
 	{"begin mark overwrites", []string{
 		"step/begin mark on a recorded step", "step/begin mark on a begin mark", "race/one of many begin marks wins",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].Write != w.Write {
 				rec = as(rec, func(r *protocol.Record) { delete(r.Steps, w.Name) })
@@ -233,7 +233,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"step keeps the expiry", []string{"expiry/is removed by a step", "expiry/is removed by a begin mark"}, func(s *lab) {
+	{"step keeps the expiry", []string{"expiry/is removed by a step", "expiry/is removed by a begin mark"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			if err == nil {
@@ -242,7 +242,7 @@ var endFaults = []fault{
 			return next, err
 		}
 	}},
-	{"outcome keeps the steps", []string{"step/go with a completion and a failure", "expiry/of a completed record that had steps"}, func(s *lab) {
+	{"outcome keeps the steps", []string{"step/go with a completion and a failure", "expiry/of a completed record that had steps"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = rec.Steps }), err
@@ -255,7 +255,7 @@ var endFaults = []fault{
 			return next, err
 		}
 	}},
-	{"step not executed may not begin again", []string{"step/not executed after a begin mark, then again"}, func(s *lab) {
+	{"step not executed may not begin again", []string{"step/not executed after a begin mark, then again"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].NotExecuted && rec.Steps[w.Name].Write != w.Write {
 				return nil, &protocol.ConflictError{Existing: rec}
@@ -263,7 +263,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"step's failure may run again", []string{"step/failure is an outcome"}, func(s *lab) {
+	{"step's failure may run again", []string{"step/failure is an outcome"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Steps[w.Name].Failure != nil && rec.Steps[w.Name].Write != w.Write {
 				rec = as(rec, func(r *protocol.Record) { delete(r.Steps, w.Name) })
@@ -271,16 +271,16 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"step forgets its compensation", []string{"step/compensation is noted"}, func(s *lab) {
+	{"step forgets its compensation", []string{"step/compensation is noted"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Compensates = false
 			return w.Apply(rec, now)
 		}
 	}},
-	{"step's result is cut short", []string{"step/results of all sizes"}, func(s *lab) {
+	{"step's result is cut short", []string{"step/results of all sizes"}, func(s *faulty) {
 		s.stepResult = func(s protocol.RecordedStep) []byte { return s.Body.Data[:min(len(s.Body.Data), 4<<10)] }
 	}},
-	{"hint of a first step drops the others", []string{"step/hint of a first step that is wrong"}, func(s *lab) {
+	{"hint of a first step drops the others", []string{"step/hint of a first step that is wrong"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.First && rec.Steps[w.Name].Write != w.Write {
 				rec = as(rec, func(r *protocol.Record) { r.Steps = nil })
@@ -288,7 +288,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"landed begin mark of a lost claim counts", []string{"write id/a begin mark is leave to run only under its claim"}, func(s *lab) {
+	{"landed begin mark of a lost claim counts", []string{"write id/a begin mark is leave to run only under its claim"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && w.Begin && rec.Steps[w.Name].Write == w.Write {
 				return rec, nil
@@ -296,7 +296,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"late step of a parked attempt is lost", []string{"late outcome/step of a parked attempt", "late outcome/first step of a parked attempt"}, func(s *lab) {
+	{"late step of a parked attempt is lost", []string{"late outcome/step of a parked attempt", "late outcome/first step of a parked attempt"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.State == protocol.Unknown {
 				return nil, &protocol.ConflictError{Existing: rec}
@@ -304,13 +304,13 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *lab) {
+	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.Owner = w.Owner }), now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Owner = rec.Owner }), err
 		}
 	}},
-	{"acknowledges what it does not write", []string{"lost reply/completion", "result/1 KB of noise"}, func(s *lab) {
+	{"acknowledges what it does not write", []string{"lost reply/completion", "result/1 KB of noise"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if _, err := f.Apply(rec, now); err != nil {
 				return nil, err

@@ -10,26 +10,26 @@ import (
 
 // handlingFaults are faults in reading, copying, storing and reporting.
 var handlingFaults = []fault{
-	{"conflict without the record", []string{"claim/meets a record in_progress"}, func(s *lab) {
+	{"conflict without the record", []string{"claim/meets a record in_progress"}, func(s *faulty) {
 		s.conflict = func(*protocol.Record) error { return &protocol.ConflictError{} }
 	}},
-	{"conflict as a plain error", []string{"claim/meets a record in_progress"}, func(s *lab) {
+	{"conflict as a plain error", []string{"claim/meets a record in_progress"}, func(s *faulty) {
 		s.conflict = func(*protocol.Record) error {
 			return &protocol.StoreError{Op: "write", Err: errors.New("condition failed")}
 		}
 	}},
 	{"hands out its own memory", []string{
 		"copy/ConflictError.Existing is the caller's own", "copy/what Get returns is the caller's own",
-	}, func(s *lab) { s.hand = func(r *protocol.Record) *protocol.Record { return r } }},
+	}, func(s *faulty) { s.hand = func(r *protocol.Record) *protocol.Record { return r } }},
 	{"keeps the caller's memory", []string{
 		"copy/a result is not the caller's memory", "copy/a failure is not the caller's memory",
-	}, func(s *lab) { s.keep = func(r *protocol.Record) *protocol.Record { return r } }},
-	{"result cut at 400 KB", []string{"result/450 KB of noise", "result/5.5 MB of text"}, func(s *lab) {
+	}, func(s *faulty) { s.keep = func(r *protocol.Record) *protocol.Record { return r } }},
+	{"result cut at 400 KB", []string{"result/450 KB of noise", "result/5.5 MB of text"}, func(s *faulty) {
 		s.join = func(_ bool, data []byte) ([]byte, error) { return data[:min(len(data), 400<<10)], nil }
 	}},
 	{"parts belong to the record, not the owner", []string{"result/a large result of a lost claim is never read"},
-		func(s *lab) { s.partKey = func(id, _ string) string { return id } }},
-	{"damaged parts are handed out", []string{"unreadable/part cut short"}, func(s *lab) {
+		func(s *faulty) { s.partKey = func(id, _ string) string { return id } }},
+	{"damaged parts are handed out", []string{"unreadable/part cut short"}, func(s *faulty) {
 		s.join = func(bad bool, data []byte) ([]byte, error) {
 			if bad {
 				data = data[:len(data)/2]
@@ -38,20 +38,20 @@ var handlingFaults = []fault{
 		}
 	}},
 	{"damaged record is taken for absent", []string{"unreadable/newer version of a record completed"},
-		func(s *lab) { s.unreadable = func() error { return nil } }},
+		func(s *faulty) { s.unreadable = func() error { return nil } }},
 	{"damaged record is taken for a conflict", []string{"unreadable/newer version of a record in_progress"},
-		func(s *lab) { s.unreadable = func() error { return &protocol.ConflictError{} } }},
+		func(s *faulty) { s.unreadable = func() error { return &protocol.ConflictError{} } }},
 	{"too large result is written first", []string{"result/a result over the limit is refused and nothing written"},
-		func(s *lab) { s.tooLate = true }},
+		func(s *faulty) { s.tooLate = true }},
 	{"too large result of a step is written", []string{"result/a result over the limit is refused and nothing written"},
-		func(s *lab) { s.largeSteps = true }},
-	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *lab) {
+		func(s *faulty) { s.largeSteps = true }},
+	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *faulty) {
 		step := s.step
 		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return step(w, r, time.Time{})
 		}
 	}},
-	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *lab) {
+	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *faulty) {
 		step := s.step
 		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if len(r.Steps) > 60 {
@@ -61,7 +61,7 @@ var handlingFaults = []fault{
 		}
 	}},
 	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
-		func(s *lab) {
+		func(s *faulty) {
 			before := map[string]*protocol.Record{}
 			s.get = func(id string, now *protocol.Record) *protocol.Record {
 				old := before[id]
@@ -69,7 +69,7 @@ var handlingFaults = []fault{
 				return old
 			}
 		}},
-	{"expired records are hidden", []string{"expiry/never hides a record from a read or a claim"}, func(s *lab) {
+	{"expired records are hidden", []string{"expiry/never hides a record from a read or a claim"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Expired(now) && c.Seen == "" {
 				rec = nil
@@ -77,15 +77,15 @@ var handlingFaults = []fault{
 			return c.Apply(rec, now)
 		}
 	}},
-	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *lab) {
+	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *faulty) {
 		s.keep = func(r *protocol.Record) *protocol.Record {
 			return as(r, func(r *protocol.Record) { r.LeaseUntil = r.LeaseUntil.Truncate(time.Second) })
 		}
 	}},
-	{"an ended context is ignored", []string{"plain/a context that has ended"}, func(s *lab) {
+	{"an ended context is ignored", []string{"plain/a context that has ended"}, func(s *faulty) {
 		s.alive = func(context.Context, string) error { return nil }
 	}},
-	{"an ended context may have written", []string{"plain/a context that has ended"}, func(s *lab) {
+	{"an ended context may have written", []string{"plain/a context that has ended"}, func(s *faulty) {
 		s.alive = func(ctx context.Context, op string) error {
 			if err := ctx.Err(); err != nil {
 				return &protocol.StoreError{Op: op, Ambiguous: true, Err: err}
@@ -93,5 +93,5 @@ var handlingFaults = []fault{
 			return nil
 		}
 	}},
-	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *lab) { s.withEarly = true }},
+	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) { s.withEarly = true }},
 }

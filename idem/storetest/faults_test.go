@@ -11,7 +11,7 @@ import (
 )
 
 // stepless refuses steps, as a store may that is not there yet.
-type stepless struct{ *lab }
+type stepless struct{ *faulty }
 
 func (stepless) RecordStep(context.Context, time.Time, protocol.StepWrite) error {
 	return errors.ErrUnsupported
@@ -31,7 +31,7 @@ func as(rec *protocol.Record, change func(*protocol.Record)) *protocol.Record {
 type fault struct {
 	name   string
 	fails  []string
-	change func(*lab)
+	change func(*faulty)
 }
 
 // brokenStores have one fault each.
@@ -41,7 +41,7 @@ var brokenStores = slices.Concat(claimFaults, endFaults, handlingFaults)
 var claimFaults = []fault{
 	{"takeover ignores Seen", []string{
 		"claim/takeover fails after an extension", "race/one of many takeovers wins",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if c.Seen != "" && rec != nil {
 				c.Seen = rec.Write
@@ -49,7 +49,7 @@ var claimFaults = []fault{
 			return c.Apply(rec, now)
 		}
 	}},
-	{"claim overwrites what exists", []string{"claim/meets a record in_progress"}, func(s *lab) {
+	{"claim overwrites what exists", []string{"claim/meets a record in_progress"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if c.Seen == "" {
 				rec = nil
@@ -59,8 +59,8 @@ var claimFaults = []fault{
 	}},
 	{"check then act", []string{
 		"race/one of many claims wins", "race/one of many takeovers wins", "race/one of many resolutions wins",
-	}, func(s *lab) { s.gap = meet() }},
-	{"landed claim is not recognised", []string{"lost reply/claim", "lost reply/takeover"}, func(s *lab) {
+	}, func(s *faulty) { s.gap = meet() }},
+	{"landed claim is not recognised", []string{"lost reply/claim", "lost reply/takeover"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == c.Record.Write {
 				return nil, &protocol.ConflictError{Existing: rec}
@@ -70,21 +70,21 @@ var claimFaults = []fault{
 	}},
 	{"extension lowers the lease", []string{
 		"delayed/older extension after a newer one", "race/extensions only raise the lease",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return e.Apply(as(rec, func(r *protocol.Record) { r.LeaseUntil = time.Time{} }), now)
 		}
 	}},
 	{"extension ignores the state", []string{
 		"delayed/extension after the own park", "delayed/extension after the end",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return e.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.InProgress }), now)
 		}
 	}},
 	{"extension leaves the write as it is", []string{
 		"claim/takeover fails after an extension", "delayed/twin's park after an extension",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
 				e.Write = rec.Write
@@ -93,13 +93,13 @@ var claimFaults = []fault{
 		}
 	}},
 	{"extension gives the expiry back", []string{"expiry/does not come back with an extension after a step"},
-		func(s *lab) {
+		func(s *faulty) {
 			s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				next, err := e.Apply(rec, now)
 				return changed(next, rec, err, func(r *protocol.Record) { r.ExpiresAt = e.ExpiresAt }), err
 			}
 		}},
-	{"extension creates a deleted record", []string{"fencing/extension after deletion"}, func(s *lab) {
+	{"extension creates a deleted record", []string{"fencing/extension after deletion"}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {
 				return &protocol.Record{ID: e.ID, Owner: e.Owner, Write: e.Write, LeaseUntil: e.LeaseUntil}, nil
@@ -107,7 +107,7 @@ var claimFaults = []fault{
 			return e.Apply(rec, now)
 		}
 	}},
-	{"takeover drops the steps", []string{"claim/takeover keeps identity and steps and nothing else"}, func(s *lab) {
+	{"takeover drops the steps", []string{"claim/takeover keeps identity and steps and nothing else"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = nil }), err
@@ -115,7 +115,7 @@ var claimFaults = []fault{
 	}},
 	{"takeover keeps the failure and the reference", []string{
 		"claim/takes over a record failed", "claim/takeover keeps identity and steps and nothing else",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && rec != nil && rec != next {
@@ -124,7 +124,7 @@ var claimFaults = []fault{
 			return next, err
 		}
 	}},
-	{"replacement keeps the result", []string{"claim/replaces a record completed"}, func(s *lab) {
+	{"replacement keeps the result", []string{"claim/replaces a record completed"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && c.Replace && rec != next {
@@ -133,7 +133,7 @@ var claimFaults = []fault{
 			return next, err
 		}
 	}},
-	{"replacement keeps the expiry", []string{"expiry/of an expired record is gone with all else"}, func(s *lab) {
+	{"replacement keeps the expiry", []string{"expiry/of an expired record is gone with all else"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := c.Apply(rec, now)
 			if err == nil && c.Replace && rec != next {
@@ -142,7 +142,7 @@ var claimFaults = []fault{
 			return next, err
 		}
 	}},
-	{"withdrawal needs a record", []string{"delayed/claim after its withdrawal"}, func(s *lab) {
+	{"withdrawal needs a record", []string{"delayed/claim after its withdrawal"}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {
 				return nil, &protocol.ConflictError{}
@@ -152,7 +152,7 @@ var claimFaults = []fault{
 	}},
 	{"withdrawal keeps the write", []string{
 		"delayed/takeover after its withdrawal", "delayed/replacement after its withdrawal",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) {
@@ -162,7 +162,7 @@ var claimFaults = []fault{
 			}), err
 		}
 	}},
-	{"withdrawal ignores what was seen", []string{"delayed/takeover after its withdrawal"}, func(s *lab) {
+	{"withdrawal ignores what was seen", []string{"delayed/takeover after its withdrawal"}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Claim.Seen = ""
 			return w.Apply(rec, now)
@@ -170,7 +170,7 @@ var claimFaults = []fault{
 	}},
 	{"withdrawal deletes the winner's claim", []string{
 		"delayed/withdrawal after a twin's takeover of the claim", "fencing/withdrawal after a takeover",
-	}, func(s *lab) {
+	}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
 				w.Claim.Seen = rec.Write
@@ -178,13 +178,13 @@ var claimFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"withdrawn replacement keeps the steps", []string{"delayed/withdrawn replacement drops the steps"}, func(s *lab) {
+	{"withdrawn replacement keeps the steps", []string{"delayed/withdrawn replacement drops the steps"}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Claim.Replace = false
 			return w.Apply(rec, now)
 		}
 	}},
-	{"withdrawn takeover drops the steps", []string{"delayed/withdrawn takeover keeps the steps"}, func(s *lab) {
+	{"withdrawn takeover drops the steps", []string{"delayed/withdrawn takeover keeps the steps"}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Steps = nil }), err

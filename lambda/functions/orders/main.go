@@ -47,7 +47,7 @@ func main() {
 	lambda.Start(idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil))
 }
 
-func open(ctx context.Context) (*idem.Engine, *shop, error) {
+func open(ctx context.Context) (*idem.Engine, *service, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func open(ctx context.Context) (*idem.Engine, *shop, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	orders := &shop{os.Getenv("ORDERS_TABLE")}
+	orders := &service{os.Getenv("ORDERS_TABLE")}
 	if orders.table == "" {
 		return nil, nil, errors.New("ORDERS_TABLE names no table")
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// shelf is a store whose every message is new, and which notes what it is told.
-type shelf struct {
+// notingStore is a store whose every message is new, and which notes what it is told.
+type notingStore struct {
 	mu         sync.Mutex // destinations are swept side by side
 	loaded     []outbox.Ref
 	dispatched []string
@@ -25,7 +25,7 @@ type shelf struct {
 	down       error
 }
 
-func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+func (s *notingStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded = append(s.loaded, refs...)
@@ -39,28 +39,30 @@ func (s *shelf) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outb
 	return found, s.down
 }
 
-func (s *shelf) Waiting(context.Context, int, time.Time, string) ([]*outbox.Entry, string, error) {
+func (s *notingStore) Waiting(context.Context, int, time.Time, string) ([]*outbox.Entry, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept++
 	return nil, "", s.down
 }
 
-func (s *shelf) Held(context.Context, []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
+func (s *notingStore) Held(context.Context, []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
 	return nil, s.down
 }
 
-func (s *shelf) Begin(context.Context, *outbox.Entry, int, time.Time) (bool, error) { return true, nil }
-
-func (s *shelf) Retry(context.Context, *outbox.Entry, int, time.Time, string) (bool, error) {
-	return false, errors.New("no reply")
-}
-
-func (s *shelf) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
+func (s *notingStore) Begin(context.Context, *outbox.Entry, int, time.Time) (bool, error) {
 	return true, nil
 }
 
-func (s *shelf) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
+func (s *notingStore) Retry(context.Context, *outbox.Entry, int, time.Time, string) (bool, error) {
+	return false, errors.New("no reply")
+}
+
+func (s *notingStore) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
+	return true, nil
+}
+
+func (s *notingStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dispatched = append(s.dispatched, e.ID)
@@ -76,7 +78,7 @@ func (f sender) Send(_ context.Context, messages []outbox.Message) (errs []error
 	return errs
 }
 
-func serve(t *testing.T, s *shelf, send sender) func(raw string) (string, error) {
+func serve(t *testing.T, s *notingStore, send sender) func(raw string) (string, error) {
 	relay, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, nil)
 	require.NoError(t, err)
 	f := &function{relay}
@@ -99,7 +101,7 @@ func change(name, sequence, sk, state string) string {
 }
 
 func TestStreamEvents(t *testing.T) {
-	s := &shelf{}
+	s := &notingStore{}
 	call := serve(t, s, func(m outbox.Message) error {
 		if m.ID == "m2" {
 			return errors.New("down")
@@ -135,7 +137,7 @@ func TestStreamEvents(t *testing.T) {
 }
 
 func TestSchedule(t *testing.T) {
-	s := &shelf{}
+	s := &notingStore{}
 	call := serve(t, s, func(outbox.Message) error { return nil })
 	sample, err := samples.Get("eventbridge-scheduled")
 	require.NoError(t, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// shop is the business. It writes nothing by itself: what it puts into its
+// service is the business. It writes nothing by itself: what it puts into its
 // transaction is written together with the operation's outcome, or not at all.
-type shop struct{ table string }
+type service struct{ table string }
 
 // order is the body of a message.
 type order struct {
@@ -36,7 +36,7 @@ type accepted struct {
 }
 
 // fulfil writes the order, unless it is there, and tells of it.
-func (s *shop) fulfil(ctx context.Context, o order) error {
+func (s *service) fulfil(ctx context.Context, o order) error {
 	if err := o.check(); err != nil {
 		// No delivery can correct it: recorded, and the message is deleted.
 		return idem.Permanent(err)

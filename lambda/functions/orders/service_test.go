@@ -39,18 +39,18 @@ func (c *counted) TransactWriteItems(ctx context.Context, in *dynamodb.TransactW
 	return out, err
 }
 
-// shelf is a deployed function's two tables.
-type shelf struct {
+// tables is a deployed function's two tables.
+type tables struct {
 	*counted
 	records, orders string
 }
 
 // function is the deployed handler over fresh tables. What it returns delivers one
 // message and reports why it was acknowledged or redelivered.
-func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db shelf) {
+func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db tables) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
-	db = shelf{&counted{Client: client}, "idem-" + rand.Text(), "orders-" + rand.Text()}
+	db = tables{&counted{Client: client}, "idem-" + rand.Text(), "orders-" + rand.Text()}
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, db.records))
 	_, err = client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &db.orders, BillingMode: types.BillingModePayPerRequest,
@@ -70,7 +70,7 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	require.NoError(t, err)
 	var last idemlambda.SQSOutcome
 	o := &idemlambda.SQSOptions{Outcome: func(_ context.Context, o idemlambda.SQSOutcome) { last = o }}
-	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&shop{db.orders}).fulfil)
+	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&service{db.orders}).fulfil)
 	return func(tenant, key, body string) (idemlambda.Reason, error) {
 		sending, err := idemlambda.SQSSendingOf(fulfil, tenant, key)
 		require.NoError(t, err)
@@ -85,14 +85,14 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	}, db
 }
 
-func (s shelf) rows(t *testing.T, table string) []map[string]types.AttributeValue {
+func (s tables) rows(t *testing.T, table string) []map[string]types.AttributeValue {
 	out, err := s.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: new(true)})
 	require.NoError(t, err)
 	return out.Items
 }
 
 // messages are the bodies of what is to be sent to order-events.
-func (s shelf) messages(t *testing.T) (bodies []string) {
+func (s tables) messages(t *testing.T) (bodies []string) {
 	for _, it := range s.rows(t, s.records) {
 		if sk := it[schema.SK].(*types.AttributeValueMemberS).Value; strings.HasPrefix(sk, schema.OutboxSK) {
 			require.Equal(t, text("order-events"), it[schema.Destination])

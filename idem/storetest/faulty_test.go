@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// lab is a store made to be broken: each of its parts can be exchanged for a
+// faulty is a store made to be broken: each of its parts can be exchanged for a
 // faulty one. As it comes it is healthy.
-type lab struct {
+type faulty struct {
 	mu      sync.Mutex
 	records map[string]*protocol.Record
 	// parts are large results by record and owner.
@@ -48,11 +48,11 @@ type lab struct {
 // inParts is the size from which on a result lies in parts.
 const inParts = 4 << 10
 
-var errDamaged = fmt.Errorf("lab: %w", protocol.ErrRecordUnreadable)
+var errDamaged = fmt.Errorf("faulty store: %w", protocol.ErrRecordUnreadable)
 
-// newLab breaks a healthy store with change.
-func newLab(change func(*lab)) *lab {
-	s := &lab{
+// newFaulty breaks a healthy store with change.
+func newFaulty(change func(*faulty)) *faulty {
+	s := &faulty{
 		records: map[string]*protocol.Record{}, parts: map[string][]byte{},
 		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
 		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
@@ -80,7 +80,7 @@ func newLab(change func(*lab)) *lab {
 	return s
 }
 
-func (s *lab) write(ctx context.Context, op, id string, apply func(*protocol.Record) (*protocol.Record, error)) error {
+func (s *faulty) write(ctx context.Context, op, id string, apply func(*protocol.Record) (*protocol.Record, error)) error {
 	if err := s.alive(ctx, op); err != nil {
 		return err
 	}
@@ -106,26 +106,26 @@ func (s *lab) write(ctx context.Context, op, id string, apply func(*protocol.Rec
 	return err
 }
 
-func (s *lab) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+func (s *faulty) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
 	return s.write(ctx, "Acquire", c.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.claim(c, r, now) })
 }
 
-func (s *lab) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+func (s *faulty) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.withdraw(w, r, now) })
 }
 
-func (s *lab) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
+func (s *faulty) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	return s.write(ctx, "Extend", e.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.extend(e, r, now) })
 }
 
-func (s *lab) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
+func (s *faulty) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if len(w.Result) > s.limit && !s.largeSteps {
 		return &protocol.TooLargeError{Size: len(w.Result), Limit: s.limit}
 	}
 	return s.write(ctx, "RecordStep", w.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.step(w, r, now) })
 }
 
-func (s *lab) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	with, ok := f.Unit.(*labWrite)
 	if f.Unit != nil && !ok {
 		return errors.ErrUnsupported
@@ -159,7 +159,7 @@ func (s *lab) Finish(ctx context.Context, now time.Time, f protocol.Finish) erro
 	return err
 }
 
-func (s *lab) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+func (s *faulty) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
 	return s.write(ctx, "Settle", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
 		next, err := s.settle(w, r, now)
 		if err == nil {
@@ -169,7 +169,7 @@ func (s *lab) Settle(ctx context.Context, now time.Time, w protocol.Settlement) 
 	})
 }
 
-func (s *lab) Get(ctx context.Context, id string) (*protocol.Record, error) {
+func (s *faulty) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	if err := s.alive(ctx, "Get"); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *lab) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	return s.hand(s.get(id, s.records[id])), nil
 }
 
-func (s *lab) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
+func (s *faulty) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
 	if err := s.alive(ctx, "Result"); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *lab) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) 
 	return s.join(s.bad[rec.ID], bytes.Clone(s.parts[s.partKey(rec.ID, rec.Owner)]))
 }
 
-func (s *lab) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
+func (s *faulty) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
 	if err := s.alive(ctx, "StepResult"); err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ type labWrite struct{ applied bool }
 func (*labWrite) Seal() bool { return true }
 func (*labWrite) Size() int  { return 0 }
 
-func (s *lab) harness() Harness {
+func (s *faulty) harness() Harness {
 	mark := func(ids map[string]bool) func(context.Context, string) error {
 		return func(_ context.Context, id string) error {
 			s.mu.Lock()
@@ -254,7 +254,7 @@ var errStop = errors.New("stop")
 func (r *recorder) FailNow() { panic(errStop) }
 
 // try runs one case against a store and returns what it complained about.
-func try(t *testing.T, tc check, s *lab) (said []string) {
+func try(t *testing.T, tc check, s *faulty) (said []string) {
 	r := &recorder{}
 	defer func() {
 		if p := recover(); p != nil && p != any(errStop) {
