@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -31,10 +32,23 @@ type Payment struct {
 
 type Receipt struct{ Number string }
 
+// The provider takes the token as its own key, so charging again is safe.
 var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 
 func charge(ctx context.Context, p Payment) (Receipt, error) {
-	return Receipt{Number: "receipt for " + idem.Token(ctx)}, nil
+	return Receipt{Number: "receipt for " + idem.Token(ctx)}, nil // ask the provider here
+}
+
+func handler(client *dynamodb.Client) (lambda.Handler, error) {
+	store, err := dynamostore.New(client, os.Getenv("IDEM_TABLE"), nil)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	if err != nil {
+		return nil, err
+	}
+	return idemlambda.Wrap(engine, Charge, idemlambda.Pointer("/Customer", "/ID"), charge), nil
 }
 
 func TestHandlerIsSafeToRepeat(t *testing.T) {
@@ -170,4 +184,4 @@ func TestBook(t *testing.T) {
 	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
 }
 
-var _, _, _, _ = serve, work, open, listen
+var _, _, _, _, _ = handler, serve, work, open, listen
