@@ -22,8 +22,9 @@
 // it has collected, and [memstore.Store.Conditions] says which of its conditions hold:
 // memory has no tables, applies no update and evaluates no expression, and refuses a
 // condition that nobody has decided about. What depends on items needs DynamoDB:
-// dynamodblocal.Start, of local/aws/dynamodblocal, starts one, and dynamostore.CreateTable
-// makes the table.
+// dynamodblocal.Start, of local/aws/dynamodblocal, starts one, the command
+// local/cmd/with-dynamodb one for a whole go test, and dynamostore.CreateTable makes the
+// table.
 //
 // The package imports testing: use it from tests only.
 package idemtest

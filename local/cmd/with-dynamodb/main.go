@@ -2,6 +2,10 @@
 //
 //	go run ./local/cmd/with-dynamodb -- go test ./...
 //
+// or, in a module that requires this one,
+//
+//	go run github.com/idem-go/idempotency/local/cmd/with-dynamodb -- go test ./...
+//
 // It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT
 // and dummy AWS credentials for the command, passes signals on to it, and exits
 // with its exit code (128 + the signal's number if a signal ended it) after
