@@ -11,7 +11,7 @@ import (
 
 // begins returns the attempt that may run without a claim, over what was seen.
 func (p *plan) begins(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill, born: &c}
+	a := &attempt{key: p.call.Key, rec: c.Record, born: &c}
 	a.stood = Absent
 	if seen != nil {
 		a.stood = seen.State
@@ -22,8 +22,9 @@ func (p *plan) begins(c protocol.Claim, seen *Record) *attempt {
 // meet follows the record that a commit met, as a call does that has not run yet.
 // It returns an attempt if the commit may be tried again over it.
 func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
-	part, cancel := c.claiming(ctx)
-	next, out, err := c.follow(ctx, part, cancel, seen)
+	part := c.claiming(ctx)
+	defer part.end()
+	next, out, err := c.follow(ctx, part, seen)
 	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
 		// Something was executed: the caller must not read that nothing was.
 		s := Absent

@@ -11,11 +11,13 @@ import (
 
 // attempt is one run of a handler: its claim, and what the handler may ask of it.
 type attempt struct {
-	key    Key
-	rec    Record // as claimed
-	open   bool   // runs without a claim, because the store was down
-	begun  time.Time
-	kill   time.Time // zero where nobody kills the process
+	key  Key
+	rec  Record // as claimed
+	open bool   // runs without a claim, because the store was down
+	// until is when the lease is over as it was claimed. The holder counts it from when
+	// the claim was sent, by the monotonic clock, which no correction of the wall clock
+	// moves.
+	until  time.Time
 	writes atomic.Int32
 	// says is the class that the handler has set beside its response.
 	says atomic.Int32

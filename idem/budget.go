@@ -25,11 +25,6 @@ type plan struct {
 	known  time.Time     // the same, by the process's clock
 	guard  time.Duration // before end
 	budget time.Duration // for the store, before the claim
-	// withdrawBy is until when a claim whose reply never came can be taken back.
-	withdrawBy time.Time
-	// sent is when the latest claim was sent. The holder counts its lease from here
-	// by the monotonic clock, which no correction of the wall clock moves.
-	sent time.Time
 	// recorded is the time under which the outcome was written, expires its expiry.
 	recorded, expires time.Time
 }
@@ -79,6 +74,28 @@ func (p *plan) short(ctx context.Context) error {
 	}
 	return nil
 }
+
+// claimShare of the budget goes to claiming, the rest is kept to take back a claim
+// whose reply never came.
+const claimShare = 0.7
+
+// claimTime is the time that one claim has.
+type claimTime struct {
+	ctx    context.Context // bounds the claim itself
+	cancel context.CancelFunc
+	// withdrawBy is until when a claim whose reply never came can be taken back.
+	withdrawBy time.Time
+}
+
+// claiming begins the time of a claim.
+func (p *plan) claiming(ctx context.Context) *claimTime {
+	start := time.Now()
+	t := &claimTime{withdrawBy: start.Add(p.budget)}
+	t.ctx, t.cancel = context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
+	return t
+}
+
+func (t *claimTime) end() { t.cancel() }
 
 // finishing bounds the calls after the handler: the caller's cancellation does not
 // count any more, the kill time does.

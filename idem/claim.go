@@ -8,27 +8,22 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-const (
-	// maxRounds bounds how often a call follows a record that changes under it;
-	// each round is a lost race, so somebody else makes progress.
-	maxRounds = 8
-	// claimShare of the budget goes to claiming, the rest is kept to take back a
-	// claim whose reply never came.
-	claimShare = 0.7
-)
+// maxRounds bounds how often a call follows a record that changes under it;
+// each round is a lost race, so somebody else makes progress.
+const maxRounds = 8
 
 // claim reserves the key, following the record as the machine says; in atomic mode
 // it only looks. It returns the attempt that may run, or the answer that the
 // caller gets instead.
 func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := p.engine
-	part, cancel := p.claiming(ctx)
-	_ = e.queue.flush(part) // what could not be written stays in the queue
+	part := p.claiming(ctx)
+	defer part.end()
+	_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
 	var seen *Record
 	if op := &p.call.Key.op; p.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
 		var err error
-		if seen, err = p.look(part); err != nil {
-			cancel()
+		if seen, err = p.look(part.ctx); err != nil {
 			if late := p.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
 				// There was no time for the look either.
 				p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
@@ -37,14 +32,13 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			return nil, Outcome{}, p.unavailable(ctx, err)
 		}
 	}
-	return p.follow(ctx, part, cancel, seen)
+	return p.follow(ctx, part, seen)
 }
 
 // follow reserves the key over what was seen of its record, or goes where that
-// leads. The store is asked within part, which cancel ends.
-func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen *Record) (*attempt, Outcome, error) {
+// leads. The store is asked within part, which begins anew after a wait.
+func (p *plan) follow(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
 	e := p.engine
-	defer func() { cancel() }()
 	atomic := p.call.Key.op.Mode == Atomic
 	var wait *waiter
 	for range maxRounds {
@@ -58,9 +52,9 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 		}
 		switch d.Do {
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver, protocol.DoPark:
-			wrote, err := p.settleFirst(part)
+			wrote, err := p.settleFirst(part.ctx)
 			if err == nil && wrote {
-				seen, err = p.look(part)
+				seen, err = p.look(part.ctx)
 			}
 			if err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
@@ -77,29 +71,32 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 				}
 				return nil, Outcome{}, err
 			}
+			// Taken before the record's own time: a pause between the two must not make the
+			// holder count longer than the record does.
+			sent := time.Now()
 			c := p.newClaim(seen, d.Do)
 			if atomic {
 				return p.begins(c, seen), Outcome{}, nil
 			}
-			err := e.store.Acquire(part, e.now(), c)
+			err := e.store.Acquire(part.ctx, e.now(), c)
 			if err == nil {
-				return p.claimed(ctx, c)
+				return p.claimed(ctx, c, sent), Outcome{}, nil
 			}
 			var sErr *StoreError
 			if errors.As(err, &sErr) || !isAnswer(err) {
-				return p.unclaimed(ctx, c, err, seen == nil)
+				return p.unclaimed(ctx, part, c, err, seen == nil)
 			}
-			if seen, err = p.existing(part, err); err != nil {
+			if seen, err = p.existing(part.ctx, err); err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
 			}
 		case protocol.DoPark:
 			s := p.lapse(seen)
-			err := e.store.Settle(part, e.now(), s)
+			err := e.store.Settle(part.ctx, e.now(), s)
 			if err == nil {
 				p.notify(ctx, NoticeParked, Notice{Attempt: seen.Attempt, State: Unknown})
 				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoUnknown)
 			}
-			if seen, err = p.existing(part, err); err != nil {
+			if seen, err = p.existing(part.ctx, err); err != nil {
 				return nil, Outcome{}, p.unavailable(ctx, err)
 			}
 		case protocol.DoReplay:
@@ -122,8 +119,8 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 				return nil, Outcome{}, ErrOutOfTime
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
-			cancel()
-			part, cancel = p.claiming(ctx)
+			part.end()
+			*part = *p.claiming(ctx)
 		default:
 			return nil, Outcome{}, p.answer(ctx, seen, d.Do)
 		}
@@ -132,14 +129,6 @@ func (p *plan) follow(ctx, part context.Context, cancel context.CancelFunc, seen
 		return nil, Outcome{}, &InFlightError{}
 	}
 	return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
-}
-
-// claiming bounds the claim itself. What is left of the budget after it is for
-// taking back a claim whose reply never came.
-func (p *plan) claiming(ctx context.Context) (context.Context, context.CancelFunc) {
-	start := time.Now()
-	p.withdrawBy = start.Add(p.budget)
-	return context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
 }
 
 func (p *plan) claimEvent() protocol.Event {
@@ -151,9 +140,6 @@ func (p *plan) claimEvent() protocol.Event {
 
 // newClaim makes the record that a claim writes, over what was seen of it.
 func (p *plan) newClaim(seen *Record, do protocol.Action) protocol.Claim {
-	// In this order: a pause between the two must not make the holder count longer than
-	// the record does.
-	p.sent = time.Now()
 	now := p.engine.now()
 	op := &p.call.Key.op
 	rec := Record{
@@ -233,15 +219,16 @@ func isAnswer(err error) bool {
 	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
 }
 
-func (p *plan) claimed(ctx context.Context, c protocol.Claim) (*attempt, Outcome, error) {
-	a := &attempt{key: p.call.Key, rec: c.Record, begun: p.begun, kill: p.kill}
+// claimed begins the attempt of a claim that was sent at the time and is written.
+func (p *plan) claimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
+	a := &attempt{key: p.call.Key, rec: c.Record, until: sent.Add(p.engine.opts.Lease)}
 	a.journal.inherit(c.Record.Steps)
 	kind := NoticeClaimed
 	if c.Seen != "" {
 		kind = NoticeTookOver
 	}
 	p.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress})
-	return a, Outcome{}, nil
+	return a
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.

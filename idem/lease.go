@@ -28,9 +28,10 @@ type lease struct {
 	beating context.CancelFunc // of the renewal on its way
 }
 
-// lease starts counting. The handler's context carries its attempt.
-func (p *plan) lease(ctx context.Context, a *attempt) *lease {
-	l := &lease{plan: p, a: a, until: p.leaseEnd()}
+// lease starts counting a lease that the store is known to hold until the time, by the
+// monotonic clock. The handler's context carries its attempt.
+func (p *plan) lease(ctx context.Context, a *attempt, until time.Time) *lease {
+	l := &lease{plan: p, a: a, until: until}
 	a.running = l
 	ctx = context.WithValue(ctx, attemptKey{}, a)
 	if !p.known.IsZero() {
@@ -59,9 +60,6 @@ func (p *plan) lease(ctx context.Context, a *attempt) *lease {
 	}
 	return l
 }
-
-// leaseEnd is when the claimed lease is over, by the monotonic clock.
-func (p *plan) leaseEnd() time.Time { return p.sent.Add(p.engine.opts.Lease) }
 
 // leaseLeft is how long the holder relies on a lease: it stops early, as far ahead
 // as the guard of a kill time.

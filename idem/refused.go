@@ -84,9 +84,9 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	}
 	a := c.a
 	a.running.mu.Lock()
-	c.sent = a.running.until.Add(-c.engine.opts.Lease)
+	until := a.running.until
 	a.running.mu.Unlock()
-	l := c.lease(c.outer, a)
+	l := c.lease(c.outer, a, until)
 	defer l.stop()
 	return c.settleSteps(l.ctx, a, &c.ans, class)
 }

@@ -19,7 +19,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		_, _, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
 		return Outcome{}, err
 	}
-	l := p.lease(ctx, a)
+	l := p.lease(ctx, a, a.until)
 	ended := false
 	defer func() {
 		if ended {
@@ -93,7 +93,7 @@ func (p *plan) late(ctx context.Context, a *attempt) error {
 		return err
 	}
 	// A pause since the claim was sent, or a slow store, has used up the lease.
-	if p.kill.IsZero() && a.claimed() && p.leaseLeft(p.leaseEnd()) <= 0 {
+	if p.kill.IsZero() && a.claimed() && p.leaseLeft(a.until) <= 0 {
 		return errors.Join(ErrOutOfTime, ErrLeaseLost)
 	}
 	return nil

@@ -17,23 +17,24 @@ const barredFor = lateFor
 // so that it cannot land later, unless the operation fails open: where the store is
 // down, nothing is known of an earlier attempt, from the record or from this process,
 // and somebody still waits for the answer.
-func (p *plan) unclaimed(ctx context.Context, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
+func (p *plan) unclaimed(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := p.engine
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
 	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
 		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
-		return &attempt{key: p.call.Key, rec: c.Record, open: true, begun: p.begun, kill: p.kill}, Outcome{}, nil
+		return &attempt{key: p.call.Key, rec: c.Record, open: true}, Outcome{}, nil
 	}
 	if sErr == nil || sErr.Ambiguous {
-		p.withdraw(ctx, c)
+		p.withdraw(ctx, c, part.withdrawBy)
 	}
 	return nil, Outcome{}, p.unavailable(ctx, err)
 }
 
-func (p *plan) withdraw(ctx context.Context, c protocol.Claim) {
+// withdraw takes back a claim whose reply never came, by the time if it can, else later.
+func (p *plan) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
 	e := p.engine
-	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), p.withdrawBy)
+	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner + ".0"
