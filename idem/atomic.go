@@ -49,5 +49,6 @@ func (c *commit) over(next protocol.Claim) {
 func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 	s := c.a.stood
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
-	return c.a.outcome(c.ans, protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}, s), unmark(c.ans.Err)
+	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
+	return c.a.outcome(c.ans, end, finished{state: s}), unmark(c.ans.Err)
 }

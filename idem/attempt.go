@@ -23,8 +23,6 @@ type attempt struct {
 	says atomic.Int32
 	// signs is set once the handler has done what comes with an effect.
 	signs   atomic.Bool
-	kept    []byte // what to record of a result that is too large
-	omitted bool   // the outcome is recorded without its result
 	running *lease // while the handler runs
 	journal journal
 	// born is the claim that an attempt in atomic mode did not write, and stood the

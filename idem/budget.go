@@ -25,8 +25,6 @@ type plan struct {
 	known  time.Time     // the same, by the process's clock
 	guard  time.Duration // before end
 	budget time.Duration // for the store, before the claim
-	// recorded is the time under which the outcome was written, expires its expiry.
-	recorded, expires time.Time
 }
 
 // schedule works out the call's times, and reports a call with too few left for its

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -19,7 +20,9 @@ type commit struct {
 	*plan
 	a   *attempt
 	ans Answer
+	end ending // of ans
 	f   protocol.Finish
+	at  time.Time // under which f was sent last
 	// outer is the call's context, hctx the handler's.
 	outer, hctx context.Context
 	// replaced is set when ans is no longer what f commits.
@@ -30,7 +33,7 @@ type commit struct {
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
 // atomic mode.
-func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end protocol.Ending, unit Unit) (Outcome, error) {
+func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
 	c := &commit{plan: p, a: a, ans: ans, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed {
 		return c.nothing(ctx)
@@ -48,10 +51,10 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end pro
 	return c.write(ctx, end, unit)
 }
 
-func (c *commit) write(ctx context.Context, end protocol.Ending, unit Unit) (Outcome, error) {
+func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
-	c.replaced, c.owed = false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end, Born: a.born, Unit: unit, LargeSteps: a.journal.anyLarge()}
+	c.end, c.replaced, c.owed = end, false, nil
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Born: a.born, Unit: unit, LargeSteps: a.journal.anyLarge()}
 	if a.open {
 		absent := a.rec
 		c.f.Absent = &absent
@@ -94,9 +97,8 @@ func (c *commit) write(ctx context.Context, end protocol.Ending, unit Unit) (Out
 
 // date gives the outcome the times of a commit that is sent now.
 func (c *commit) date() {
-	c.recorded = c.engine.now()
-	c.f.Ending.ExpiresAt = c.engine.expiry(c.recorded, c.call.Key.op.retention(), len(c.f.Ending.Result))
-	c.expires = c.f.Ending.ExpiresAt
+	c.at = c.engine.now()
+	c.f.Ending.ExpiresAt = c.engine.expiry(c.at, c.call.Key.op.retention(), len(c.f.Ending.Result))
 }
 
 // try sends the commit, within its share of the time.
@@ -104,12 +106,12 @@ func (c *commit) try(ctx context.Context) error {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	e := c.engine
-	err := e.record(part, c.recorded, c.f)
+	err := e.record(part, c.at, c.f)
 	if c.shorten(err) {
-		err = e.record(part, c.recorded, c.f)
+		err = e.record(part, c.at, c.f)
 	}
 	if blind(err) && !c.a.atomic() {
-		err = inDoubt(e.reread(part, c.recorded, c.f))
+		err = inDoubt(e.reread(part, c.at, c.f))
 	}
 	return err
 }
@@ -124,13 +126,13 @@ func (c *commit) shorten(err error) bool {
 		c.owed = &terminal{omitted: err, stands: true}
 		c.f.Write = c.a.writeID()
 	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
-		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.a.kept, retention: c.call.Key.op.retention(), stands: true}
+		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), stands: true}
 		c.owed.f.Unit, c.owed.f.Born = nil, nil
 		c.f.Write = c.owed.fact
 	default:
 		return false
 	}
-	c.f.Ending.Result, c.f.Ending.Omitted, c.f.Progress = c.a.kept, true, nil
+	c.f.Ending.Result, c.f.Ending.Omitted, c.f.Progress = c.end.kept, true, nil
 	return true
 }
 
@@ -143,22 +145,14 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	t := &terminal{}
 	if c.owed != nil {
 		t = c.owed
-		t.recorded, t.f.Ending.ExpiresAt = c.recorded, end.ExpiresAt
+		t.recorded, t.f.Ending.ExpiresAt = c.at, end.ExpiresAt
 	}
-	queued := c.stands(ctx, c.a, t, n)
-	if !queued && !c.kill.IsZero() {
+	done := finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}
+	done.queued, done.omitted = c.stands(ctx, t, n)
+	if !done.queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)
 	}
-	out := c.outcome(end.State)
-	out.Queued = queued
-	return out, unmark(c.ans.Err)
-}
-
-// outcome of this attempt, in the state that the record is in.
-func (c *commit) outcome(s State) Outcome {
-	out := c.a.outcome(c.ans, c.f.Ending, s)
-	out.RecordedAt, out.ExpiresAt = c.recorded, c.f.Ending.ExpiresAt
-	return out
+	return c.a.outcome(c.ans, c.end, done), unmark(c.ans.Err)
 }
 
 // failed makes the caller's error.

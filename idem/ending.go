@@ -54,17 +54,31 @@ func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 	return c, unit
 }
 
+// ending is how an attempt ends: what its record becomes.
+type ending struct {
+	protocol.Ending
+	// kept is recorded in place of a result that turns out not to be storable.
+	kept []byte
+}
+
 // ending turns the class into what the record becomes, by the declaration.
-func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
+func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
+	en := ending{Ending: p.recordEnding(a, c, ans, f)}
+	if len(ans.Kept) <= maxKept {
+		en.kept = ans.Kept
+	}
+	if ans.Omitted != nil && c == ClassCompleted {
+		en.Result, en.Omitted = en.kept, true
+	}
+	return en
+}
+
+func (p *plan) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
 	// A place for the expiry: it counts from when the end is written.
 	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
-		en := protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
-		if ans.Omitted != nil {
-			en.Result, en.Omitted = ans.Kept, true
-		}
-		return en
+		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
 	case ClassFailed:
 		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}

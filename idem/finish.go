@@ -3,18 +3,27 @@ package idem
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// finish records the end and returns the state that the record is in. The error,
-// if any, says that the claim is lost. Whatever else goes wrong is queued, and
-// never releases the claim; queued is also set if only the result is.
-func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s State, queued bool, err error) {
+// finished is what became of an attempt's end.
+type finished struct {
+	state State // that the record is in
+	// recordedAt is the time under which the end was sent, expiresAt its expiry.
+	recordedAt, expiresAt time.Time
+	queued                bool // the end, or its result alone, is written later
+	omitted               bool // the result was given up
+}
+
+// finish records the end. The error, if any, says that the claim is lost. Whatever
+// else goes wrong is queued, and never releases the claim.
+func (p *plan) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := p.engine
 	t := terminal{
-		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en, LargeSteps: a.journal.anyLarge()},
-		kept: a.kept, retention: p.call.Key.op.retention(),
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, LargeSteps: a.journal.anyLarge()},
+		kept: en.kept, retention: p.call.Key.op.retention(),
 	}
 	if a.open {
 		absent := a.rec
@@ -25,8 +34,8 @@ func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s St
 	}
 	ctx, cancel := p.finishing(ctx, len(en.Result))
 	defer cancel()
-	err = e.put(ctx, &t)
-	p.recorded, p.expires = t.recorded, t.f.Ending.ExpiresAt
+	err := e.put(ctx, &t)
+	done := finished{state: en.State, recordedAt: t.recorded, expiresAt: t.f.Ending.ExpiresAt}
 	n := Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
@@ -34,40 +43,42 @@ func (p *plan) finish(ctx context.Context, a *attempt, en protocol.Ending) (s St
 	var conflict *protocol.ConflictError
 	switch {
 	case err == nil:
-		return en.State, p.stands(ctx, a, &t, n), nil
+		done.queued, done.omitted = p.stands(ctx, &t, n)
+		return done, nil
 	case errors.As(err, &conflict):
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
 			n.State = old.State
 			p.notify(ctx, noticeOf(old.State), n)
-			return old.State, false, nil
+			done.state = old.State
+			return done, nil
 		}
-		return "", false, err
+		return finished{}, err
 	case errors.Is(err, ErrRecordUnreadable):
-		return "", false, err
+		return finished{}, err
 	}
-	a.omitted = a.omitted || t.omitted != nil
-	queued = p.later(ctx, a, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
-	return InProgress, queued, nil
+	done.state = InProgress
+	done.queued, done.omitted = p.later(ctx, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
+	return done, nil
 }
 
 // stands tells that an end is recorded, and adds its result if that is owed: at once
-// if there is time, else later.
-func (p *plan) stands(ctx context.Context, a *attempt, t *terminal, n Notice) (queued bool) {
+// if there is time, else later. It returns whether the result is queued, and whether
+// it was given up.
+func (p *plan) stands(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
 	e := p.engine
 	var err error
 	if t.owes() {
 		err = e.add(ctx, t)
 	}
 	if t.omitted != nil {
-		a.omitted = true
 		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
 	}
 	p.notify(ctx, noticeOf(n.State), n)
 	if err == nil {
-		return false
+		return false, t.omitted != nil
 	}
-	return p.later(ctx, a, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
+	return p.later(ctx, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
 func noticeOf(s State) NoticeKind {

@@ -31,27 +31,31 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 		if !maybe {
 			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
 		}
-		return c.takeBack(ctx, err, func() (Outcome, error) {
-			return Outcome{}, c.failed(ctx, Released, false, err)
-		})
+		if taken, out, otherErr := c.takeBack(ctx, err); !taken {
+			return out, otherErr
+		}
+		return Outcome{}, c.failed(ctx, Released, false, err)
 	}
 	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
 	if maybe {
-		return c.bar(ctx, end, func(s State) (Outcome, error) {
-			return Outcome{}, c.failed(ctx, s, false, err)
-		}, err)
+		written, out, otherErr := c.bar(ctx, end.Ending, err)
+		if written == nil {
+			return out, otherErr
+		}
+		return Outcome{}, c.failed(ctx, written.State, false, err)
 	}
-	s, _, fErr := c.finish(ctx, c.a, end)
+	done, fErr := c.finish(ctx, c.a, end)
 	if fErr != nil {
 		return c.lost(ctx, c.a, fErr)
 	}
-	return Outcome{}, c.failed(ctx, s, false, err)
+	return Outcome{}, c.failed(ctx, done.state, false, err)
 }
 
 // bar writes an end without the unit, under a new owner, so that a commit in doubt
 // cannot land later whatever becomes of the record, and settles what became of it:
-// it has landed, it is barred, another attempt has the claim, or nobody knows.
-func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error), why error) (Outcome, error) {
+// it has landed, it is barred, another attempt has the claim, or nobody knows. It
+// returns the end that was written if the commit is barred, else the call's outcome.
+func (c *commit) bar(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
 	if least := ceil(e.now().Add(barredFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
 		// Where the bar is gone, a commit that took no claim could land.
@@ -59,75 +63,78 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, barred func(State
 	}
 	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
 	part, cancel := share(ctx, commitShare)
-	err := e.store.Finish(part, c.recorded, w)
+	err = e.store.Finish(part, c.at, w)
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
 		// By a stricter twin: the question stays open, and the commit is barred.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
-		err = e.store.Finish(part, c.recorded, w)
+		err = e.store.Finish(part, c.at, w)
 	}
 	cancel()
 	var rec *Record
 	switch {
 	case err == nil:
-		return c.barredIn(ctx, w.Ending, barred)
+		return c.barredIn(ctx, &w.Ending), Outcome{}, nil
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
 		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.open {
-			return Outcome{}, c.failed(ctx, InProgress, true, why)
+			return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
 		}
 	}
 	switch {
 	case rec != nil && rec.Write == c.f.Write:
-		return c.wasLanded(ctx)
+		out, err = c.wasLanded(ctx)
+		return nil, out, err
 	case rec != nil && rec.Write == w.Write:
-		return c.barredIn(ctx, w.Ending, barred)
+		return c.barredIn(ctx, &w.Ending), Outcome{}, nil
 	case rec != nil && rec.HeldBy(w.Owner):
-		return Outcome{}, c.failed(ctx, InProgress, true, why)
+		return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
 	}
-	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
+	out, err = c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
+	return nil, out, err
 }
 
-func (c *commit) barredIn(ctx context.Context, end protocol.Ending, barred func(State) (Outcome, error)) (Outcome, error) {
+func (c *commit) barredIn(ctx context.Context, end *protocol.Ending) *protocol.Ending {
 	c.notify(ctx, noticeOf(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
-	c.f.Ending = end
-	return barred(end.State)
+	return end
 }
 
 // takeBack keeps a commit in doubt from landing later, as a claim is taken back
-// whose reply never came, and settles what became of it.
-func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome, error)) (Outcome, error) {
+// whose reply never came, and settles what became of it. If the commit is taken back
+// the next one goes over the withdrawal; else the call has the outcome.
+func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
 	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
 	w.Write = w.Owner + ".0"
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
-	taken := func() (Outcome, error) {
+	overIt := func() (bool, Outcome, error) {
 		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
 		c.over(next)
 		c.a.stood = Released
-		return barred()
+		return true, Outcome{}, nil
 	}
 	rec, err := c.withdrawOnce(ctx, w)
 	switch {
 	case err == nil && rec == nil:
-		return taken()
+		return overIt()
 	case rec != nil && rec.Write == c.f.Write:
-		return c.wasLanded(ctx)
+		out, err = c.wasLanded(ctx)
+		return false, out, err
 	case rec != nil && rec.Write == w.Write:
-		return taken()
+		return overIt()
 	case rec != nil && rec.Write != w.Claim.Seen:
 		// Where a rival's record stands the commit cannot land.
 		next, out, err := c.meet(ctx, rec)
 		if next != nil {
-			return Outcome{}, c.failed(ctx, rec.State, false, why)
+			return false, Outcome{}, c.failed(ctx, rec.State, false, why)
 		}
-		return out, err
+		return false, out, err
 	}
-	c.later(ctx, c.a, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
-	return Outcome{}, c.failed(ctx, Absent, true, why)
+	c.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
+	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 
 // withdrawOnce returns nothing if the withdrawal was written, else the record as it
@@ -135,7 +142,7 @@ func (c *commit) takeBack(ctx context.Context, why error, barred func() (Outcome
 func (c *commit) withdrawOnce(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
-	err := c.engine.store.Withdraw(part, c.recorded, w)
+	err := c.engine.store.Withdraw(part, c.at, w)
 	if err == nil {
 		return nil, nil
 	}

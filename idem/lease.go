@@ -142,7 +142,7 @@ func (l *lease) parkFromTheSide() {
 	defer cancel()
 	f := &Failure{Message: "the handler ran past its deadline", Type: "timeout"}
 	en := p.ending(l.a, ClassUncertain, Answer{}, f)
-	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en})
+	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending})
 	if err == nil {
 		p.notify(ctx, NoticeParked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 		return

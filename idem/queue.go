@@ -88,10 +88,10 @@ func (q *queue) count(l *late, sign int) {
 	}
 }
 
-// later queues a write of the attempt, if it is one, that the store has not
-// confirmed. It returns false if there is no room for it. Where there is none for
+// later queues a write that the store has not confirmed. Where there is no room for
 // everything the results go first: the fact is never lost for the sake of the body.
-func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
+// It returns whether there is room for the write, and whether its result was given up.
+func (p *plan) later(ctx context.Context, l *late, err error) (fits, omitted bool) {
 	e, key, t := p.engine, p.call.Key, l.terminal
 	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
 	l.since = e.now()
@@ -100,10 +100,9 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	q := e.queue
 	q.mu.Lock()
 	var shed []late
-	fits := q.bytes+l.size <= e.opts.QueueBytes
+	fits = q.bytes+l.size <= e.opts.QueueBytes
 	if !fits && t != nil && t.spare() > 0 {
 		t.drop(errors.Join(errQueueFull, err))
-		a.omitted = true
 		l.weigh()
 		fits = !l.result && q.bytes+l.size <= e.opts.QueueBytes
 	}
@@ -116,6 +115,7 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 		q.waiting = append(q.waiting, *l)
 		q.count(l, 1)
 	}
+	omitted = t != nil && t.omitted != nil
 	background := fits && p.kill.IsZero() && !q.running
 	q.running = q.running || background
 	q.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *plan) later(ctx context.Context, a *attempt, l *late, err error) bool {
 	if background {
 		go q.drain()
 	}
-	return fits
+	return fits, omitted
 }
 
 // shed gives up waiting results until the bytes are free: those whose end is recorded,

@@ -15,25 +15,24 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 		return c.refusedAtomic(ctx, r, end)
 	}
 	if r.Ambiguous {
-		return c.bar(ctx, end, func(s State) (Outcome, error) {
-			return c.outcome(s), unmark(c.ans.Err)
-		}, r.Err)
+		written, out, err := c.bar(ctx, end.Ending, r.Err)
+		if written == nil {
+			return out, err
+		}
+		end.Ending = *written
+		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}), unmark(c.ans.Err)
 	}
 	// Undoing steps may have taken its time.
-	s, queued, err := c.finish(c.outer, c.a, end)
+	done, err := c.finish(c.outer, c.a, end)
 	if err != nil {
 		return c.lost(ctx, c.a, err)
 	}
-	c.f.Ending = end
-	c.f.Ending.ExpiresAt = c.expires
-	out := c.outcome(s)
-	out.Queued = queued
-	return out, unmark(c.ans.Err)
+	return c.a.outcome(c.ans, end, done), unmark(c.ans.Err)
 }
 
 // judge replaces the handler's answer by the refusal's and classifies it. If the
 // user's code panics over it, the attempt ends as if the handler did.
-func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
+func (c *commit) judge(r *protocol.RefusedError) ending {
 	a, done := c.a, false
 	defer func() {
 		if done {
@@ -44,7 +43,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
-		if _, _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+		if _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
 			_, _ = c.lost(c.outer, a, err)
 		}
 	}()
@@ -54,10 +53,7 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	if made != nil {
 		c.ans = made(r.Err)
 	}
-	if len(c.ans.Kept) > maxKept {
-		c.ans.Kept = nil
-	}
-	c.replaced, a.kept, a.omitted = true, c.ans.Kept, false
+	c.replaced = true
 	class := c.rule(context.WithoutCancel(c.hctx), a, c.ans)
 	if class == ClassCompleted {
 		class = ClassFailed // the result was one of writes that are not there
@@ -70,7 +66,6 @@ func (c *commit) judge(r *protocol.RefusedError) protocol.Ending {
 	}
 	class, _ = a.response(class, c.ans, nil)
 	end := c.ending(a, class, c.ans, failureOf(c.ans.Err))
-	a.omitted = end.Omitted
 	done = true
 	return end
 }
@@ -93,15 +88,14 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 
 // refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
 // twin's commit is why, the record's own condition failed, which comes first.
-func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end protocol.Ending) (Outcome, error) {
-	proceed := func() (Outcome, error) {
-		if end.State != Failed && end.State != Completed {
-			return c.nothing(ctx)
-		}
-		return c.write(ctx, end, nil)
-	}
+func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end ending) (Outcome, error) {
 	if r.Ambiguous {
-		return c.takeBack(ctx, r.Err, proceed)
+		if taken, out, err := c.takeBack(ctx, r.Err); !taken {
+			return out, err
+		}
 	}
-	return proceed()
+	if end.State != Failed && end.State != Completed {
+		return c.nothing(ctx)
+	}
+	return c.write(ctx, end, nil)
 }

@@ -3,8 +3,6 @@ package idem
 import (
 	"context"
 	"errors"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // run executes the handler under its claim and records how it ended. It returns
@@ -16,7 +14,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		if a.atomic() {
 			return Outcome{}, err
 		}
-		_, _, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
+		_, _ = p.finish(ctx, a, p.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
 		return Outcome{}, err
 	}
 	l := p.lease(ctx, a, a.until)
@@ -35,7 +33,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
-		if _, _, err := p.finish(ctx, a, p.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+		if _, err := p.finish(ctx, a, p.ending(a, ClassUncertain, Answer{}, f)); err != nil {
 			_, _ = p.lost(ctx, a, err)
 		}
 	}()
@@ -47,40 +45,32 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 		// The result is the outcome, live as on replay, whatever stood beside it.
 		ans.Err = nil
 	}
-	if len(ans.Kept) > maxKept {
-		ans.Kept = nil
-	}
-	a.kept = ans.Kept
 	end := p.ending(a, class, ans, failureOf(ans.Err))
 	ended = true
 	l.stop()
 
 	if end.Omitted {
-		a.omitted = true
 		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Omitted})
 	}
 	if a.atomic() || unit != nil && end.State == Completed {
 		return p.commit(ctx, l.ctx, a, ans, end, unit)
 	}
-	state, queued, err := p.finish(ctx, a, end)
+	done, err := p.finish(ctx, a, end)
 	if err != nil {
 		return p.lost(ctx, a, err)
 	}
-	if !queued && !p.kill.IsZero() {
+	if !done.queued && !p.kill.IsZero() {
 		p.flushLarge(ctx)
 	}
-	out := a.outcome(ans, end, state)
-	out.RecordedAt, out.ExpiresAt, out.Queued = p.recorded, p.expires, queued
-	return out, unmark(ans.Err)
+	return a.outcome(ans, end, done), unmark(ans.Err)
 }
 
-// outcome of the attempt's own answer, which ended as end says, in the state that the
-// record is in.
-func (a *attempt) outcome(ans Answer, end protocol.Ending, s State) Outcome {
+// outcome of the attempt's own answer and end.
+func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 	return Outcome{
-		Body: ans.Body, Executed: true, State: s, Ended: end.State, Failure: end.Failure,
-		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt,
-		Omitted: a.omitted, ResponseVersion: ans.ResponseVersion,
+		Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
+		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
+		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}
 }
 

@@ -47,5 +47,5 @@ func (p *plan) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
 		p.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	p.later(ctx, nil, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+	p.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
 }
