@@ -30,8 +30,8 @@ func TestConformance(t *testing.T) {
 		h.Unit = func(context.Context) (protocol.Unit, func(context.Context) (bool, error), error) {
 			n++
 			tx, pk := new(Tx), "business-"+strconv.Itoa(n)
-			err := tx.Put(types.Put{TableName: &f.table, Item: key(pk)}, nil)
-			return tx, func(context.Context) (bool, error) { return len(f.raw(t, pk)) > 0, nil }, err
+			tx.Put(types.Put{TableName: &f.table, Item: key(pk)}, nil)
+			return tx, func(context.Context) (bool, error) { return len(f.raw(t, pk)) > 0, nil }, tx.Err()
 		}
 		record := func(name string, damage func(item)) {
 			h.Damages = append(h.Damages, storetest.Damage{Name: name, Do: func(_ context.Context, id string) error {

@@ -235,7 +235,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		}
 		if g.chance(30) {
 			tx := new(Tx)
-			_ = tx.Put(types.Put{TableName: &g.table, Item: key(g.fresh("item"))}, nil)
+			tx.Put(types.Put{TableName: &g.table, Item: key(g.fresh("item"))}, nil)
 			f.Unit = tx
 		}
 		return anyWrite{name: "finish", what: f, apply: f.Apply,

@@ -46,14 +46,14 @@ func TestRequestsAreGolden(t *testing.T) {
 	work := func() *Tx {
 		tx := new(Tx)
 		who := func(name string) item { return item{"id": str(name)} }
-		require.NoError(t, tx.Put(types.Put{TableName: &accounts, Item: item{"id": str("new"), "balance": num("0")},
-			ConditionExpression: ptr("attribute_not_exists(id)")}, nil))
-		require.NoError(t, tx.Update(types.Update{TableName: &accounts, Key: who("from"), UpdateExpression: ptr("SET #b = #b - :n"),
+		tx.Put(types.Put{TableName: &accounts, Item: item{"id": str("new"), "balance": num("0")},
+			ConditionExpression: ptr("attribute_not_exists(id)")}, nil)
+		tx.Update(types.Update{TableName: &accounts, Key: who("from"), UpdateExpression: ptr("SET #b = #b - :n"),
 			ConditionExpression: ptr("#b >= :n"), ExpressionAttributeNames: map[string]string{"#b": "balance"},
-			ExpressionAttributeValues: item{":n": num("5")}}, nil))
-		require.NoError(t, tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil))
-		require.NoError(t, tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, nil))
-		require.NoError(t, tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")}))
+			ExpressionAttributeValues: item{":n": num("5")}}, nil)
+		tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil)
+		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, nil)
+		tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}
 	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {

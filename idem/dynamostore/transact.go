@@ -58,9 +58,9 @@ func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size i
 		if err != nil {
 			return nil, &protocol.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
 		}
-		u.actions = append(u.actions, action{"Publish", s.table, it, types.TransactWriteItem{
+		u.actions = append(u.actions, action{kind: "Publish", table: s.table, item: it, write: types.TransactWriteItem{
 			Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
-		}, nil})
+		}})
 	}
 	if err := s.checkActions(id, u.actions, size); err != nil {
 		return nil, &protocol.RefusedError{Err: err}

@@ -35,8 +35,8 @@ const MaxActions = 99
 //		return idem.Permanent(ErrInsufficientFunds)
 //	})
 //
-// A mistake is returned at once, and also fails the commit, so that it may be left
-// unchecked. No two actions may be on one item, none on the operation's own record;
+// A mistake fails the commit: the attempt ends with the [*ActionError] as if the
+// handler had returned it. [Tx.Err] tells it at once. No two actions may be on one item, none on the operation's own record;
 // the limits of DynamoDB are checked before it is called. Messages and the maps of
 // actions are copied; the attribute values in them must stay as they are until the
 // operation has ended. A Tx is safe for concurrent use.
@@ -54,6 +54,7 @@ type Tx struct {
 	mu       sync.Mutex
 	sealed   bool
 	err      error // the first mistake
+	tooLate  error // the first use after the handler has returned
 	actions  []action
 	messages []outbox.Message
 }
@@ -92,39 +93,43 @@ func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(
 	return func(ctx context.Context, in In) (Out, error) { return fn(ctx, TxOf(ctx), in) }
 }
 
+// Err returns the first mistake so far, nil if there is none: an [*ActionError], which
+// fails the commit too, or what says that an action came after the handler had
+// returned.
+func (t *Tx) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.err
+	}
+	return t.tooLate
+}
+
 // Put adds an item, or replaces it. TableName and Item are required.
 // ReturnValuesOnConditionCheckFailure is set by the store, here and below.
-func (t *Tx) Put(a types.Put, otherwise Otherwise) error {
-	a.Item = maps.Clone(a.Item)
-	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
-	a.ReturnValuesOnConditionCheckFailure = allOld
-	return t.add(action{"Put", a.TableName, a.Item, types.TransactWriteItem{Put: &a}, otherwise})
+func (t *Tx) Put(a types.Put, otherwise Otherwise) {
+	t.add("Put", types.TransactWriteItem{Put: &a}, fields{a.TableName, &a.Item, a.ConditionExpression,
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
 }
 
 // Update changes an item, or adds it. TableName, Key and UpdateExpression are
 // required.
-func (t *Tx) Update(a types.Update, otherwise Otherwise) error {
-	a.Key = maps.Clone(a.Key)
-	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
-	a.ReturnValuesOnConditionCheckFailure = allOld
-	return t.add(action{"Update", a.TableName, a.Key, types.TransactWriteItem{Update: &a}, otherwise})
+func (t *Tx) Update(a types.Update, otherwise Otherwise) {
+	t.add("Update", types.TransactWriteItem{Update: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
 }
 
 // Delete removes an item. TableName and Key are required.
-func (t *Tx) Delete(a types.Delete, otherwise Otherwise) error {
-	a.Key = maps.Clone(a.Key)
-	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
-	a.ReturnValuesOnConditionCheckFailure = allOld
-	return t.add(action{"Delete", a.TableName, a.Key, types.TransactWriteItem{Delete: &a}, otherwise})
+func (t *Tx) Delete(a types.Delete, otherwise Otherwise) {
+	t.add("Delete", types.TransactWriteItem{Delete: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
 }
 
 // Check lets the transaction pass only if a condition on an item holds that it does
 // not change. TableName, Key and ConditionExpression are required.
-func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
-	a.Key = maps.Clone(a.Key)
-	a.ExpressionAttributeNames, a.ExpressionAttributeValues = maps.Clone(a.ExpressionAttributeNames), maps.Clone(a.ExpressionAttributeValues)
-	a.ReturnValuesOnConditionCheckFailure = allOld
-	return t.add(action{"Check", a.TableName, a.Key, types.TransactWriteItem{ConditionCheck: &a}, otherwise})
+func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) {
+	t.add("Check", types.TransactWriteItem{ConditionCheck: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
 }
 
 // Publish adds a message to the outbox: an item in the store's own table, which the
@@ -135,7 +140,7 @@ func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) error {
 //
 // A message is one item, which takes 400 KB with its key, and counts for the 4 MB of
 // the transaction; what its destination takes is [outbox.Message.Limit].
-func (t *Tx) Publish(m outbox.Message) error {
+func (t *Tx) Publish(m outbox.Message) {
 	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
 	err := m.Check()
 	if err == nil {
@@ -143,10 +148,9 @@ func (t *Tx) Publish(m outbox.Message) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err = t.room("Publish", err); err == nil {
+	if t.takes("Publish", err) {
 		t.messages = append(t.messages, m)
 	}
-	return err
 }
 
 // Reset drops all that was collected, mistakes too, for a handler that begins anew. A
@@ -198,46 +202,65 @@ type action struct {
 	// item is a Put's whole item, the others' key.
 	item      item
 	write     types.TransactWriteItem
+	condition string // empty if it has none
 	otherwise Otherwise
 }
 
-func (t *Tx) add(a action) error {
-	var err error
-	switch {
-	case aws.ToString(a.table) == "":
-		err = errors.New("its TableName is missing: name the table")
-	case len(a.item) == 0 && a.kind == "Put":
-		err = errors.New("its Item is empty")
-	case len(a.item) == 0:
-		err = errors.New("its Key is empty")
-	case a.kind == "Update" && aws.ToString(a.write.Update.UpdateExpression) == "":
-		err = errors.New("its UpdateExpression is missing: say what to change, or use Check")
-	case a.kind == "Check" && aws.ToString(a.write.ConditionCheck.ConditionExpression) == "":
-		err = errors.New("its ConditionExpression is missing: say what must hold")
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err = t.room(a.kind, err); err == nil {
-		t.actions = append(t.actions, a)
-	}
-	return err
+// fields are what the SDK's four actions have in common.
+type fields struct {
+	table     *string
+	item      *map[string]types.AttributeValue
+	condition *string
+	names     *map[string]string
+	values    *map[string]types.AttributeValue
+	old       *types.ReturnValuesOnConditionCheckFailure
 }
 
-// room keeps the first mistake, of which a full unit of work is one.
-func (t *Tx) room(kind string, err error) error {
+// add collects an action, whose fields are those of the write.
+func (t *Tx) add(kind string, write types.TransactWriteItem, f fields, otherwise Otherwise) {
+	*f.item, *f.names, *f.values, *f.old = maps.Clone(*f.item), maps.Clone(*f.names), maps.Clone(*f.values), allOld
+	a := action{kind, f.table, *f.item, write, aws.ToString(f.condition), otherwise}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.takes(kind, a.mistake()) {
+		t.actions = append(t.actions, a)
+	}
+}
+
+// mistake is what is wrong with the action by itself.
+func (a *action) mistake() error {
+	switch {
+	case aws.ToString(a.table) == "":
+		return errors.New("its TableName is missing: name the table")
+	case len(a.item) == 0 && a.kind == "Put":
+		return errors.New("its Item is empty")
+	case len(a.item) == 0:
+		return errors.New("its Key is empty")
+	case a.kind == "Update" && aws.ToString(a.write.Update.UpdateExpression) == "":
+		return errors.New("its UpdateExpression is missing: say what to change, or use Check")
+	case a.kind == "Check" && a.condition == "":
+		return errors.New("its ConditionExpression is missing: say what must hold")
+	}
+	return nil
+}
+
+// takes reports whether another action can be collected, with which err is wrong if it
+// is not nil. It keeps the first mistake, of which a full unit of work is one.
+func (t *Tx) takes(kind string, err error) bool {
 	n := len(t.actions) + len(t.messages)
 	switch {
 	case t.sealed:
-		return fmt.Errorf("dynamostore: Tx.%s: the handler has returned: what comes now commits nowhere", kind)
-	case err != nil:
-	case n == MaxActions:
+		if t.tooLate == nil {
+			t.tooLate = fmt.Errorf("dynamostore: Tx.%s: the handler has returned: what comes now commits nowhere", kind)
+		}
+		return false
+	case err == nil && n == MaxActions:
 		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages beside the record: split the work", n+1, MaxActions)
-	default:
-		return nil
+	case err == nil:
+		return true
 	}
-	err = &ActionError{Action: kind, Index: n, Err: err}
 	if t.err == nil {
-		t.err = err
+		t.err = &ActionError{Action: kind, Index: n, Err: err}
 	}
-	return err
+	return false
 }

@@ -66,7 +66,7 @@ func (b *bank) balance(t *testing.T, n int) string {
 }
 
 func (b *bank) move(tx *Tx, from, to, n int) {
-	_ = tx.Update(types.Update{
+	tx.Update(types.Update{
 		TableName: &b.table, Key: account(from),
 		UpdateExpression:          aws.String("SET balance = balance - :n"),
 		ConditionExpression:       aws.String("balance >= :n"),
@@ -77,7 +77,7 @@ func (b *bank) move(tx *Tx, from, to, n int) {
 		}
 		return idem.Permanent(errPoor)
 	})
-	_ = tx.Update(types.Update{
+	tx.Update(types.Update{
 		TableName: &b.table, Key: account(to),
 		UpdateExpression:          aws.String("SET balance = balance + :n"),
 		ConditionExpression:       aws.String("attribute_exists(pk)"),
@@ -89,7 +89,8 @@ func (b *bank) move(tx *Tx, from, to, n int) {
 func (b *bank) transfer(ctx context.Context, op idem.Operation, n int) (idem.Result[string], error) {
 	return idem.Run(ctx, b.engine, op.Key("t", "k"), n, Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
 		b.move(tx, 0, 1, n)
-		return "moved " + strconv.Itoa(n), tx.Publish(outbox.Message{Destination: "transfers", Body: []byte("moved")})
+		tx.Publish(outbox.Message{Destination: "transfers", Body: []byte("moved")})
+		return "moved " + strconv.Itoa(n), nil
 	}))
 }
 
@@ -200,10 +201,10 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 			b := openBank(t, 100, 0)
 			_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 				tx := TxOf(ctx)
-				require.NoError(t, tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-					ConditionExpression: aws.String("attribute_exists(pk)")}, nil))
-				require.NoError(t, tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
-					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, nil))
+				tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+					ConditionExpression: aws.String("attribute_exists(pk)")}, nil)
+				tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
+					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, nil)
 				return 1, nil
 			})
 			var refused *ActionError
@@ -230,8 +231,9 @@ func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 	b := openBank(t, 0, 0)
 	op := idem.Operation{Name: "transfer"}
 	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-		return n, tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+		tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
 			ConditionExpression: aws.String("attribute_not_exists(pk)")}, nil)
+		return n, nil
 	}))
 	require.ErrorIs(t, err, ErrCondition)
 	require.Equal(t, protocol.Unknown, b.get(t, op.Key("t", "k").ID()).State)
@@ -261,7 +263,9 @@ func TestReset(t *testing.T) {
 	b := openBank(t, 100, 0)
 	got, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
 		b.move(tx, 0, 1, 1)
-		require.Error(t, tx.Put(types.Put{}, nil))
+		require.NoError(t, tx.Err())
+		tx.Put(types.Put{}, nil)
+		require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
 		tx.Reset()
 		return 402, nil
 	}))
@@ -274,12 +278,12 @@ func TestReset(t *testing.T) {
 func TestTxKeepsWhatItWasGiven(t *testing.T) {
 	tx, buf := new(Tx), []byte("one")
 	m := outbox.Message{Destination: "d", Body: buf, Attributes: map[string]string{"n": "1"}}
-	require.NoError(t, tx.Publish(m))
+	tx.Publish(m)
 	it := account(1)
-	require.NoError(t, tx.Put(types.Put{TableName: ptr("accounts"), Item: it}, nil))
+	tx.Put(types.Put{TableName: ptr("accounts"), Item: it}, nil)
 	copy(buf, "two")
 	m.Attributes["n"], it["n"] = "2", num("2")
-	require.NoError(t, tx.Publish(m))
+	tx.Publish(m)
 	require.Equal(t, "one", string(tx.messages[0].Body))
 	require.Equal(t, "1", tx.messages[0].Attributes["n"])
 	require.Equal(t, "two", string(tx.messages[1].Body))
@@ -298,8 +302,10 @@ func TestLateActionsAreRefused(t *testing.T) {
 	})
 	require.NoError(t, err)
 	for _, late := range []*Tx{tx, TxOf(after)} {
-		require.ErrorContains(t, late.Put(types.Put{TableName: &b.table, Item: account(9)}, nil), "the handler has returned")
-		require.ErrorContains(t, late.Publish(outbox.Message{Destination: "d", Body: []byte("b")}), "the handler has returned")
+		require.NoError(t, late.Err())
+		late.Put(types.Put{TableName: &b.table, Item: account(9)}, nil)
+		late.Publish(outbox.Message{Destination: "d", Body: []byte("b")})
+		require.ErrorContains(t, late.Err(), "Tx.Put: the handler has returned")
 	}
 }
 

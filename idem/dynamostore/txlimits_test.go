@@ -18,10 +18,10 @@ import (
 func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 	own, other, arn := "table", "accounts", "arn:aws:dynamodb:eu-central-1:111122223333:table/table"
 	put := func(table string, it item) func(*Tx) {
-		return func(tx *Tx) { _ = tx.Put(types.Put{TableName: &table, Item: it}, nil) }
+		return func(tx *Tx) { tx.Put(types.Put{TableName: &table, Item: it}, nil) }
 	}
 	del := func(table string, it item) func(*Tx) {
-		return func(tx *Tx) { _ = tx.Delete(types.Delete{TableName: &table, Key: it}, nil) }
+		return func(tx *Tx) { tx.Delete(types.Delete{TableName: &table, Key: it}, nil) }
 	}
 	with := func(it item, name string, v types.AttributeValue) item {
 		it[name] = v
@@ -34,10 +34,10 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 			heavy = append(heavy, put(own, with(account(n), "data", str(strings.Repeat("x", 399<<10)))))
 		}
 	}
-	publish := func(tx *Tx) { _ = tx.Publish(outbox.Message{Destination: "d", Body: []byte("b")}) }
+	publish := func(tx *Tx) { tx.Publish(outbox.Message{Destination: "d", Body: []byte("b")}) }
 	message := func(size, limit int) func(*Tx) {
 		return func(tx *Tx) {
-			_ = tx.Publish(outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
+			tx.Publish(outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
 		}
 	}
 	least, err := outboxItem("", time.Time{}, 0, outbox.Message{Destination: "d", Body: []byte("1")}, time.Time{})
@@ -66,13 +66,13 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		{"no table", []func(*Tx){put("", account(1))}, "its TableName is missing"},
 		{"no item", []func(*Tx){put(own, nil)}, "its Item is empty"},
 		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
-		{"no update", []func(*Tx){func(tx *Tx) { _ = tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
-		{"no condition", []func(*Tx){func(tx *Tx) { _ = tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
+		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
+		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
 		{"a message over every destination's limit", []func(*Tx){message(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
 		{"a message that its destination takes", []func(*Tx){message(300<<10, outbox.MaxLimit)}, ""},
 		{"a message that is no item", []func(*Tx){message(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
 		{"a message that is no item with its record's key", []func(*Tx){message(most, outbox.MaxLimit)}, "the item has 4096"},
-		{"a bad message", []func(*Tx){func(tx *Tx) { _ = tx.Publish(outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
+		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish(outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
 	} {
 		for _, born := range []bool{false, true} {
 			t.Run(tc.name+"/"+strconv.FormatBool(born), func(t *testing.T) {

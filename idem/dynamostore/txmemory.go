@@ -63,12 +63,12 @@ func (t *Tx) CommitInMemory(conditions func(action any) (holds bool, old any)) e
 
 // decide returns why the action is refused, if its condition does not hold.
 func (a action) decide(index int, conditions func(any) (bool, any)) error {
-	if a.condition() == "" {
+	if a.condition == "" {
 		return nil
 	}
 	if conditions == nil {
 		return a.about(index, fmt.Errorf("memory evaluates no condition such as %q: say by memstore's Store.Conditions whether it holds, "+
-			"or test with DynamoDB Local: %w", a.condition(), errors.ErrUnsupported))
+			"or test with DynamoDB Local: %w", a.condition, errors.ErrUnsupported))
 	}
 	holds, old := conditions(a.write)
 	it, ok := old.(item)
@@ -79,17 +79,4 @@ func (a action) decide(index int, conditions func(any) (bool, any)) error {
 		return a.about(index, fmt.Errorf("what Store.Conditions gave as the old item is a %T: give a map[string]types.AttributeValue, or nil for none", old))
 	}
 	return a.refusal(index, types.CancellationReason{Code: aws.String(codeCondition), Item: it})
-}
-
-func (a action) condition() string {
-	switch w := a.write; {
-	case w.Put != nil:
-		return aws.ToString(w.Put.ConditionExpression)
-	case w.Update != nil:
-		return aws.ToString(w.Update.ConditionExpression)
-	case w.Delete != nil:
-		return aws.ToString(w.Delete.ConditionExpression)
-	default:
-		return aws.ToString(w.ConditionCheck.ConditionExpression)
-	}
 }

@@ -37,29 +37,29 @@ func TestUnitsInMemory(t *testing.T) {
 		is         error
 	}{
 		"no condition": {func(tx *Tx) {
-			_ = tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
-			_ = tx.Update(types.Update{TableName: ptr("t"), Key: account(1), UpdateExpression: ptr("SET n = :n")}, nil)
-			_ = tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(1), UpdateExpression: ptr("SET n = :n")}, nil)
+			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
 		}, nil, "", nil},
-		"a mistake":                {func(tx *Tx) { _ = tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
-		"a condition nobody knows": {func(tx *Tx) { _ = tx.Put(conditional, nil) }, nil, "Store.Conditions", errors.ErrUnsupported},
+		"a mistake":                {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
+		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, nil) }, nil, "Store.Conditions", errors.ErrUnsupported},
 		"a check nobody knows": {func(tx *Tx) {
-			_ = tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
 		}, nil, "Check (action 0)", errors.ErrUnsupported},
 		"a condition on an update": {func(tx *Tx) {
-			_ = tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, nil)
 		}, nil, "Update (action 0)", errors.ErrUnsupported},
 		"a condition on a deletion": {func(tx *Tx) {
-			_ = tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
 		}, nil, "Delete (action 0)", errors.ErrUnsupported},
-		"it holds":                {func(tx *Tx) { _ = tx.Put(conditional, nil) }, answer(true, nil), "", nil},
-		"it does not hold":        {func(tx *Tx) { _ = tx.Put(conditional, nil) }, answer(false, account(0)), codeCondition, ErrCondition},
-		"and says why":            {func(tx *Tx) { _ = tx.Put(conditional, otherwise) }, answer(false, account(0)), "poor", poor},
-		"and says why of nothing": {func(tx *Tx) { _ = tx.Put(conditional, otherwise) }, answer(false, nil), "poor", poor},
-		"an item of another kind": {func(tx *Tx) { _ = tx.Put(conditional, nil) }, answer(false, "item"), "is a string", nil},
+		"it holds":                {func(tx *Tx) { tx.Put(conditional, nil) }, answer(true, nil), "", nil},
+		"it does not hold":        {func(tx *Tx) { tx.Put(conditional, nil) }, answer(false, account(0)), codeCondition, ErrCondition},
+		"and says why":            {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, account(0)), "poor", poor},
+		"and says why of nothing": {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, nil), "poor", poor},
+		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, nil) }, answer(false, "item"), "is a string", nil},
 		"two on one item": {func(tx *Tx) {
-			_ = tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
-			_ = tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
 		}, nil, "on the same item", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestUnitsInMemory(t *testing.T) {
 			key := idem.Operation{Name: "move", Repeat: protocol.Repeatable}.Key("acme", "1")
 			_, err = idem.Do(t.Context(), engine, key, "", Transact(func(_ context.Context, tx *Tx, _ string) (string, error) {
 				c.collect(tx)
-				_ = tx.Publish(outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})
+				tx.Publish(outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})
 				return "done", nil
 			}))
 			if c.want != "" {
@@ -91,7 +91,7 @@ func TestUnitsInMemory(t *testing.T) {
 // What is shown of a unit is not the unit.
 func TestMessagesAreShownAsCopies(t *testing.T) {
 	tx := new(Tx)
-	require.NoError(t, tx.Publish(outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}}))
+	tx.Publish(outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}})
 	shown := tx.Messages()[0]
 	shown.Body[0], shown.Attributes["a"] = 'x', "2"
 	require.Equal(t, "body", string(tx.Messages()[0].Body))

@@ -50,8 +50,8 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	tx := dynamostore.TxOf(ctx) // a mistake in it fails the commit
-	_ = tx.Put(types.Put{
+	tx := dynamostore.TxOf(ctx)
+	tx.Put(types.Put{
 		TableName: &s.table,
 		Item: map[string]types.AttributeValue{
 			"customer": text(by.Tenant), "order_id": text(o.ID), "items": text(string(items)), "token": text(by.Token),
@@ -63,7 +63,7 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 	}, func(map[string]types.AttributeValue) error {
 		return idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))
 	})
-	_ = tx.Publish(outbox.Message{
+	tx.Publish(outbox.Message{
 		Destination: "order-events", Type: "order.accepted", ContentType: "application/json", Body: news,
 	})
 	return nil

@@ -99,7 +99,8 @@ func (d *dynamo) commit(ctx context.Context, e *idem.Engine, op idem.Operation, 
 	out, err := e.Execute(ctx, idem.Call{
 		Key: op.Key("acme", id), Fingerprint: idem.FingerprintBytes([]byte(id)),
 		Run: func(ctx context.Context) idem.Answer {
-			return idem.Answer{Body: []byte(`{"ok":true}`), Err: paths.Business(ctx, d.table, id)}
+			paths.Business(ctx, d.table, id)
+			return idem.Answer{Body: []byte(`{"ok":true}`)}
 		},
 	})
 	if err == nil && (out.Replayed || out.State != idem.Completed) {

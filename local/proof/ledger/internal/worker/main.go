@@ -141,24 +141,22 @@ func (b *books) move(ctx context.Context, tx *dynamostore.Tx, t transfer) (recei
 		return r, err
 	}
 	n := strconv.Itoa(t.Amount)
-	err = errors.Join(
-		tx.Check(types.ConditionCheck{
-			TableName: &b.accounts, Key: account("open"), ConditionExpression: aws.String("attribute_exists(id)"),
-		}, nil),
-		tx.Update(b.booking(t, t.From, "-"+n, aws.String("balance >= :least")), func(old map[string]types.AttributeValue) error {
-			balance, ok := old["balance"].(*types.AttributeValueMemberN)
-			if !ok {
-				return fmt.Errorf("account %s has no balance", t.From)
-			}
-			return idem.Permanent(&Overdraft{r.Entry, balance.Value})
-		}),
-		tx.Update(b.booking(t, t.To, n, nil), nil),
-		tx.Put(types.Put{TableName: &b.entries, Item: map[string]types.AttributeValue{
-			"transfer": text(t.ID), "entry": text(r.Entry), "amount": &types.AttributeValueMemberN{Value: n},
-		}}, nil),
-		tx.Publish(outbox.Message{Destination: "made", Type: "transfer.made", ContentType: "application/json", Body: body}),
-	)
-	return r, err
+	tx.Check(types.ConditionCheck{
+		TableName: &b.accounts, Key: account("open"), ConditionExpression: aws.String("attribute_exists(id)"),
+	}, nil)
+	tx.Update(b.booking(t, t.From, "-"+n, aws.String("balance >= :least")), func(old map[string]types.AttributeValue) error {
+		balance, ok := old["balance"].(*types.AttributeValueMemberN)
+		if !ok {
+			return fmt.Errorf("account %s has no balance", t.From)
+		}
+		return idem.Permanent(&Overdraft{r.Entry, balance.Value})
+	})
+	tx.Update(b.booking(t, t.To, n, nil), nil)
+	tx.Put(types.Put{TableName: &b.entries, Item: map[string]types.AttributeValue{
+		"transfer": text(t.ID), "entry": text(r.Entry), "amount": &types.AttributeValueMemberN{Value: n},
+	}}, nil)
+	tx.Publish(outbox.Message{Destination: "made", Type: "transfer.made", ContentType: "application/json", Body: body})
+	return r, nil
 }
 
 // booking changes one account's balance and journal.
