@@ -31,9 +31,7 @@ const MaxActions = 99
 //		UpdateExpression:    aws.String("SET balance = balance - :n"),
 //		ConditionExpression: aws.String("balance >= :n"),
 //		ExpressionAttributeValues: amount(in.N),
-//	}, func(old map[string]types.AttributeValue) error {
-//		return idem.Permanent(ErrInsufficientFunds)
-//	})
+//	}, dynamostore.Else(idem.Permanent(ErrInsufficientFunds)))
 //
 // A mistake fails the commit: the attempt ends with the [*ActionError] as if the
 // handler had returned it. [Tx.Err] tells it at once. No two actions may be on one item, none on the operation's own record;
@@ -43,13 +41,14 @@ const MaxActions = 99
 //
 // # Conditions
 //
-// If an action's condition does not hold, nothing is written, and the attempt ends
-// with an error as if the handler had returned it: what the action's otherwise
-// function makes of the item as it was (empty if there is none), or an
-// [*ActionError] if that is nil. As every handler's error it is recorded if it is
-// marked [idem.Permanent], gives the key free if it is marked [idem.NotExecuted],
-// and otherwise goes by the operation's declaration: nothing of the transaction
-// took effect, but what else the handler has done only it can know.
+// An action with a ConditionExpression needs an otherwise, and only such an action has
+// one: nil with a condition, and a function without one, are mistakes. If the condition
+// does not hold, nothing is written, and the attempt ends with the error that otherwise
+// makes of the item as it was, as if the handler had returned it. As every handler's
+// error it is recorded if it is marked [idem.Permanent], releases the key if it is
+// marked [idem.NotExecuted], and otherwise goes by the operation's declaration: one that
+// is not repeatable is parked. Nothing of the transaction took effect, but only the
+// handler knows what else it has done.
 type Tx struct {
 	mu       sync.Mutex
 	sealed   bool
@@ -62,8 +61,19 @@ type Tx struct {
 var _ idem.Unit = (*Tx)(nil)
 
 // Otherwise makes the handler's error of a condition that did not hold. It gets the
-// item as it was, empty if there was none. Nil gives an [*ActionError].
+// item as it was, empty if there was none. If it returns nil the error is an
+// [*ActionError].
 type Otherwise = func(old map[string]types.AttributeValue) error
+
+// Else is the [Otherwise] that returns err, whatever the item was like. Mark err as
+// [idem.Permanent] if it is the operation's outcome, as [idem.NotExecuted] if the
+// handler has done nothing else.
+func Else(err error) Otherwise {
+	if err == nil {
+		return nil
+	}
+	return func(map[string]types.AttributeValue) error { return err }
+}
 
 // TxOf returns the unit of work of the handler's attempt, always the same one. With
 // a context that is not a handler's, or inside an [idem.Step], it panics: what is
@@ -240,6 +250,12 @@ func (a *action) mistake() error {
 		return errors.New("its UpdateExpression is missing: say what to change, or use Check")
 	case a.kind == "Check" && a.condition == "":
 		return errors.New("its ConditionExpression is missing: say what must hold")
+	case a.condition != "" && a.otherwise == nil:
+		return errors.New("it has a ConditionExpression and no error for when that does not hold: pass " +
+			"dynamostore.Else(idem.Permanent(err)) if err is the operation's outcome, dynamostore.Else(idem.NotExecuted(err)) " +
+			"if the handler has done nothing else, or a function of the item as it was")
+	case a.condition == "" && a.otherwise != nil:
+		return errors.New("it has an error for a condition that does not hold, and no ConditionExpression: set that, or pass nil")
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ import (
 
 var errPoor = errors.New("insufficient funds")
 
+// unexplained makes no error of a condition that did not hold.
+func unexplained(map[string]types.AttributeValue) error { return nil }
+
 var (
 	transfer = idem.Operation{Name: "transfer", Repeat: protocol.Repeatable}
 	modes    = map[string]idem.Operation{
@@ -82,7 +85,7 @@ func (b *bank) move(tx *Tx, from, to, n int) {
 		UpdateExpression:          aws.String("SET balance = balance + :n"),
 		ConditionExpression:       aws.String("attribute_exists(pk)"),
 		ExpressionAttributeValues: item{":n": num(strconv.Itoa(n))},
-	}, nil)
+	}, Else(errors.New("no account")))
 }
 
 // transfer moves money from account 0 to account 1.
@@ -194,7 +197,7 @@ func TestConditionFails(t *testing.T) {
 	}
 }
 
-// Without a function of its own the refusal says which action it was.
+// Where the function makes no error of it, the refusal says which action it was.
 func TestConditionFailsWithoutAnError(t *testing.T) {
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +205,9 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 			_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 				tx := TxOf(ctx)
 				tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-					ConditionExpression: aws.String("attribute_exists(pk)")}, nil)
+					ConditionExpression: aws.String("attribute_exists(pk)")}, unexplained)
 				tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
-					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, nil)
+					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, unexplained)
 				return 1, nil
 			})
 			var refused *ActionError
@@ -232,10 +235,10 @@ func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 	op := idem.Operation{Name: "transfer"}
 	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
 		tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-			ConditionExpression: aws.String("attribute_not_exists(pk)")}, nil)
+			ConditionExpression: aws.String("attribute_not_exists(pk)")}, Else(errPoor))
 		return n, nil
 	}))
-	require.ErrorIs(t, err, ErrCondition)
+	require.ErrorIs(t, err, errPoor)
 	require.Equal(t, protocol.Unknown, b.get(t, op.Key("t", "k").ID()).State)
 }
 

@@ -67,6 +67,12 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		{"no item", []func(*Tx){put(own, nil)}, "its Item is empty"},
 		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
 		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
+		{"a condition without an error", []func(*Tx){func(tx *Tx) {
+			tx.Delete(types.Delete{TableName: &own, Key: account(1), ConditionExpression: ptr("n > :n")}, Else(nil))
+		}}, "Delete (action 0): it has a ConditionExpression and no error for when that does not hold"},
+		{"an error without a condition", []func(*Tx){func(tx *Tx) {
+			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, Else(errPoor))
+		}}, "Delete (action 0): it has an error for a condition that does not hold, and no ConditionExpression"},
 		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
 		{"a message over every destination's limit", []func(*Tx){message(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
 		{"a message that its destination takes", []func(*Tx){message(300<<10, outbox.MaxLimit)}, ""},

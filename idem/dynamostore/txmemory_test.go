@@ -42,21 +42,21 @@ func TestUnitsInMemory(t *testing.T) {
 			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
 		}, nil, "", nil},
 		"a mistake":                {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
-		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, nil) }, nil, "Store.Conditions", errors.ErrUnsupported},
+		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, unexplained) }, nil, "Store.Conditions", errors.ErrUnsupported},
 		"a check nobody knows": {func(tx *Tx) {
-			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Check (action 0)", errors.ErrUnsupported},
 		"a condition on an update": {func(tx *Tx) {
-			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Update (action 0)", errors.ErrUnsupported},
 		"a condition on a deletion": {func(tx *Tx) {
-			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, nil)
+			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Delete (action 0)", errors.ErrUnsupported},
-		"it holds":                {func(tx *Tx) { tx.Put(conditional, nil) }, answer(true, nil), "", nil},
-		"it does not hold":        {func(tx *Tx) { tx.Put(conditional, nil) }, answer(false, account(0)), codeCondition, ErrCondition},
+		"it holds":                {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(true, nil), "", nil},
+		"it does not hold":        {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, account(0)), codeCondition, ErrCondition},
 		"and says why":            {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, account(0)), "poor", poor},
 		"and says why of nothing": {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, nil), "poor", poor},
-		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, nil) }, answer(false, "item"), "is a string", nil},
+		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, "item"), "is a string", nil},
 		"two on one item": {func(tx *Tx) {
 			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
 			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)

@@ -20,9 +20,7 @@ func order(_ context.Context, tx *dynamostore.Tx, p Payment) (Receipt, error) {
 	tx.Put(types.Put{
 		TableName: aws.String("orders"), Item: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: p.ID}},
 		ConditionExpression: aws.String("attribute_not_exists(id)"),
-	}, func(map[string]types.AttributeValue) error {
-		return idem.Permanent(errors.New("there is such an order"))
-	})
+	}, dynamostore.Else(idem.Permanent(errors.New("there is such an order"))))
 	tx.Publish(outbox.Message{Destination: "orders", Type: "ordered", Body: []byte(p.ID)})
 	return Receipt{Number: 1, Cents: p.Cents}, nil
 }

@@ -60,9 +60,7 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 		ConditionExpression:       aws.String("attribute_not_exists(order_id) OR #token = :token"),
 		ExpressionAttributeNames:  map[string]string{"#token": "token"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":token": text(by.Token)},
-	}, func(map[string]types.AttributeValue) error {
-		return idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))
-	})
+	}, dynamostore.Else(idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))))
 	tx.Publish(outbox.Message{
 		Destination: "order-events", Type: "order.accepted", ContentType: "application/json", Body: news,
 	})
