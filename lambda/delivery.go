@@ -13,11 +13,11 @@ import (
 // Delivery is what became of one record of an event: of a message of a queue, a
 // notification, a record of a stream, in the type that aws-lambda-go gives it.
 type Delivery[R any] struct {
-	// Record as it came. Do not change it.
-	Record *R
-	// KeyID is the identity of the operation's record, see [idem.Key.ID]; empty if
+	// Event as it came. Do not change it.
+	Event *R
+	// RecordID is the identity of the operation's record, see [idem.Key.ID]; empty if
 	// there is no key.
-	KeyID string
+	RecordID string
 	// Reason says what became of it.
 	Reason Reason
 	// Err is the handler's error, the engine's answer or the recorded failure; nil
@@ -76,9 +76,9 @@ func (d *delivery[R]) ended() {
 // share answers a delivery as its twin in the event: the store would say the same,
 // or less where the twin's outcome is not written yet.
 func (d *delivery[R]) share(twin Delivery[R]) {
-	record := d.out.Record
+	record := d.out.Event
 	d.out = twin
-	d.out.Record, d.out.Twin = record, true
+	d.out.Event, d.out.Twin = record, true
 	if twin.Reason == ReasonExecuted {
 		d.out.Reason = ReasonReplayed
 	}
@@ -87,16 +87,16 @@ func (d *delivery[R]) share(twin Delivery[R]) {
 // tell reports a delivery that is settled.
 func (s *source[R]) tell(d *delivery[R]) {
 	s.log(d)
-	if s.opts.Outcome == nil {
+	if s.opts.OnOutcome == nil {
 		return
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the Outcome hook panicked",
+			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the OnOutcome hook panicked",
 				slog.String(s.noun+"Id", d.name), slog.String("panic", fmt.Sprint(r)))
 		}
 	}()
-	s.opts.Outcome(d.ctx, d.out)
+	s.opts.OnOutcome(d.ctx, d.out)
 }
 
 func (s *source[R]) log(d *delivery[R]) {
@@ -106,14 +106,14 @@ func (s *source[R]) log(d *delivery[R]) {
 		return
 	}
 	attrs := []slog.Attr{slog.String(s.noun+"Id", d.name), slog.String("reason", string(o.Reason))}
-	if o.KeyID != "" {
-		attrs = append(attrs, slog.String("record", o.KeyID))
+	if o.RecordID != "" {
+		attrs = append(attrs, slog.String("record", o.RecordID))
 	}
 	if o.Attempt > 0 {
 		attrs = append(attrs, slog.Int("attempt", o.Attempt))
 	}
 	if s.also != nil {
-		if also := s.also(o.Record); also.Value.String() != "" {
+		if also := s.also(o.Event); also.Value.String() != "" {
 			attrs = append(attrs, also)
 		}
 	}

@@ -119,7 +119,7 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		}
 		named := map[string]bool{}
 		for i := range ds {
-			r := ds[i].out.Record
+			r := ds[i].out.Event
 			if p := kafkaPartition(r); !ds[i].out.Reason.Acknowledges() && !named[p] {
 				named[p] = true
 				res.BatchItemFailures = append(res.BatchItemFailures, KafkaBatchItemFailure{KafkaItemIdentifier{p, r.Offset}})

@@ -22,10 +22,10 @@ func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 		"kinesis, side by side": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
 			h := Kinesis(e, transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 2, Logger: quiet,
 				OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
-					forwarded(string(d.Record.Kinesis.Data))
+					forwarded(string(d.Event.Kinesis.Data))
 					return nil
 				},
-				Outcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told(d.Reason) },
+				OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told(d.Reason) },
 			}, fn)
 			var event events.KinesisEvent
 			for i, body := range []string{"bad", "later", "bad too"} {
@@ -48,10 +48,10 @@ func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 			o := &KafkaOptions{}
 			o.Logger = quiet
 			o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
-				forwarded(d.Record.Value)
+				forwarded(d.Event.Value)
 				return nil
 			}
-			o.Outcome = func(_ context.Context, d Delivery[events.KafkaRecord]) { told(d.Reason) }
+			o.OnOutcome = func(_ context.Context, d Delivery[events.KafkaRecord]) { told(d.Reason) }
 			h := Kafka(e, transfer, nil, o, fn)
 			var event events.KafkaEvent
 			require.NoError(t, json.Unmarshal([]byte(`{"bootstrapServers": "b:9092", "records": {
@@ -102,12 +102,12 @@ func TestOnFailedFailsLast(t *testing.T) {
 	told := map[string]Reason{}
 	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3, Logger: quiet,
 		OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
-			if d.Record.EventID == "1" {
+			if d.Event.EventID == "1" {
 				return full
 			}
 			return nil
 		},
-		Outcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told[d.Record.EventID] = d.Reason },
+		OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told[d.Event.EventID] = d.Reason },
 	}, func(context.Context, string) error { return idem.Permanent(errors.New("no such account")) })
 	var event events.KinesisEvent
 	for i := range 3 {

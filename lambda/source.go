@@ -38,9 +38,9 @@ type Options[R any] struct {
 	// acknowledges without it.
 	OnFailed func(context.Context, Delivery[R]) error
 
-	// Outcome is told what became of every record, once for each, for metrics. Nil
+	// OnOutcome is told what became of every record, once for each, for metrics. Nil
 	// means nobody.
-	Outcome func(context.Context, Delivery[R])
+	OnOutcome func(context.Context, Delivery[R])
 
 	// Logger gets a line for every record: panics as errors; as warnings recorded
 	// failures and what is redelivered for a reason of its own; at info level what only
@@ -129,7 +129,7 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	ds := make([]delivery[R], len(records))
 	for i := range records {
 		r := &records[i]
-		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i, out: Delivery[R]{Record: r}}
+		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i, out: Delivery[R]{Event: r}}
 	}
 	slots := make(chan struct{}, s.opts.Concurrency)
 	var wg sync.WaitGroup
@@ -155,7 +155,7 @@ func (s *source[R]) lanes(ds []delivery[R]) [][]*delivery[R] {
 	named := map[string]int{}
 	for i := range ds {
 		d := &ds[i]
-		name, ordered := s.lane(d.out.Record)
+		name, ordered := s.lane(d.out.Event)
 		if !ordered {
 			all = append(all, []*delivery[R]{d})
 			continue
@@ -233,12 +233,12 @@ func (b *batch[R]) settle(d *delivery[R]) {
 // decoder ends.
 func (b *batch[R]) run(d *delivery[R]) {
 	defer d.ended()
-	work, err := b.open(d.out.Record)
+	work, err := b.open(d.out.Event)
 	if err != nil {
 		d.out.Reason, d.out.Err = ReasonBodyUnreadable, err
 		return
 	}
-	tenant, value, err := b.key(d.ctx, d.out.Record)
+	tenant, value, err := b.key(d.ctx, d.out.Event)
 	key := b.op.Key(tenant, value)
 	if err == nil {
 		err = key.Err()
@@ -247,7 +247,7 @@ func (b *batch[R]) run(d *delivery[R]) {
 		d.out.Reason, d.out.Err = ReasonKeyInvalid, err
 		return
 	}
-	d.out.KeyID = key.ID()
+	d.out.RecordID = key.ID()
 	d.turn.wait()
 	t, before, first := b.twin(identity{key.ID(), work.fingerprint})
 	d.turn.pass()

@@ -39,17 +39,17 @@ type SQSOptions struct {
 	// acknowledged, such as to forward it to a queue where people look at it; package
 	// sqsfailures does that. After an error the message is redelivered and OnFailed gets it
 	// again, so it may be forwarded twice. Nil acknowledges without it.
-	OnFailed func(context.Context, SQSOutcome) error
+	OnFailed func(context.Context, SQSDelivery) error
 
-	// Outcome is told what became of every message, once for each, for metrics. Nil
+	// OnOutcome is told what became of every message, once for each, for metrics. Nil
 	// means nobody.
-	Outcome func(context.Context, SQSOutcome)
+	OnOutcome func(context.Context, SQSDelivery)
 
 	// OnRedelivery gets all messages of a batch that are redelivered, in the batch's order,
 	// before the response is sent, and if there are any. It has 2 s, half of the
 	// time left if that is less. Package sqsvisibility has one that spares twins in
 	// flight useless deliveries. Nil means nobody.
-	OnRedelivery func(context.Context, []SQSOutcome)
+	OnRedelivery func(context.Context, []SQSDelivery)
 
 	// Logger gets a line for every message: panics as errors; as warnings recorded
 	// failures and messages that are redelivered for a reason of their own; at info level
@@ -115,7 +115,7 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	q := &sqsQueue{onRedelivery: o.OnRedelivery, source: source[events.SQSMessage]{
 		what: "idemlambda.SQS", noun: "message", engine: engine, op: withRetention(op, SQSRetention), key: key,
 		opts: Options[events.SQSMessage]{
-			Concurrency: o.Concurrency, Select: o.Select, OnFailed: o.OnFailed, Outcome: o.Outcome, Logger: o.Logger,
+			Concurrency: o.Concurrency, Select: o.Select, OnFailed: o.OnFailed, OnOutcome: o.OnOutcome, Logger: o.Logger,
 		},
 		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives, window: queueWindow(),
 	}}

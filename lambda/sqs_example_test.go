@@ -47,8 +47,8 @@ func ExampleSQS() {
 	}
 	handler := idemlambda.SQS(engine, Fulfil, byOrder, &idemlambda.SQSOptions{
 		Concurrency: 1,
-		Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
-			fmt.Println(out.Record.MessageId, out.Reason, out.Err)
+		OnOutcome: func(_ context.Context, out idemlambda.SQSDelivery) {
+			fmt.Println(out.Event.MessageId, out.Reason, out.Err)
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}, fulfil) // for lambda.Start

@@ -52,17 +52,17 @@ func batchOf(ms ...events.SQSMessage) events.SQSEvent { return events.SQSEvent{R
 // told collects what a queue's handler reports.
 type told struct {
 	mu       sync.Mutex
-	outcomes map[string]SQSOutcome // by message
-	all      []SQSOutcome          // as told
+	outcomes map[string]SQSDelivery // by message
+	all      []SQSDelivery          // as told
 }
 
-func (o *told) hook(_ context.Context, out SQSOutcome) {
+func (o *told) hook(_ context.Context, out SQSDelivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.outcomes == nil {
-		o.outcomes = map[string]SQSOutcome{}
+		o.outcomes = map[string]SQSDelivery{}
 	}
-	o.outcomes[out.Record.MessageId] = out
+	o.outcomes[out.Event.MessageId] = out
 	o.all = append(o.all, out)
 }
 
@@ -135,7 +135,7 @@ func TestSQSReasons(t *testing.T) {
 			op := fulfil
 			op.Repeat = c.repeat
 			var seen told
-			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 			body, err := json.Marshal(order{"o1", c.do})
 			require.NoError(t, err)
 			event := batchOf(messageOf("m1", "k1", string(body)))
@@ -176,7 +176,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
-			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
 				t.Error("the handler ran")
 				return nil
 			})
@@ -187,7 +187,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 			require.Equal(t, c.want, out.Reason)
 			require.Equal(t, c.state, out.State)
 			require.Error(t, out.Err)
-			require.NotEmpty(t, out.KeyID)
+			require.NotEmpty(t, out.RecordID)
 			if c.want == ReasonInFlight {
 				require.Equal(t, 3, out.Attempt)
 				require.WithinDuration(t, time.Now().Add(32*time.Second), out.LeaseUntil, 5*time.Second)
@@ -201,7 +201,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 // A group stays behind its first failure; another group goes on.
 func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 	res, err := h(t.Context(), batchOf(
 		inGroup(messageOf("a1", "ka1", `{"id":"a1"}`), "a"),
 		inGroup(messageOf("b1", "kb1", `{"id":"b1"}`), "b"),
@@ -220,7 +220,7 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 // An attempt whose claim is gone, and whose record too, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
 	var seen told
-	h := SQS(newEngine(t, forgetful{memory()}), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+	h := SQS(newEngine(t, forgetful{memory()}), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 	res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1"}, named(res))

@@ -17,12 +17,12 @@ const sqsRedeliveryTime = 2 * time.Second
 // sqsQueue is the handler of a queue.
 type sqsQueue struct {
 	source[events.SQSMessage]
-	onRedelivery func(context.Context, []SQSOutcome)
+	onRedelivery func(context.Context, []SQSDelivery)
 }
 
 func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 	res := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	var back []SQSOutcome
+	var back []SQSDelivery
 	named := map[string]bool{}
 	for _, d := range q.deliver(ctx, event.Records) {
 		if d.out.Reason.Acknowledges() {
@@ -31,7 +31,7 @@ func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQ
 		back = append(back, d.out)
 		// A message without an id, which SQS does not send, cannot be named: Lambda
 		// takes an empty name for the failure of the whole batch, which loses nothing.
-		if id := d.out.Record.MessageId; !named[id] {
+		if id := d.out.Event.MessageId; !named[id] {
 			named[id] = true
 			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
 		}
@@ -58,7 +58,7 @@ func sqsReceives(m *events.SQSMessage) slog.Attr {
 }
 
 // tellRedelivery hands the messages that will be redelivered to the hook.
-func (q *sqsQueue) tellRedelivery(ctx context.Context, back []SQSOutcome) {
+func (q *sqsQueue) tellRedelivery(ctx context.Context, back []SQSDelivery) {
 	if q.onRedelivery == nil || len(back) == 0 {
 		return
 	}

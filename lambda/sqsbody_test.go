@@ -11,10 +11,10 @@ import (
 )
 
 // receivedAs sends a body to a handler of the type.
-func receivedAs[In any](t *testing.T, body string) (got In, out SQSOutcome) {
+func receivedAs[In any](t *testing.T, body string) (got In, out SQSDelivery) {
 	t.Helper()
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(_ context.Context, in In) error {
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, in In) error {
 		got = in
 		return nil
 	})
@@ -45,7 +45,7 @@ func TestSQSBodies(t *testing.T) {
 		_, out := receivedAs[order](t, unreadable)
 		require.Equal(t, ReasonBodyUnreadable, out.Reason, unreadable)
 		require.Error(t, out.Err)
-		require.Empty(t, out.KeyID)
+		require.Empty(t, out.RecordID)
 	}
 	_, out = receivedAs[json.RawMessage](t, "x")
 	require.Equal(t, ReasonBodyUnreadable, out.Reason)
@@ -82,7 +82,7 @@ func TestSQSFingerprints(t *testing.T) {
 		return seen.outcomes["m1"].Reason
 	}
 	var seen told
-	o := &SQSOptions{Outcome: seen.hook, Logger: quiet}
+	o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
 	require.Equal(t, ReasonReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
 	require.Equal(t, ReasonKeyReused, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
 }
@@ -103,9 +103,9 @@ func TestSQSMessageOf(t *testing.T) {
 			return byAttribute(ctx, m)
 		},
 		&SQSOptions{
-			Outcome:  func(ctx context.Context, _ SQSOutcome) { see(ctx) },
-			OnFailed: func(ctx context.Context, _ SQSOutcome) error { see(ctx); return nil },
-			Logger:   quiet,
+			OnOutcome: func(ctx context.Context, _ SQSDelivery) { see(ctx) },
+			OnFailed:  func(ctx context.Context, _ SQSDelivery) error { see(ctx); return nil },
+			Logger:    quiet,
 		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
 	_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{"do":"permanent"}`)))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestSQSMessageOf(t *testing.T) {
 func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
-		o := &SQSOptions{Outcome: seen.hook, Logger: quiet}
+		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
 		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.NoTenant, "/id"), o, func(context.Context, string) error {
 			t.Error("it ran")
 			return nil

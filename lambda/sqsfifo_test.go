@@ -71,7 +71,7 @@ func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
 // Groups of a standard queue spread messages fairly, and order nothing.
 func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, work)
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
 	ms := []events.SQSMessage{messageOf("m1", "k1", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)}
 	for i := range ms {
 		ms[i].Attributes[sqsGroup] = "g"
@@ -174,7 +174,7 @@ func TestSQSTwinsInTwoGroups(t *testing.T) {
 		require.NoError(t, err)
 		var e effects
 		var seen told
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, e.run)
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, e.run)
 		res, err := h(t.Context(), batchOf(
 			inGroup(messageOf("a1", "x", `{"id":"x"}`), "a"), inGroup(messageOf("a2", "y", `{"id":"y","do":"fail"}`), "a"), inGroup(messageOf("a3", "a", `{"id":"a"}`), "a"),
 			inGroup(messageOf("b1", "y", `{"id":"y","do":"fail"}`), "b"), inGroup(messageOf("b2", "x", `{"id":"x"}`), "b"),
@@ -194,7 +194,7 @@ func TestSQSTwinsInTwoGroups(t *testing.T) {
 func TestSQSBehindAMessageInFlight(t *testing.T) {
 	var seen told
 	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1, LeaseUntil: noon.Add(time.Minute)}}
-	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook}, work)
+	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
 	_, err := h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g")))
 	require.NoError(t, err)
 	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())

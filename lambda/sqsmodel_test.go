@@ -314,23 +314,23 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	require.NoError(t, err)
 	var mu sync.Mutex
 	runs, reasons := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}
-	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, Outcome: func(_ context.Context, out SQSOutcome) {
+	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, OnOutcome: func(_ context.Context, out SQSDelivery) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, again := reasons[out.Record]
+		_, again := reasons[out.Event]
 		require.False(t, again, "told twice")
-		reasons[out.Record] = out.Reason
+		reasons[out.Event] = out.Reason
 		if !out.Reason.Acknowledges() {
 			require.Error(t, out.Err)
 		}
 	}}
-	var back []SQSOutcome
-	o.OnRedelivery = func(_ context.Context, b []SQSOutcome) { back = b }
+	var back []SQSDelivery
+	o.OnRedelivery = func(_ context.Context, b []SQSDelivery) { back = b }
 	if tr.onFailed {
-		o.OnFailed = func(ctx context.Context, out SQSOutcome) error {
+		o.OnFailed = func(ctx context.Context, out SQSDelivery) error {
 			require.Equal(t, ReasonFailed, out.Reason)
 			require.NotNil(t, out.Failure)
-			if b := (trialBody{}); json.Unmarshal([]byte(out.Record.Body), &b) == nil && tr.keys[b.Key].forwardFails {
+			if b := (trialBody{}); json.Unmarshal([]byte(out.Event.Body), &b) == nil && tr.keys[b.Key].forwardFails {
 				return errDown
 			}
 			return nil

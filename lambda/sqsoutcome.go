@@ -2,5 +2,5 @@ package idemlambda
 
 import "github.com/aws/aws-lambda-go/events"
 
-// SQSOutcome is what became of one message.
-type SQSOutcome = Delivery[events.SQSMessage]
+// SQSDelivery is what became of one message.
+type SQSDelivery = Delivery[events.SQSMessage]

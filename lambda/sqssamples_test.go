@@ -42,7 +42,7 @@ func TestSQSSamples(t *testing.T) {
 			t.Run(sample+" "+name, func(t *testing.T) {
 				var seen told
 				broken := ""
-				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key, &SQSOptions{Outcome: seen.hook, Logger: quiet, Concurrency: 1},
+				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: 1},
 					func(ctx context.Context, p payment) error {
 						m, ok := SQSMessageOf(ctx)
 						require.True(t, ok)
@@ -58,7 +58,7 @@ func TestSQSSamples(t *testing.T) {
 					require.NoError(t, err)
 					s := sqsStory{Response: slices.Clone(out)}
 					for _, o := range seen.all {
-						line := sqsLine{Message: o.Record.MessageId, Record: o.KeyID, Reason: o.Reason, Attempt: o.Attempt, Twin: o.Twin}
+						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt, Twin: o.Twin}
 						if o.Err != nil {
 							line.Error = o.Err.Error()
 						}
@@ -122,7 +122,7 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 		return
 	}
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, payment) error { return nil })
+	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, payment) error { return nil })
 	res, err := h(t.Context(), event)
 	require.NoError(t, err)
 	require.Len(t, seen.all, len(event.Records))
@@ -130,7 +130,7 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 	for _, out := range seen.all {
 		reasons[out.Reason]++
 		if !out.Reason.Acknowledges() {
-			names[out.Record.MessageId] = true
+			names[out.Event.MessageId] = true
 		}
 	}
 	require.Len(t, res.BatchItemFailures, len(names))

@@ -42,7 +42,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen told
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, Outcome: seen.hook, Concurrency: c.concurrency}, func(ctx context.Context, _ order) error {
+				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency}, func(ctx context.Context, _ order) error {
 					mu.Lock()
 					runs++
 					mu.Unlock()
@@ -78,7 +78,7 @@ func TestSQSTimeBudget(t *testing.T) {
 					case ReasonOutOfTime:
 						late++
 						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
-						require.Contains(t, named(res), out.Record.MessageId)
+						require.Contains(t, named(res), out.Event.MessageId)
 					case ReasonBehind:
 						late++
 					}

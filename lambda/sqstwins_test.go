@@ -27,7 +27,7 @@ func TestSQSTwinsInABatchRunOnce(t *testing.T) {
 		require.NoError(t, err)
 		var seen told
 		var runs atomic.Int32
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
 			runs.Add(1)
 			time.Sleep(time.Second)
 			return nil
@@ -77,7 +77,7 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			}
 			return byAttribute(ctx, m)
 		}
-		h := SQS(engine, fulfil, key, &SQSOptions{Outcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+		h := SQS(engine, fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
 			time.Sleep(time.Second)
 			return nil
 		})
@@ -115,7 +115,7 @@ func TestSQSTwinsShareEveryEnd(t *testing.T) {
 					require.NoError(t, err)
 					var seen told
 					var runs atomic.Int32
-					h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet, Concurrency: concurrency},
+					h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: concurrency},
 						func(ctx context.Context, o order) error {
 							runs.Add(1)
 							time.Sleep(time.Second)
@@ -130,7 +130,7 @@ func TestSQSTwinsShareEveryEnd(t *testing.T) {
 					for _, out := range seen.all {
 						require.Equal(t, first.Reason, out.Reason)
 						require.Equal(t, first.Err, out.Err)
-						require.Equal(t, first.KeyID, out.KeyID)
+						require.Equal(t, first.RecordID, out.RecordID)
 					}
 				})
 			})
@@ -147,7 +147,7 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 				engine, err := idem.New(unfinished{memory()}, nil)
 				require.NoError(t, err)
 				var seen told
-				h := SQS(engine, fulfil, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+				h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))
@@ -191,7 +191,7 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 			return c.says
 		}}
 		var seen told
-		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{Outcome: seen.hook, Logger: quiet}, work)
+		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do))))
 		require.NoError(t, err)
 		out := seen.outcomes["m1"]
@@ -208,9 +208,9 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 			var log bytes.Buffer
 			h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{
 				Logger:       slog.New(slog.NewTextHandler(&log, nil)),
-				Outcome:      func(context.Context, SQSOutcome) { end() },
-				OnFailed:     func(context.Context, SQSOutcome) error { end(); return nil },
-				OnRedelivery: func(context.Context, []SQSOutcome) { end() },
+				OnOutcome:    func(context.Context, SQSDelivery) { end() },
+				OnFailed:     func(context.Context, SQSDelivery) error { end(); return nil },
+				OnRedelivery: func(context.Context, []SQSDelivery) { end() },
 			}, work)
 			res, err := h(t.Context(), batchOf(
 				inGroup(messageOf("m1", "k1", `{}`), "g"),
@@ -222,7 +222,7 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 			require.Contains(t, log.String(), string(ReasonFailureNotForwarded))
 			require.Contains(t, log.String(), string(ReasonBehind))
 			if name == "panic" {
-				require.Contains(t, log.String(), "the Outcome hook panicked")
+				require.Contains(t, log.String(), "the OnOutcome hook panicked")
 				require.Contains(t, log.String(), "the OnRedelivery hook panicked")
 			}
 		})
@@ -270,9 +270,9 @@ func TestSQSReturned(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			engine, err := idem.New(memory(), nil)
 			require.NoError(t, err)
-			var back []SQSOutcome
+			var back []SQSDelivery
 			calls := 0
-			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSOutcome) {
+			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
 				back, calls = b, calls+1
 				end, ok := ctx.Deadline()
 				require.True(t, ok)
@@ -292,7 +292,7 @@ func TestSQSReturned(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, back, 2)
 			require.Equal(t, []Reason{ReasonReleased, ReasonBodyUnreadable}, []Reason{back[0].Reason, back[1].Reason})
-			require.Equal(t, "m2", back[0].Record.MessageId)
+			require.Equal(t, "m2", back[0].Event.MessageId)
 		})
 	}
 }

@@ -81,20 +81,20 @@ type API interface {
 // The function needs sqs:SendMessage on the failure queue. What cannot be sent is
 // an error: the message is redelivered. A nil client and an empty URL
 // panic with an [*idem.ConfigError].
-func New(client API, queueURL string) func(context.Context, idemlambda.SQSOutcome) error {
+func New(client API, queueURL string) func(context.Context, idemlambda.SQSDelivery) error {
 	switch {
 	case client == nil:
 		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
 	case queueURL == "":
 		panic(&idem.ConfigError{What: "sqsfailures.New", Problem: "the failure queue's URL is empty"})
 	}
-	return func(ctx context.Context, out idemlambda.SQSOutcome) error {
+	return func(ctx context.Context, out idemlambda.SQSDelivery) error {
 		in := &sqs.SendMessageInput{
-			QueueUrl: &queueURL, MessageBody: &out.Record.Body, MessageAttributes: attributes(&out, maxMessage),
+			QueueUrl: &queueURL, MessageBody: &out.Event.Body, MessageAttributes: attributes(&out, maxMessage),
 		}
 		if strings.HasSuffix(queueURL, ".fifo") {
 			in.MessageGroupId = aws.String(group(&out))
-			in.MessageDeduplicationId = aws.String(digest(out.Record.EventSourceARN + " " + out.Record.MessageId + " " + out.KeyID))
+			in.MessageDeduplicationId = aws.String(digest(out.Event.EventSourceARN + " " + out.Event.MessageId + " " + out.RecordID))
 		}
 		_, err := client.SendMessage(ctx, in)
 		limit, refused := limitOf(err)
@@ -126,11 +126,11 @@ func limitOf(err error) (limit int, refused bool) {
 	return limit, err == nil
 }
 
-func group(out *idemlambda.SQSOutcome) string {
-	if g := out.Record.Attributes["MessageGroupId"]; g != "" && len(g) <= maxID {
+func group(out *idemlambda.SQSDelivery) string {
+	if g := out.Event.Attributes["MessageGroupId"]; g != "" && len(g) <= maxID {
 		return g
 	}
-	return digest(out.KeyID)
+	return digest(out.RecordID)
 }
 
 func digest(s string) string {
@@ -140,9 +140,9 @@ func digest(s string) string {
 
 // attributes are the message's own, and those that say why, as far as the message stays
 // shorter than the limit.
-func attributes(out *idemlambda.SQSOutcome, limit int) map[string]types.MessageAttributeValue {
+func attributes(out *idemlambda.SQSDelivery, limit int) map[string]types.MessageAttributeValue {
 	all := make(map[string]types.MessageAttributeValue, maxAttributes)
-	for name, a := range out.Record.MessageAttributes {
+	for name, a := range out.Event.MessageAttributes {
 		if v, ok := own(a); ok {
 			all[name] = v
 		}
@@ -153,12 +153,12 @@ func attributes(out *idemlambda.SQSOutcome, limit int) map[string]types.MessageA
 	}
 	why := [][2]string{
 		{FailureAttribute, f.Message}, {FailureTypeAttribute, f.Type}, {FailureCodeAttribute, f.Code},
-		{RecordAttribute, out.KeyID}, {QueueAttribute, out.Record.EventSourceARN}, {MessageAttribute, out.Record.MessageId},
+		{RecordAttribute, out.RecordID}, {QueueAttribute, out.Event.EventSourceARN}, {MessageAttribute, out.Event.MessageId},
 	}
 	for _, a := range why {
 		delete(all, a[0]) // of an earlier forwarding
 	}
-	length := len(out.Record.Body)
+	length := len(out.Event.Body)
 	for name, v := range all {
 		length += lengthOf(name, v)
 	}

@@ -57,7 +57,7 @@ func message() *events.SQSMessage {
 
 func TestSendsTheMessageAndWhy(t *testing.T) {
 	f := &fake{}
-	out := idemlambda.SQSOutcome{Record: message(), KeyID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
+	out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
 		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
 	require.NoError(t, New(f, "https://sqs/1/failures")(t.Context(), out))
 	require.Len(t, f.sent, 1)
@@ -85,7 +85,7 @@ func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 		for i := range n {
 			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String", StringValue: aws.String("v")}
 		}
-		got := attributes(&idemlambda.SQSOutcome{Record: m, KeyID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}}, maxMessage)
+		got := attributes(&idemlambda.SQSDelivery{Event: m, RecordID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}}, maxMessage)
 		require.Len(t, got, min(n+6, 10))
 		for i := range n {
 			require.Contains(t, got, fmt.Sprint("own-", i))
@@ -99,12 +99,12 @@ func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 func TestFIFO(t *testing.T) {
 	f := &fake{}
 	forward := New(f, "https://sqs/1/failures.fifo")
-	out := func(id, group, key string) idemlambda.SQSOutcome {
+	out := func(id, group, key string) idemlambda.SQSDelivery {
 		m := message()
 		m.MessageId, m.Attributes = id, map[string]string{"MessageGroupId": group}
-		return idemlambda.SQSOutcome{Record: m, KeyID: key}
+		return idemlambda.SQSDelivery{Event: m, RecordID: key}
 	}
-	for _, o := range []idemlambda.SQSOutcome{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
+	for _, o := range []idemlambda.SQSDelivery{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
 		require.NoError(t, forward(t.Context(), o))
 	}
 	require.Equal(t, "g1", *f.sent[0].MessageGroupId)
@@ -132,7 +132,7 @@ func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.NoTenant, "/id"),
 		&idemlambda.SQSOptions{
 			OnFailed: New(f, "https://sqs/1/failures"),
-			Outcome: func(_ context.Context, out idemlambda.SQSOutcome) {
+			OnOutcome: func(_ context.Context, out idemlambda.SQSDelivery) {
 				reasons = append(reasons, out.Reason)
 				if out.Reason == idemlambda.ReasonFailureNotForwarded {
 					require.ErrorContains(t, out.Err, "throttled")
@@ -199,7 +199,7 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 			m := message()
 			m.Body = strings.Repeat("x", limit-length-c.room)
 			forward := New(q, "https://sqs/1/failures")
-			require.NoError(t, forward(t.Context(), idemlambda.SQSOutcome{Record: m, KeyID: "#fulfil#abc", Failure: failure}), c.name)
+			require.NoError(t, forward(t.Context(), idemlambda.SQSDelivery{Event: m, RecordID: "#fulfil#abc", Failure: failure}), c.name)
 			in := q.sent[0]
 			require.Equal(t, m.Body, *in.MessageBody)
 			require.Equal(t, text("k1"), in.MessageAttributes["idempotency-key"], c.name)
@@ -219,7 +219,7 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 func TestFailureQueueThatTakesLess(t *testing.T) {
 	m := message()
 	m.Body = strings.Repeat("x", 2000)
-	err := New(&limited{limit: 1024}, "https://sqs/1/failures")(t.Context(), idemlambda.SQSOutcome{Record: m})
+	err := New(&limited{limit: 1024}, "https://sqs/1/failures")(t.Context(), idemlambda.SQSDelivery{Event: m})
 	require.ErrorContains(t, err, "MaximumMessageSize")
 	var api smithy.APIError
 	require.ErrorAs(t, err, &api)

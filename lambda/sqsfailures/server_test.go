@@ -16,7 +16,7 @@ func TestForwardsOnAServer(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
 		forward := New(q.Client, q.URL)
-		out := idemlambda.SQSOutcome{Record: message(), KeyID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
+		out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
 			Failure: &idem.Failure{Message: "no such article\x1b[0m", Type: "MissingError", Code: "E7"}}
 		require.NoError(t, forward(t.Context(), out))
 		if fifo {
@@ -25,7 +25,7 @@ func TestForwardsOnAServer(t *testing.T) {
 		all := queuetest.Drain(t, q.Client, q.URL)
 		require.Len(t, all, 1)
 		m := all[0]
-		require.Equal(t, out.Record.Body, *m.Body)
+		require.Equal(t, out.Event.Body, *m.Body)
 		require.Equal(t, attributes(&out, maxMessage), m.MessageAttributes)
 		require.Equal(t, "no such article\uFFFD[0m", *m.MessageAttributes[FailureAttribute].StringValue)
 		if fifo {
@@ -38,7 +38,7 @@ func TestForwardsOnAServer(t *testing.T) {
 func TestFailureQueueThatIsNotThere(t *testing.T) {
 	q := queuetest.New(t, queuetest.Spec{})
 	forward := New(q.Client, q.URL+"-gone")
-	err := forward(t.Context(), idemlambda.SQSOutcome{Record: message()})
+	err := forward(t.Context(), idemlambda.SQSDelivery{Event: message()})
 	var gone *types.QueueDoesNotExist
 	require.ErrorAs(t, err, &gone)
 }

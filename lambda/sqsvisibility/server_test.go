@@ -17,7 +17,7 @@ import (
 )
 
 // receive takes messages until there are n, as a function gets them.
-func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSOutcome) {
+func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSDelivery) {
 	t.Helper()
 	for len(all) < n {
 		res, err := q.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
@@ -27,7 +27,7 @@ func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSOutcom
 		require.NoError(t, err)
 		require.NotEmpty(t, res.Messages, "the queue gives no more")
 		for _, m := range res.Messages {
-			all = append(all, idemlambda.SQSOutcome{Record: &events.SQSMessage{
+			all = append(all, idemlambda.SQSDelivery{Event: &events.SQSMessage{
 				MessageId: *m.MessageId, ReceiptHandle: *m.ReceiptHandle, Body: *m.Body, Attributes: m.Attributes, EventSourceARN: q.ARN,
 			}})
 		}
@@ -56,15 +56,15 @@ func TestHidesOnAServer(t *testing.T) {
 			sooner := map[string]bool{}
 			for i := range back[:n] {
 				back[i].Reason, back[i].LeaseUntil = idemlambda.ReasonInFlight, time.Now()
-				sooner[back[i].Record.Body] = true
+				sooner[back[i].Event.Body] = true
 			}
 			back[n].Reason = idemlambda.ReasonReleased
 			var log bytes.Buffer
 			New(q.Client, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
 			require.Empty(t, log.String())
 			for _, again := range receive(t, q, n) {
-				require.True(t, sooner[again.Record.Body])
-				require.Equal(t, "2", again.Record.Attributes["ApproximateReceiveCount"])
+				require.True(t, sooner[again.Event.Body])
+				require.Equal(t, "2", again.Event.Attributes["ApproximateReceiveCount"])
 			}
 		})
 	}
@@ -81,10 +81,10 @@ func TestHidesOnAServerWhatIsStillThere(t *testing.T) {
 	for i := range back {
 		back[i].LeaseUntil = time.Now()
 	}
-	back[0].Record.ReceiptHandle = "no receipt"
+	back[0].Event.ReceiptHandle = "no receipt"
 	var log bytes.Buffer
 	New(q.Client, &Options{QueueURL: q.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
-	require.Contains(t, log.String(), back[0].Record.MessageId)
-	require.NotContains(t, log.String(), back[1].Record.MessageId)
-	require.Equal(t, back[1].Record.Body, receive(t, q, 1)[0].Record.Body)
+	require.Contains(t, log.String(), back[0].Event.MessageId)
+	require.NotContains(t, log.String(), back[1].Event.MessageId)
+	require.Equal(t, back[1].Event.Body, receive(t, q, 1)[0].Event.Body)
 }

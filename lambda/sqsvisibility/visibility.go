@@ -76,7 +76,7 @@ type Options struct {
 // margin have passed, and leaves the others alone. What fails is logged, and only
 // costs the messages that receive. A nil client and a negative margin panic with
 // an [*idem.ConfigError].
-func New(client API, o *Options) func(context.Context, []idemlambda.SQSOutcome) {
+func New(client API, o *Options) func(context.Context, []idemlambda.SQSDelivery) {
 	h := &hider{client: client, urls: map[string]string{}}
 	if o != nil {
 		h.opts = *o
@@ -102,14 +102,14 @@ type hider struct {
 	asks   time.Time         // not before
 }
 
-func (h *hider) hide(ctx context.Context, back []idemlambda.SQSOutcome) {
+func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
 	if h.pausing() {
 		return
 	}
-	queues := map[string][]idemlambda.SQSOutcome{}
+	queues := map[string][]idemlambda.SQSDelivery{}
 	for _, out := range back {
 		if !out.LeaseUntil.IsZero() {
-			queues[out.Record.EventSourceARN] = append(queues[out.Record.EventSourceARN], out)
+			queues[out.Event.EventSourceARN] = append(queues[out.Event.EventSourceARN], out)
 		}
 	}
 	for queue, twins := range queues {
@@ -125,12 +125,12 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSOutcome) {
 	}
 }
 
-func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOutcome) error {
+func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSDelivery) error {
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(twins))
 	for i := range twins {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
 			Id:                aws.String(strconv.Itoa(i)),
-			ReceiptHandle:     aws.String(twins[i].Record.ReceiptHandle),
+			ReceiptHandle:     aws.String(twins[i].Event.ReceiptHandle),
 			VisibilityTimeout: h.seconds(&twins[i], time.Now()),
 		}
 	}
@@ -141,16 +141,16 @@ func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSOu
 	for _, f := range res.Failed {
 		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(twins) {
 			h.logger().WarnContext(ctx, "idem: a message could not be hidden until its twin's lease ends",
-				"message", twins[i].Record.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
+				"message", twins[i].Event.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
 		}
 	}
 	return nil
 }
 
 // seconds is how long a message stays hidden from now on.
-func (h *hider) seconds(out *idemlambda.SQSOutcome, now time.Time) int32 {
+func (h *hider) seconds(out *idemlambda.SQSDelivery, now time.Time) int32 {
 	passed := maxOnItsWay
-	if a := out.Record.Attributes; a["ApproximateReceiveCount"] == "1" {
+	if a := out.Event.Attributes; a["ApproximateReceiveCount"] == "1" {
 		if ms, err := strconv.ParseInt(a["ApproximateFirstReceiveTimestamp"], 10, 64); err == nil {
 			passed = max(passed, now.Sub(time.UnixMilli(ms)))
 		}

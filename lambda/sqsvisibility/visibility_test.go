@@ -68,9 +68,9 @@ func (f *fake) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...fun
 	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://sqs/" + *in.QueueOwnerAWSAccountId + "/" + *in.QueueName)}, nil
 }
 
-func outcome(receipt string, until time.Time) idemlambda.SQSOutcome {
-	return idemlambda.SQSOutcome{
-		Record:     &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
+func outcome(receipt string, until time.Time) idemlambda.SQSDelivery {
+	return idemlambda.SQSDelivery{
+		Event:      &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
 		Reason:     idemlambda.ReasonInFlight,
 		LeaseUntil: until,
 	}
@@ -79,12 +79,12 @@ func outcome(receipt string, until time.Time) idemlambda.SQSOutcome {
 func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		first := func(out idemlambda.SQSOutcome, received time.Time, count string) idemlambda.SQSOutcome {
-			out.Record.Attributes["ApproximateReceiveCount"] = count
-			out.Record.Attributes["ApproximateFirstReceiveTimestamp"] = fmt.Sprint(received.UnixMilli())
+		first := func(out idemlambda.SQSDelivery, received time.Time, count string) idemlambda.SQSDelivery {
+			out.Event.Attributes["ApproximateReceiveCount"] = count
+			out.Event.Attributes["ApproximateFirstReceiveTimestamp"] = fmt.Sprint(received.UnixMilli())
 			return out
 		}
-		back := []idemlambda.SQSOutcome{
+		back := []idemlambda.SQSDelivery{
 			outcome("later", now.Add(30*time.Second)),
 			outcome("part of a second", now.Add(1200*time.Millisecond)),
 			outcome("over", now.Add(-time.Minute)),
@@ -92,7 +92,7 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 			first(outcome("far away, long ago", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "1"),
 			first(outcome("far away, again", now.Add(24*time.Hour)), now.Add(-2*time.Hour), "2"),
 			first(outcome("too late", now.Add(24*time.Hour)), now.Add(-13*time.Hour), "1"),
-			{Record: &events.SQSMessage{ReceiptHandle: "released", EventSourceARN: queue}, Reason: idemlambda.ReasonReleased},
+			{Event: &events.SQSMessage{ReceiptHandle: "released", EventSourceARN: queue}, Reason: idemlambda.ReasonReleased},
 		}
 		f := &fake{}
 		hide := New(f, nil)
@@ -116,7 +116,7 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 }
 
 func TestTenMessagesACall(t *testing.T) {
-	var back []idemlambda.SQSOutcome
+	var back []idemlambda.SQSDelivery
 	for i := range 23 {
 		back = append(back, outcome(fmt.Sprint(i), time.Now().Add(time.Minute)))
 	}
@@ -135,7 +135,7 @@ func TestMissingPermission(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log bytes.Buffer
 					hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-					back := []idemlambda.SQSOutcome{outcome("r", time.Now().Add(time.Hour))}
+					back := []idemlambda.SQSDelivery{outcome("r", time.Now().Add(time.Hour))}
 					calls := func() int { return len(f.sizes) + f.asked }
 					hide(t.Context(), back)
 					made := calls()
@@ -163,7 +163,7 @@ func TestOtherFaults(t *testing.T) {
 	var log bytes.Buffer
 	f := &fake{err: errors.New("dead endpoint")}
 	hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	back := []idemlambda.SQSOutcome{outcome("r1", time.Now().Add(time.Minute)), outcome("r2", time.Now().Add(time.Minute))}
+	back := []idemlambda.SQSDelivery{outcome("r1", time.Now().Add(time.Minute)), outcome("r2", time.Now().Add(time.Minute))}
 	hide(t.Context(), back)
 	hide(t.Context(), back)
 	require.Equal(t, 2, strings.Count(log.String(), "dead endpoint"))
@@ -177,8 +177,8 @@ func TestOtherFaults(t *testing.T) {
 
 	log.Reset()
 	odd := outcome("r3", time.Now().Add(time.Minute))
-	odd.Record.EventSourceARN = "no arn"
-	hide(t.Context(), []idemlambda.SQSOutcome{odd})
+	odd.Event.EventSourceARN = "no arn"
+	hide(t.Context(), []idemlambda.SQSDelivery{odd})
 	require.Contains(t, log.String(), "no arn")
 }
 

@@ -68,8 +68,8 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	require.NoError(t, err)
 	engine, err := idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
-	var last idemlambda.SQSOutcome
-	o := &idemlambda.SQSOptions{Outcome: func(_ context.Context, o idemlambda.SQSOutcome) { last = o }}
+	var last idemlambda.SQSDelivery
+	o := &idemlambda.SQSOptions{OnOutcome: func(_ context.Context, o idemlambda.SQSDelivery) { last = o }}
 	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&service{db.orders}).fulfil)
 	return func(tenant, key, body string) (idemlambda.Reason, error) {
 		sending, err := idemlambda.SQSSendingOf(fulfil, tenant, key)
