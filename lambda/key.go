@@ -2,6 +2,8 @@ package idemlambda
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,4 +92,44 @@ func By[In any](f func(In) (tenant, value string)) KeyFunc {
 		tenant, value := f(in)
 		return tenant, value, nil
 	}
+}
+
+// inBody takes the key from a record's body by JSON pointer.
+func inBody[R any](what, tenantPointer string, values []string, body func(*R) []byte) RecordKeyFunc[R] {
+	find := pointersInto("body", "idemlambda."+what, tenantPointer, values)
+	return func(ctx context.Context, r *R) (string, string, error) { return find(ctx, json.RawMessage(body(r))) }
+}
+
+// tenantNotFound says about a tenant that is not where a key function looks for it
+// what the function's first argument names.
+func tenantNotFound(maker, where string, err error) error {
+	return fmt.Errorf("%w (the first argument of %s names the tenant's %s)", err, maker, where)
+}
+
+// parts makes a key's value of all the parts that together are a record's identity.
+// One that is missing would make strangers share a record.
+func parts(noun string, named ...[2]string) (string, string, error) {
+	values := make([]string, len(named))
+	for i, p := range named {
+		if p[1] == "" {
+			return "", "", fmt.Errorf("%w: the %s has no %s", idem.ErrKeyInvalid, noun, p[0])
+		}
+		values[i] = p[1]
+	}
+	return idem.NoTenant, identityOf(values...), nil
+}
+
+// longIdentity is what a key's value may be, in bytes, as in package idem.
+const longIdentity = 1024
+
+// identityOf joins the parts of an identity to a key's value. The parts' lengths are
+// the service's or the sender's choice, and an object's key alone may be as long as a
+// value: what is too long is digested. No joined value has a colon.
+func identityOf(parts ...string) string {
+	value := idem.JoinValues(parts...)
+	if len(value) <= longIdentity {
+		return value
+	}
+	sum := sha256.Sum256([]byte(value))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

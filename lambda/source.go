@@ -2,10 +2,8 @@ package idemlambda
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -121,181 +119,49 @@ func recordOf[R any](ctx context.Context) (R, bool) {
 	return *r, true
 }
 
-// deliver runs the records until each has its outcome, in the order of the event.
-func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
-	ctx, cancel := untilGuard(ctx)
-	defer cancel()
-	b := &batch[R]{source: s, twins: map[identity]*twin[R]{}, last: map[string]*twin[R]{}}
-	ds := make([]delivery[R], len(records))
-	for i := range records {
-		r := &records[i]
-		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i, out: Delivery[R]{Event: r}}
+// newSource makes the part that the constructors of all sources share. Mistakes in
+// the set-up panic.
+func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn func(context.Context, In) error) *source[R] {
+	if o != nil {
+		s.opts = *o
 	}
-	slots := make(chan struct{}, s.opts.Concurrency)
-	var wg sync.WaitGroup
-	before := make(chan struct{})
-	close(before)
-	for _, lane := range s.lanes(ds) {
-		slots <- struct{}{}
-		lane[0].turn = &turn{before: before, mine: make(chan struct{})}
-		before = lane[0].turn.mine
-		wg.Go(func() {
-			defer func() { <-slots }()
-			b.workLane(lane)
-		})
+	s.open = func(r *R) (job, error) {
+		in, fp, err := openBody[In](body(r), s.opts.Select)
+		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
-	wg.Wait()
-	b.forwardLast(ds)
-	return ds
+	return s.ready(fn == nil, isText[In]())
 }
 
-// lanes are the records that run one after the other.
-func (s *source[R]) lanes(ds []delivery[R]) [][]*delivery[R] {
-	all := make([][]*delivery[R], 0, len(ds))
-	named := map[string]int{}
-	for i := range ds {
-		d := &ds[i]
-		name, ordered := s.lane(d.out.Event)
-		if !ordered {
-			all = append(all, []*delivery[R]{d})
-			continue
-		}
-		at, ok := named[name]
-		if !ok {
-			at = len(all)
-			named[name], all = at, append(all, nil)
-		}
-		all[at] = append(all[at], d)
+// newRawSource is for sources whose handlers take the record itself. What a service
+// adds to a record's second delivery differs, so the key alone tells records apart.
+func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R) error) *source[R] {
+	if o != nil {
+		s.opts = *o
 	}
-	return all
+	s.open = func(r *R) (job, error) {
+		return job{idem.FingerprintBytes(nil), func(ctx context.Context) error { return fn(ctx, *r) }}, nil
+	}
+	return s.ready(fn == nil, true)
 }
 
-// untilGuard ends the event's context at its guard. The engine counts a guard from
-// each call's own begin, which gets shorter as the invocation's time runs out; the
-// event must be answered as a whole, so its guard is fixed when it begins.
-func untilGuard(ctx context.Context) (context.Context, context.CancelFunc) {
-	kill, ok := ctx.Deadline()
-	if !ok {
-		return ctx, func() {}
+// ready checks the set-up and fills in the defaults.
+func (s source[R]) ready(noHandler, text bool) *source[R] {
+	if s.opts.Concurrency == 0 {
+		s.opts.Concurrency = 1
 	}
-	guard := guardOf(time.Until(kill))
-	return context.WithDeadlineCause(idem.WithKillTime(ctx, kill), kill.Add(-guard), idem.ErrOutOfTime)
+	if err := s.check(noHandler, text); err != nil {
+		panic(err)
+	}
+	return &s
 }
 
-// guardOf is how long before its kill time an invocation of the length ends its
-// handlers.
-func guardOf(whole time.Duration) time.Duration { return min(idem.DefaultGuard, max(whole, 0)/4) }
-
-// workLane settles records one after the other, each on a goroutine of its own:
-// what ends that goroutine ends nothing else. The rest of a lane stays behind the
-// first that is redelivered.
-func (b *batch[R]) workLane(lane []*delivery[R]) {
-	var stop *delivery[R]
-	for _, d := range lane {
-		alone(func() {
-			defer func() {
-				if !b.forwardsLast(d) {
-					b.tell(d)
-				}
-			}()
-			// However it ends, also without a key.
-			defer d.turn.pass()
-			if stop == nil {
-				b.settle(d)
-				return
-			}
-			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBehind, errBehind, stop.out.LeaseUntil
-		})
-		if stop == nil && !d.out.Reason.Acknowledges() {
-			stop = d
-		}
+// withRetention gives an operation that names none the source's.
+func withRetention(op idem.Operation, d time.Duration) idem.Operation {
+	if op.Retention == 0 {
+		op.Retention = d
 	}
+	return op
 }
 
-// alone calls f and returns when f or its goroutine has ended.
-func alone(f func()) {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		f()
-	}()
-	<-over
-}
-
-func (b *batch[R]) settle(d *delivery[R]) {
-	b.run(d)
-	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.redeliverFrom == nil {
-		b.forward(d)
-	}
-}
-
-// run gives a record its outcome, however the handler, the key function or the
-// decoder ends.
-func (b *batch[R]) run(d *delivery[R]) {
-	defer d.ended()
-	work, err := b.open(d.out.Event)
-	if err != nil {
-		d.out.Reason, d.out.Err = ReasonBodyUnreadable, err
-		return
-	}
-	tenant, value, err := b.key(d.ctx, d.out.Event)
-	key := b.op.Key(tenant, value)
-	if err == nil {
-		err = key.Err()
-	}
-	if err != nil {
-		d.out.Reason, d.out.Err = ReasonKeyInvalid, err
-		return
-	}
-	d.out.RecordID = key.ID()
-	d.turn.wait()
-	t, before, first := b.twin(identity{key.ID(), work.fingerprint})
-	d.turn.pass()
-	if !first {
-		<-t.done
-		d.share(t.out)
-		return
-	}
-	defer func() {
-		t.out = d.out
-		close(t.done)
-	}()
-	defer d.ended()
-	if before != nil {
-		<-before.done
-	}
-	b.execute(d, key, work)
-}
-
-func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
-	out, err := b.engine.Execute(d.ctx, idem.Call{Key: key, Fingerprint: w.fingerprint, Run: func(ctx context.Context) idem.Answer {
-		return idem.Answer{Err: w.run(ctx)}
-	}})
-	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
-	if out.Executed {
-		d.out.Reason = reasonOfOwn(out)
-		if err == nil && d.out.Reason != ReasonExecuted {
-			d.out.Err = errNotCompleted
-		}
-		return
-	}
-	d.out.Reason = reasonOfAnswer(err)
-	switch d.out.Reason {
-	case ReasonUnknown:
-		d.out.State = idem.Unknown
-	case ReasonAccepted:
-		d.out.State = idem.Pending
-	case ReasonInFlight:
-		d.out.State = idem.InProgress
-	}
-	var rival *idem.InFlightError
-	if errors.As(err, &rival) && rival.Attempt > 0 {
-		d.out.Attempt, d.out.LeaseUntil = rival.Attempt, time.Now().Add(rival.LeaseLeft)
-	}
-}
-
-var (
-	errNotCompleted = errors.New("idemlambda: the handler returned no error, and its success is not the outcome")
-	errGoexit       = errors.New("idemlambda: the function ended its goroutine, with runtime.Goexit")
-	errBehind       = errors.New("idemlambda: an earlier one is redelivered, and their order matters")
-)
+// unordered stands for sources whose records have no order.
+func unordered[R any](*R) (string, bool) { return "", false }

@@ -194,27 +194,3 @@ func itemKey(r *events.DynamoDBEventRecord) string {
 	}
 	return string(text)
 }
-
-// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Of
-// records that run one after the other none is settled behind one that is redelivered.
-func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
-	if !side {
-		return nil
-	}
-	return func(ds []delivery[R]) int {
-		if at, back := firstRedelivered(ds); back {
-			return at
-		}
-		return len(ds)
-	}
-}
-
-// firstRedelivered returns the place of the first record that is redelivered.
-func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
-	for i := range ds {
-		if !ds[i].out.Reason.Acknowledges() {
-			return i, true
-		}
-	}
-	return 0, false
-}

@@ -1,0 +1,52 @@
+package idemlambda
+
+import "fmt"
+
+// redeliverAll is redeliverFrom of a source that delivers an event as a whole.
+func redeliverAll[R any](ds []delivery[R]) int {
+	if _, back := firstRedelivered(ds); back {
+		return 0
+	}
+	return len(ds)
+}
+
+// wholeEvent is what a source that delivers an event as a whole gets: the error of the
+// first record that is redelivered, which makes the service deliver all of them again.
+// Those that are done are then replayed.
+func wholeEvent[R any](ds []delivery[R]) error {
+	for i := range ds {
+		o := &ds[i].out
+		if o.Reason.Acknowledges() {
+			continue
+		}
+		if o.Err != nil {
+			return toRuntime(o.Err)
+		}
+		return fmt.Errorf("idemlambda: %s: %s", ds[i].name, o.Reason)
+	}
+	return nil
+}
+
+// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Of
+// records that run one after the other none is settled behind one that is redelivered.
+func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
+	if !side {
+		return nil
+	}
+	return func(ds []delivery[R]) int {
+		if at, back := firstRedelivered(ds); back {
+			return at
+		}
+		return len(ds)
+	}
+}
+
+// firstRedelivered returns the place of the first record that is redelivered.
+func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
+	for i := range ds {
+		if !ds[i].out.Reason.Acknowledges() {
+			return i, true
+		}
+	}
+	return 0, false
+}
