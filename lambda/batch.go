@@ -72,6 +72,7 @@ func (t *turn) pass() {
 
 // deliver runs the records until each has its outcome, in the order of the event.
 func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
+	invocation := ctx
 	ctx, cancel := untilGuard(ctx)
 	defer cancel()
 	b := &batch[R]{source: s, twins: map[identity]*twin[R]{}, last: map[string]*twin[R]{}}
@@ -95,6 +96,7 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	}
 	wg.Wait()
 	b.forwardLast(ds)
+	s.tellRedelivery(invocation, ds)
 	return ds
 }
 

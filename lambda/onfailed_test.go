@@ -131,3 +131,28 @@ func TestKafkaClusterByItsBrokers(t *testing.T) {
 	}
 	require.Equal(t, 1, runs)
 }
+
+// The hook for what is redelivered gets it in the event's order, from any source.
+func TestOnRedeliveryOfAStream(t *testing.T) {
+	var got []string
+	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Logger: quiet,
+		OnRedelivery: func(_ context.Context, all []Delivery[events.KinesisEventRecord]) {
+			for _, d := range all {
+				got = append(got, d.Event.EventID+" "+string(d.Reason))
+			}
+		},
+	}, func(_ context.Context, body string) error {
+		if body == "1" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	var event events.KinesisEvent
+	for i := range 3 {
+		event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
+			Kinesis: events.KinesisRecord{PartitionKey: "p", SequenceNumber: fmt.Sprint(i), Data: []byte(fmt.Sprint(i))}})
+	}
+	_, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1 released", "2 behind_failure"}, got)
+}

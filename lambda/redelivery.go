@@ -1,6 +1,11 @@
 package idemlambda
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
 
 // redeliverAll is redeliverFrom of a source that delivers an event as a whole.
 func redeliverAll[R any](ds []delivery[R]) int {
@@ -49,4 +54,38 @@ func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
 		}
 	}
 	return 0, false
+}
+
+// redeliveryTime is what the OnRedelivery hook has: for a queue one call for every ten
+// messages, and a retry.
+const redeliveryTime = 2 * time.Second
+
+// tellRedelivery hands the deliveries that are not acknowledged to the hook.
+func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
+	if s.opts.OnRedelivery == nil {
+		return
+	}
+	var all []Delivery[R]
+	for i := range ds {
+		if !ds[i].out.Reason.Acknowledges() {
+			all = append(all, ds[i].out)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	limit := redeliveryTime
+	if kill, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(kill)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	alone(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				s.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("panic", fmt.Sprint(r)))
+			}
+		}()
+		s.opts.OnRedelivery(ctx, all)
+	})
 }

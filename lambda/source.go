@@ -30,8 +30,9 @@ type Options[R any] struct {
 	Select *idem.Select
 
 	// OnFailed gets a record whose permanent failure is recorded, before the record is
-	// acknowledged, such as to forward it. After an error the record is redelivered and
-	// OnFailed gets it again, so it may be forwarded twice. A record that is redelivered
+	// acknowledged, such as to forward it to a queue where people look at it, which
+	// package sqsfailures does. After an error the record is redelivered and OnFailed
+	// gets it again, so it may be forwarded twice. A record that is redelivered
 	// because of another one is not forwarded before it is acknowledged. Nil
 	// acknowledges without it.
 	OnFailed func(context.Context, Delivery[R]) error
@@ -39,6 +40,12 @@ type Options[R any] struct {
 	// OnOutcome is told what became of every record, once for each, for metrics. Nil
 	// means nobody.
 	OnOutcome func(context.Context, Delivery[R])
+
+	// OnRedelivery gets all records of an event that are not acknowledged, in the
+	// event's order, before the response is sent, and if there are any. It has 2 s, half
+	// of the time left if that is less. Package sqsvisibility has one for queues, which
+	// spares concurrent duplicates useless deliveries. Nil means nobody.
+	OnRedelivery func(context.Context, []Delivery[R])
 
 	// Logger gets a line for every record: panics as errors; as warnings recorded
 	// failures and what is redelivered for a reason of its own; at info level what only

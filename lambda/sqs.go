@@ -2,7 +2,6 @@ package idemlambda
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -25,43 +24,8 @@ const (
 // SQSDelivery is what became of one message.
 type SQSDelivery = Delivery[events.SQSMessage]
 
-// SQSOptions of a queue's handler. Nil and zero fields mean the defaults. The
-// functions run on the batch's path: they should be quick, and must be safe for
-// concurrent use. A panic in them is logged or reported and costs no other
-// message anything.
-type SQSOptions struct {
-	// Concurrency is how many messages of a batch run side by side at most. Zero
-	// means [DefaultSQSConcurrency]; 1 means one after the other.
-	Concurrency int
-
-	// Select says which parts of a JSON body tell one message from another of the
-	// same key; nil means all. A body that an envelope is around needs it where the
-	// key is not the envelope's own: two EventBridge events about one order differ in
-	// their ids and times. Bodies of type string and []byte take none.
-	Select *idem.Select
-
-	// OnFailed gets a message whose permanent failure is recorded, before the message is
-	// acknowledged, such as to forward it to a queue where people look at it; package
-	// sqsfailures does that. After an error the message is redelivered and OnFailed gets it
-	// again, so it may be forwarded twice. Nil acknowledges without it.
-	OnFailed func(context.Context, SQSDelivery) error
-
-	// OnOutcome is told what became of every message, once for each, for metrics. Nil
-	// means nobody.
-	OnOutcome func(context.Context, SQSDelivery)
-
-	// OnRedelivery gets all messages of a batch that are redelivered, in the batch's order,
-	// before the response is sent, and if there are any. It has 2 s, half of the
-	// time left if that is less. Package sqsvisibility has one that spares twins in
-	// flight useless deliveries. Nil means nobody.
-	OnRedelivery func(context.Context, []SQSDelivery)
-
-	// Logger gets a line for every message: panics as errors; as warnings recorded
-	// failures and messages that are redelivered for a reason of their own; at info level
-	// those that only have to wait; the rest at debug level. Bodies and keys' values
-	// are not logged, handlers' errors are. Nil means slog.Default.
-	Logger *slog.Logger
-}
+// SQSOptions of a queue's handler: [Options] of its messages.
+type SQSOptions = Options[events.SQSMessage]
 
 // SQSHandler is a Lambda handler of a queue's batches, for lambda.Start.
 type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error)
@@ -114,30 +78,26 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // settings that cannot work together are such a mistake too, and those that are
 // unwise are logged as warnings; where it tells nothing, nothing is checked.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
-	if o == nil {
-		o = &SQSOptions{}
+	var opts SQSOptions
+	if o != nil {
+		opts = *o
 	}
-	q := &sqsQueue{onRedelivery: o.OnRedelivery, source: source[events.SQSMessage]{
-		what: "idemlambda.SQS", noun: "message", engine: engine, op: withRetention(op, SQSRetention), key: key,
-		opts: Options[events.SQSMessage]{
-			Concurrency: o.Concurrency, Select: o.Select, OnFailed: o.OnFailed, OnOutcome: o.OnOutcome, Logger: o.Logger,
-		},
-		name: func(m *events.SQSMessage) string { return m.MessageId }, lane: sqsLane, also: sqsReceives, window: queueWindow(),
-	}}
-	q.open = func(m *events.SQSMessage) (job, error) {
-		in, fp, err := openBody[In]([]byte(m.Body), q.opts.Select)
-		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
+	if opts.Concurrency == 0 {
+		opts.Concurrency = DefaultSQSConcurrency
 	}
-	if q.opts.Concurrency == 0 {
-		q.opts.Concurrency = DefaultSQSConcurrency
-	}
-	if err := q.check(fn == nil, isText[In]()); err != nil {
+	s := newSource(source[events.SQSMessage]{
+		what: "idemlambda.SQS", noun: "message", engine: engine, key: key, op: withRetention(op, SQSRetention),
+		window: queueWindow(),
+		name:   func(m *events.SQSMessage) string { return m.MessageId },
+		also:   sqsReceives,
+		lane:   sqsLane,
+	}, &opts, func(m *events.SQSMessage) []byte { return []byte(m.Body) }, fn)
+	if err := checkSQSSetup(s); err != nil {
 		panic(err)
 	}
-	if err := q.checkSetup(); err != nil {
-		panic(err)
+	return func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+		return sqsResponse(s.deliver(ctx, event.Records)), nil
 	}
-	return q.handle
 }
 
 // SQSMessageOf returns the message whose handler, key function or hook has the
@@ -147,50 +107,38 @@ func SQSMessageOf(ctx context.Context) (events.SQSMessage, bool) {
 	return recordOf[events.SQSMessage](ctx)
 }
 
-// checkSetup reports what the environment tells of queue and function and cannot
+// checkSQSSetup reports what the environment tells of queue and function and cannot
 // work together, and logs what is unwise.
-func (q *sqsQueue) checkSetup() error {
+func checkSQSSetup(s *source[events.SQSMessage]) error {
 	setup, err := readSQSSetup()
 	if err == nil {
-		err = setup.check(q.op)
+		err = setup.check(s.op)
 	}
 	if err != nil {
 		return err
 	}
-	for _, warning := range setup.warnings(q.op, q.opts.Concurrency) {
-		q.logger().Warn("idem: "+warning, "operation", q.op.Name)
+	for _, warning := range setup.warnings(s.op, s.opts.Concurrency) {
+		s.logger().Warn("idem: "+warning, "operation", s.op.Name)
 	}
 	return nil
 }
 
-// sqsRedeliveryTime is what the OnRedelivery hook has: one call for every ten messages,
-// and a retry.
-const sqsRedeliveryTime = 2 * time.Second
-
-// sqsQueue is the handler of a queue.
-type sqsQueue struct {
-	source[events.SQSMessage]
-	onRedelivery func(context.Context, []SQSDelivery)
-}
-
-func (q *sqsQueue) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+// sqsResponse names the messages to redeliver.
+func sqsResponse(ds []delivery[events.SQSMessage]) events.SQSEventResponse {
 	res := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	var back []SQSDelivery
 	named := map[string]bool{}
-	for _, d := range q.deliver(ctx, event.Records) {
-		if d.out.Reason.Acknowledges() {
+	for i := range ds {
+		if ds[i].out.Reason.Acknowledges() {
 			continue
 		}
-		back = append(back, d.out)
 		// A message without an id, which SQS does not send, cannot be named: Lambda
 		// takes an empty name for the failure of the whole batch, which loses nothing.
-		if id := d.out.Event.MessageId; !named[id] {
+		if id := ds[i].out.Event.MessageId; !named[id] {
 			named[id] = true
 			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
 		}
 	}
-	q.tellRedelivery(ctx, back)
-	return res, nil
+	return res
 }
 
 const sqsGroup = "MessageGroupId"
@@ -208,25 +156,4 @@ func sqsLane(m *events.SQSMessage) (string, bool) {
 
 func sqsReceives(m *events.SQSMessage) slog.Attr {
 	return slog.String("receives", m.Attributes["ApproximateReceiveCount"])
-}
-
-// tellRedelivery hands the messages that will be redelivered to the hook.
-func (q *sqsQueue) tellRedelivery(ctx context.Context, back []SQSDelivery) {
-	if q.onRedelivery == nil || len(back) == 0 {
-		return
-	}
-	limit := sqsRedeliveryTime
-	if kill, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(kill)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	alone(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				q.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("panic", fmt.Sprint(r)))
-			}
-		}()
-		q.onRedelivery(ctx, back)
-	})
 }
