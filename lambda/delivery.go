@@ -93,7 +93,7 @@ func (s *source[R]) tell(d *delivery[R]) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the OnOutcome hook panicked",
-				slog.String(s.noun+"Id", d.name), slog.String("panic", fmt.Sprint(r)))
+				slog.String("event", d.name), slog.String("panic", fmt.Sprint(r)))
 		}
 	}()
 	s.opts.OnOutcome(d.ctx, d.out)
@@ -105,7 +105,7 @@ func (s *source[R]) log(d *delivery[R]) {
 	if !log.Enabled(d.ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String(s.noun+"Id", d.name), slog.String("reason", string(o.Reason))}
+	attrs := []slog.Attr{slog.String("event", d.name), slog.String("reason", string(o.Reason))}
 	if o.RecordID != "" {
 		attrs = append(attrs, slog.String("record", o.RecordID))
 	}

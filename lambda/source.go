@@ -49,7 +49,8 @@ type Options[R any] struct {
 
 	// Logger gets a line for every record: panics as errors; as warnings recorded
 	// failures and what is redelivered for a reason of its own; at info level what only
-	// has to wait; the rest at debug level. Bodies and keys' values are not logged,
+	// has to wait; the rest at debug level. The attribute event is what was delivered,
+	// such as the message's id, record the id of the operation's record. Bodies and keys' values are not logged,
 	// handlers' errors are. Nil means slog.Default.
 	Logger *slog.Logger
 }

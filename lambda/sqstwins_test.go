@@ -247,12 +247,12 @@ func TestSQSLog(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	require.Len(t, lines, 6)
 	for i, want := range []string{
-		`level=DEBUG msg="idem: message acknowledged" messageId=m1 reason=executed record=#fulfil#`,
-		`level=WARN msg="idem: message acknowledged" messageId=m2 reason=failed record=#fulfil#`,
-		`level=WARN msg="idem: message will be redelivered" messageId=m3 reason=released record=#fulfil#`,
-		`level=ERROR msg="idem: message will be redelivered" messageId=m4 reason=panicked record=#fulfil#`,
-		`level=WARN msg="idem: message will be redelivered" messageId=m5 reason=key_reused record=#fulfil#`,
-		`level=WARN msg="idem: message will be redelivered" messageId=m6 reason=key_invalid receives=1 error=`,
+		`level=DEBUG msg="idem: message acknowledged" event=m1 reason=executed record=#fulfil#`,
+		`level=WARN msg="idem: message acknowledged" event=m2 reason=failed record=#fulfil#`,
+		`level=WARN msg="idem: message will be redelivered" event=m3 reason=released record=#fulfil#`,
+		`level=ERROR msg="idem: message will be redelivered" event=m4 reason=panicked record=#fulfil#`,
+		`level=WARN msg="idem: message will be redelivered" event=m5 reason=key_reused record=#fulfil#`,
+		`level=WARN msg="idem: message will be redelivered" event=m6 reason=key_invalid receives=1 error=`,
 	} {
 		require.Contains(t, lines[i], want)
 		require.Contains(t, lines[i], "receives=1")
