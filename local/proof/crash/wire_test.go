@@ -68,18 +68,13 @@ func (r *requests) point(c *faultnet.Call) (faultnet.Fault, error) {
 	if r.p.isDead() {
 		return faultnet.AccessDenied, nil // it does not ask again, and nobody believes it
 	}
-	if same, err := r.again(c); err != nil {
-		return nil, err
-	} else if same {
-		label = ""
-	}
 	c.OnPass = func(reply *faultnet.Reply) {
 		if reply.Status == http.StatusOK && step != "" {
 			r.p.w.note(effectOf(step))
 		}
 	}
-	if label == "" {
-		return nil, nil
+	if same, err := r.again(c); err != nil || same {
+		return nil, err
 	}
 	die := func(*faultnet.Call) { r.p.die() }
 	return map[kind]faultnet.Fault{
