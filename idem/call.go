@@ -132,10 +132,10 @@ func (c *Call) check() error {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
 	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
-		return &ConfigError{"call", fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with FingerprintJSON, "+
+		return &ConfigError{What: "call", Problem: fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with FingerprintJSON, "+
 			"FingerprintBytes or a FingerprintBuilder", c.Fingerprint)}
 	case c.Run == nil:
-		return &ConfigError{"call", "the handler is nil"}
+		return &ConfigError{What: "call", Problem: "the handler is nil"}
 	}
 	return nil
 }

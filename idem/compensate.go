@@ -27,7 +27,7 @@ type compensation struct {
 // an operation, inside a step and without a cause it returns a [*ConfigError].
 func Compensate(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
-	bad := func(problem string) error { return &ConfigError{"compensation", problem} }
+	bad := func(problem string) error { return &ConfigError{What: "compensation", Problem: problem} }
 	switch {
 	case a == nil:
 		return bad("the context is not a handler's: pass the context that the handler was given")

@@ -33,10 +33,10 @@ func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(con
 func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
 	var res Result[Out]
 	if e == nil {
-		return res, &ConfigError{"call", "the engine is nil: make one with idem.New"}
+		return res, &ConfigError{What: "call", Problem: "the engine is nil: make one with idem.New"}
 	}
 	if fn == nil {
-		return res, &ConfigError{"call", "the handler is nil"}
+		return res, &ConfigError{What: "call", Problem: "the handler is nil"}
 	}
 	if err := e.checkResult(reflect.TypeFor[Out]()); err != nil {
 		return res, err

@@ -92,7 +92,7 @@ type Engine struct {
 // make no sense as a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, &ConfigError{"engine", "the store is nil: make one with dynamostore.New or memstore.New"}
+		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}
 	}
 	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", runsOn: runsOn()}
 	if o != nil {
@@ -111,17 +111,17 @@ func New(store Store, o *Options) (*Engine, error) {
 		{"Wait", &e.opts.Wait, 0},
 	} {
 		if *d.value < 0 {
-			return nil, &ConfigError{"engine", fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
+			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
 		}
 		if *d.value > 0 && *d.value < time.Millisecond {
-			return nil, &ConfigError{"engine", fmt.Sprintf("%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)}
+			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)}
 		}
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 	}
 	if e.opts.QueueBytes < 0 {
-		return nil, &ConfigError{"engine", fmt.Sprintf("QueueBytes is %d: it cannot be negative", e.opts.QueueBytes)}
+		return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("QueueBytes is %d: it cannot be negative", e.opts.QueueBytes)}
 	}
 	if e.opts.QueueBytes == 0 {
 		e.opts.QueueBytes = 32 << 20

@@ -149,11 +149,3 @@ type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
 
-// ConfigError is a mistake in how the library is set up, found before anything
-// runs where possible.
-type ConfigError struct {
-	// What is set up wrongly, Problem says how and what to do.
-	What, Problem string
-}
-
-func (e *ConfigError) Error() string { return "idem: " + e.What + ": " + e.Problem }

@@ -24,14 +24,14 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 	if blind == nil {
 		var err error
 		if raw, err = json.Marshal(in); err != nil {
-			return "", &ConfigError{"input", fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
+			return "", &ConfigError{What: "input", Problem: fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
 		}
 		if s.open {
 			blind = e.blindIn(reflect.ValueOf(in).Elem())
 		}
 	}
 	if blind != nil {
-		return "", &ConfigError{"input", fmt.Sprintf("of %v JSON sees nothing, so that all inputs would look the same: %s", blind, seen)}
+		return "", &ConfigError{What: "input", Problem: fmt.Sprintf("of %v JSON sees nothing, so that all inputs would look the same: %s", blind, seen)}
 	}
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.

@@ -310,11 +310,11 @@ func (j *journal) close() error {
 	}
 	for name, inside := range j.entered {
 		if inside {
-			return &ConfigError{fmt.Sprintf("step %q", name), "it still runs although the handler has returned: wait for steps before"}
+			return &ConfigError{What: fmt.Sprintf("step %q", name), Problem: "it still runs although the handler has returned: wait for steps before"}
 		}
 	}
 	if j.undoers > 0 {
-		return &ConfigError{"compensation", "it still goes on although the handler has returned: wait for Compensate before"}
+		return &ConfigError{What: "compensation", Problem: "it still goes on although the handler has returned: wait for Compensate before"}
 	}
 	return nil
 }

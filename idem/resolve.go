@@ -42,24 +42,24 @@ type Resolution struct {
 func (r Resolution) check() error {
 	switch {
 	case r.To != Completed && r.To != Failed && r.To != Released:
-		return &ConfigError{"resolution", "To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released"}
+		return &ConfigError{What: "resolution", Problem: "To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released"}
 	case r.To == Failed && r.Failure == nil:
-		return &ConfigError{"resolution", "Failure is nil: say what the failure is"}
+		return &ConfigError{What: "resolution", Problem: "Failure is nil: say what the failure is"}
 	case r.To != Completed && r.Result != nil:
-		return &ConfigError{"resolution", "Result is given: only a completed outcome has one"}
+		return &ConfigError{What: "resolution", Problem: "Result is given: only a completed outcome has one"}
 	case r.To != Failed && r.Undone:
-		return &ConfigError{"resolution", "Undone is set: only a failed outcome needs its steps undone"}
+		return &ConfigError{What: "resolution", Problem: "Undone is set: only a failed outcome needs its steps undone"}
 	}
 	if r.Result == nil {
 		return nil
 	}
 	if r.Check == nil && !json.Valid(r.Result) {
-		return &ConfigError{"resolution", "Result is not JSON, which later calls could not read: encode it as the operation's handler does, " +
+		return &ConfigError{What: "resolution", Problem: "Result is not JSON, which later calls could not read: encode it as the operation's handler does, " +
 			"or make the resolution of an HTTP request with the contract's Resolution method"}
 	}
 	if r.Check != nil {
 		if err := r.Check(r.Result); err != nil {
-			return &ConfigError{"resolution", "later calls could not read Result: " + err.Error()}
+			return &ConfigError{What: "resolution", Problem: "later calls could not read Result: " + err.Error()}
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return ErrNotUnknown
 		}
 		if r.Result != nil && r.Codec != rec.Codec {
-			return &ConfigError{"resolution", fmt.Sprintf("Result is %s, and later calls read %s: encode it as the operation's handler does, "+
+			return &ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it as the operation's handler does, "+
 				"for an HTTP request with the contract's Resolution method", codecName(r.Codec), codecName(rec.Codec))}
 		}
 		if due := notUndone(rec); r.To == Failed && !r.Undone && len(due) > 0 {

@@ -42,9 +42,9 @@ func CheckResultType(t reflect.Type) error { return shapeOf(t, true).asResult(t)
 func (s *shape) asResult(t reflect.Type) error {
 	switch {
 	case s.never != nil:
-		return &ConfigError{"result type " + t.String(), fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
+		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
 	case s.blind != nil:
-		return &ConfigError{"result type " + t.String(), fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
+		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
 	}
 	return nil
 }

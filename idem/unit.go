@@ -23,9 +23,9 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	a := attemptOf(ctx)
 	switch {
 	case a == nil:
-		return nil, &ConfigError{"unit of work", "the context is not a handler's: pass the context that the handler was given"}
+		return nil, &ConfigError{What: "unit of work", Problem: "the context is not a handler's: pass the context that the handler was given"}
 	case stepOf(ctx) != "":
-		return nil, &ConfigError{"unit of work", "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
+		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
 	}
 	a.signs.Store(true)
 	s := &a.unit
