@@ -8,6 +8,8 @@ type (
 	Store = protocol.Store
 	// StoreError says why a store did not do what it was asked for; see [protocol.StoreError].
 	StoreError = protocol.StoreError
+	// ConfigError is a mistake in how the library is set up.
+	ConfigError = protocol.ConfigError
 	// Record is what a store keeps of one key; see [protocol.Record].
 	Record = protocol.Record
 	// State is where a record stands.

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -57,7 +57,7 @@ func Check(ctx context.Context, client TableDescriber, table string) error {
 	problems = append(problems, ttlProblems(ttl.TimeToLiveDescription)...)
 	errs := make([]error, len(problems))
 	for i, p := range problems {
-		errs[i] = &idem.ConfigError{What: what(table), Problem: p}
+		errs[i] = &protocol.ConfigError{What: what(table), Problem: p}
 	}
 	return errors.Join(errs...)
 }
@@ -66,10 +66,10 @@ func what(table string) string { return fmt.Sprintf("dynamostore: table %q", tab
 
 func checkArguments(client any, table string) error {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return &idem.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+		return &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
 	}
 	if table == "" {
-		return &idem.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table, for a deployed function usually os.Getenv(\"" + schema.EnvTable + "\")"}
+		return &protocol.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table, for a deployed function usually os.Getenv(\"" + schema.EnvTable + "\")"}
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func advise(table string, err error) error {
 		var op *smithy.OperationError
 		// A transaction may mean another table.
 		if speaksOfKeys(api.ErrorMessage()) && errors.As(err, &op) && op.Operation() != "TransactWriteItems" {
-			return fmt.Errorf("%w (%w)", &idem.ConfigError{What: what(table), Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
+			return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table), Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
 				"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
 		}
 		return err
@@ -158,7 +158,7 @@ func speaksOfKeys(message string) bool {
 // explain says what to do about a call that failed.
 func explain(table, action string, err error) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w (%w)", &idem.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
+		return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
 	}
 	var early *unsent
 	if errors.As(err, &early) {

@@ -11,7 +11,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // refusing is a client that refuses with an error.
@@ -44,7 +44,7 @@ func TestCheckExplainsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Check(t.Context(), refusing{refused(c.err)}, "payments")
-			var config *idem.ConfigError
+			var config *protocol.ConfigError
 			require.ErrorAs(t, err, &config)
 			require.ErrorIs(t, err, c.err)
 			require.ErrorContains(t, err, c.want)

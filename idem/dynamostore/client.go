@@ -12,7 +12,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Defaults of a client.
@@ -65,7 +65,7 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 		o = &ClientOptions{}
 	}
 	bad := func(what, format string, args ...any) (*dynamodb.Client, error) {
-		return nil, &idem.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
+		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch u, err := url.Parse(o.Endpoint); {
 	case o.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"):

@@ -14,7 +14,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // doer is a client of somebody else's make.
@@ -113,7 +113,7 @@ func TestClientRefusesWhatWouldHaveNoEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.cfg.Region = "eu-west-1"
 			_, err := NewClient(tc.cfg, &tc.o)
-			var config *idem.ConfigError
+			var config *protocol.ConfigError
 			require.ErrorAs(t, err, &config)
 		})
 	}

@@ -80,7 +80,7 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 			require.ErrorContains(t, failed, tc.cause)
 			require.ErrorContains(t, failed, "nothing was sent")
 			require.NotContains(t, failed.Error(), "may have been applied")
-			var config *idem.ConfigError
+			var config *protocol.ConfigError
 			require.ErrorAs(t, failed, &config)
 			require.Empty(t, w.calls())
 			if tc.tries > 0 {

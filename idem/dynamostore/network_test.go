@@ -174,7 +174,7 @@ func TestNewFindsMistakes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.make()
-			var mistake *idem.ConfigError
+			var mistake *protocol.ConfigError
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, tc.says)
 		})

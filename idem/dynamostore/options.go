@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -86,7 +85,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		o = &Options{}
 	}
 	bad := func(what, format string, args ...any) (*Store, error) {
-		return nil, &idem.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
+		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch c, ok := client.(*dynamodb.Client); {
 	case client == nil || ok && c == nil:

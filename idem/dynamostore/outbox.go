@@ -15,6 +15,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -40,7 +41,7 @@ var _ outbox.Store = (*Outbox)(nil)
 func NewOutbox(client OutboxClient, table string, o *Options) (*Outbox, error) {
 	if client == nil {
 		// An interface that holds nothing is not the nil that New looks for.
-		return nil, &idem.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
 	}
 	s, err := New(client, table, o)
 	if err != nil {

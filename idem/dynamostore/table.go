@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -109,7 +109,7 @@ func awaitActive(k *call, client TableDescriber, table string) error {
 		case err != nil && !errors.As(err, &missing):
 			return explain(table, "dynamodb:DescribeTable", errors.Unwrap(err))
 		case !k.pause(n):
-			return &idem.ConfigError{What: what(table), Problem: "was created and did not become active in time"}
+			return &protocol.ConfigError{What: what(table), Problem: "was created and did not become active in time"}
 		}
 	}
 }

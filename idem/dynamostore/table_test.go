@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -43,7 +43,7 @@ func TestCreateTableAndCheck(t *testing.T) {
 
 func says(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	var mistake *idem.ConfigError
+	var mistake *protocol.ConfigError
 	require.ErrorAs(t, err, &mistake)
 	for _, s := range texts {
 		require.ErrorContains(t, err, s)

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -131,7 +130,7 @@ func TestEqualNumbersAreOneKey(t *testing.T) {
 func TestTableKeysAreChecked(t *testing.T) {
 	for _, bad := range []map[string][]string{{"t": nil}, {"t": {"a", "b", "c"}}, {"t": {""}}, {"": {"a"}}} {
 		_, err := New(fake(nil), "table", &Options{TableKeys: bad})
-		var mistake *idem.ConfigError
+		var mistake *protocol.ConfigError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "TableKeys")
 	}

@@ -3,7 +3,7 @@ package memstore
 import (
 	"os"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // NewPlain returns a store that turns every wrapper over it into a plain call: each
@@ -19,7 +19,7 @@ import (
 // where AWS_LAMBDA_RUNTIME_API is set, as in every function's process.
 func NewPlain() (*Store, error) {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
-		return nil, &idem.ConfigError{
+		return nil, &protocol.ConfigError{
 			What:    "memstore.NewPlain",
 			Problem: "this is Lambda, where a store that forgets protects nobody: use dynamostore.New, and keep NewPlain to tests",
 		}

@@ -116,7 +116,7 @@ func TestPlainIsRefusedInLambda(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	store, err := memstore.NewPlain()
 	require.Nil(t, store)
-	var mistake *idem.ConfigError
+	var mistake *protocol.ConfigError
 	require.ErrorAs(t, err, &mistake)
 	require.ErrorContains(t, err, "dynamostore.New")
 }

@@ -1,4 +1,4 @@
-package idem
+package protocol
 
 // ConfigError is a mistake in how the library is set up, found before anything
 // runs where possible.
