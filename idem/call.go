@@ -132,8 +132,8 @@ func (c *Call) check() error {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
 	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
-		return &ConfigError{What: "call", Problem: fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with FingerprintJSON, "+
-			"FingerprintBytes or a FingerprintBuilder", c.Fingerprint)}
+		return &ConfigError{What: "call", Problem: fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
+			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)}
 	case c.Run == nil:
 		return &ConfigError{What: "call", Problem: "the handler is nil"}
 	}

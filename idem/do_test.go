@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
@@ -154,7 +155,7 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
 			call := idem.Call{
-				Key: unsafe.Key("t", "k"), Fingerprint: idem.FingerprintBytes([]byte("in")),
+				Key: unsafe.Key("t", "k"), Fingerprint: fingerprint.Bytes([]byte("in")),
 				Run: func(context.Context) idem.Answer { return tc.ans },
 			}
 			out, err := r.engine.Execute(t.Context(), call)
@@ -223,14 +224,14 @@ func TestWhatCouldNotBeReadAgain(t *testing.T) {
 	call := idem.Call{Key: safe.Key("t", "k"), Run: func(context.Context) idem.Answer {
 		return idem.Answer{Body: []byte("1"), ResponseVersion: -1}
 	}}
-	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x", "2:" + idem.FingerprintBytes(nil)[2:]} {
+	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x", "2:" + fingerprint.Bytes(nil)[2:]} {
 		call.Fingerprint = fp
 		var config *idem.ConfigError
 		_, err := r.engine.Execute(t.Context(), call)
 		require.ErrorAs(t, err, &config, "%q", fp)
 		require.Empty(t, r.faults.Calls())
 	}
-	call.Fingerprint = idem.FingerprintBytes([]byte("in"))
+	call.Fingerprint = fingerprint.Bytes([]byte("in"))
 	_, err := r.engine.Execute(t.Context(), call)
 	require.NoError(t, err)
 	require.Zero(t, r.record(t, call.Key).ResponseVersion)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
@@ -223,7 +224,7 @@ func TestCallsReportMistakes(t *testing.T) {
 
 	for _, c := range []idem.Call{
 		{Key: fine, Run: func(context.Context) idem.Answer { panic("must not run") }},
-		{Key: fine, Fingerprint: idem.FingerprintBytes([]byte("x"))},
+		{Key: fine, Fingerprint: fingerprint.Bytes([]byte("x"))},
 	} {
 		_, err = e.Execute(t.Context(), c)
 		require.ErrorAs(t, err, &config)

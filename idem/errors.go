@@ -148,4 +148,3 @@ func (e *CommitError) Is(target error) bool {
 type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
-

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"reflect"
 	"unicode/utf8"
 )
@@ -12,11 +13,11 @@ import (
 func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 	switch v := any(*in).(type) {
 	case json.RawMessage:
-		return FingerprintJSON(v, nil)
+		return fingerprint.JSON(v, nil)
 	case []byte:
-		return FingerprintBytes(v), nil
+		return fingerprint.Bytes(v), nil
 	case string:
-		return FingerprintBytes([]byte(v)), nil
+		return fingerprint.Bytes([]byte(v)), nil
 	}
 	s := e.shape(reflect.TypeFor[In](), true)
 	blind := s.blind
@@ -36,9 +37,9 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.
 	if bytes.Contains(raw, []byte(`\ufffd`)) && e.invalidText(reflect.ValueOf(in)) {
-		return "", &NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
+		return "", &fingerprint.NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
 	}
-	return FingerprintJSON(raw, nil)
+	return fingerprint.JSON(raw, nil)
 }
 
 // blindIn returns the type of a value behind an interface that looks like every other

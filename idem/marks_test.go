@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // A mark speaks for the scope that made it. In each of these the handler has had an
@@ -126,7 +127,7 @@ func TestRejectedAnswers(t *testing.T) {
 			t.Run(name+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
 				key := op.Key("t", "k")
-				out, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: idem.FingerprintBytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
+				out, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
 					tc.does(r, ctx)
 					return idem.Answer{Body: []byte("429"), Class: idem.ClassRejected}
 				}})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -60,7 +61,7 @@ func TestCallWithoutClaim(t *testing.T) {
 			}
 			before := r.record(t, key)
 			calls := len(r.faults.Calls())
-			fp, err := idem.FingerprintJSON([]byte{byte('0' + tc.input)}, nil)
+			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
 			require.NoError(t, err)
 			out, err := r.engine.Execute(t.Context(), idem.Call{
 				Key: key, Fingerprint: fp, NoClaim: late,
@@ -107,7 +108,7 @@ func TestWaitUntil(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, &idem.Options{Wait: time.Minute})
 				key := unsafe.Key("t", "k")
-				fp, err := idem.FingerprintJSON([]byte("1"), nil)
+				fp, err := fingerprint.JSON([]byte("1"), nil)
 				require.NoError(t, err)
 				twin := make(chan error, 1)
 				go func() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +34,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 					h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 				}
 				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.NoTenant, "k")
-				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
+				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
 				out, _ := h.Engine.Execute(t.Context(), call)
 				require.Equal(t, c.want, out.Ended)
 				require.True(t, out.Executed)
@@ -58,7 +59,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	h := idemtest.New(t, nil)
 	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.NoTenant, "k")
-	call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil)}
+	call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
 	call.Run = func(context.Context) idem.Answer {
 		h.Clock.Advance(2 * idem.DefaultLease)
 		winner := call

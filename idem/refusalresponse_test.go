@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -34,7 +35,7 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 			t.Run(name+"/"+op.Name, func(t *testing.T) {
 				r, e := newBankRig(t), new(effects)
 				key := op.Key("t", "k")
-				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
+				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
 					_, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve")})
 					require.NoError(t, err)
 					_, err = idem.UnitOf(ctx, func() idem.Unit { return &effect{n: 30} })
@@ -63,7 +64,7 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	key := safe.Key("t", "k")
 	var second error
 	call := func(cause error) idem.Call {
-		return idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
+		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
 			_, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", errPlain)})
 			require.NoError(t, err)
 			if e.ran("undo reserve") > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // A refused unit is the handler's error, by the rules for every error.
@@ -127,7 +128,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d/doubt %v", op.Name, op.Mode, doubt), func(t *testing.T) {
 				r, key := newBankRig(t), op.Key("t", "k")
 				undone := 0
-				call := idem.Call{Key: key, Fingerprint: idem.FingerprintBytes(nil), Run: func(ctx context.Context) idem.Answer {
+				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
 					if op.Mode == idem.Reserved && !doubt {
 						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
 							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undone++; return nil }})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
@@ -201,7 +202,7 @@ func TestInvalidTextIsNotMadeEqual(t *testing.T) {
 		"behind any":  {Any: []string{bad}},
 		"in a string": {Any: bad},
 	} {
-		t.Run(name, func(t *testing.T) { require.ErrorIs(t, do(in), idem.ErrNotCanonical) })
+		t.Run(name, func(t *testing.T) { require.ErrorIs(t, do(in), fingerprint.ErrNotCanonical) })
 	}
 	require.NoError(t, do(nested{Names: map[string][]*string{good: {&good}}, Any: json.RawMessage(`"\ufffd \\ufffd"`)}))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -175,7 +176,7 @@ func TestWaitOfACallOverridesTheEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
 		key := unsafe.Key("t", "k")
-		fp, err := idem.FingerprintJSON([]byte("1"), nil)
+		fp, err := fingerprint.JSON([]byte("1"), nil)
 		require.NoError(t, err)
 		done := slowly(t, r, key, time.Minute, nil)
 		for wait, took := range map[time.Duration]time.Duration{-1: 0, 3 * time.Second: 3 * time.Second, 0: 10 * time.Second} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // isText reports whether a handler takes a body as it is, JSON or not.
@@ -16,16 +17,16 @@ func isText[In any]() bool {
 }
 
 // openBody decodes a body into the handler's type and takes its fingerprint.
-func openBody[In any](raw []byte, sel *idem.Select) (in In, fp idem.Fingerprint, err error) {
+func openBody[In any](raw []byte, sel *fingerprint.Select) (in In, fp idem.Fingerprint, err error) {
 	switch p := any(&in).(type) {
 	case *string:
 		*p = string(raw)
-		return in, idem.FingerprintBytes(raw), nil
+		return in, fingerprint.Bytes(raw), nil
 	case *[]byte:
 		*p = raw
-		return in, idem.FingerprintBytes(raw), nil
+		return in, fingerprint.Bytes(raw), nil
 	}
-	if fp, err = idem.FingerprintJSON(raw, sel); err != nil {
+	if fp, err = fingerprint.JSON(raw, sel); err != nil {
 		return in, "", err
 	}
 	if p, ok := any(&in).(*json.RawMessage); ok {

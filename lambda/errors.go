@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // answer is an error of the engine under a type of its own.
@@ -40,7 +41,7 @@ func toRuntime(err error) error {
 		return DurableExecutionError{a}
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return RecordUnreadableError{a}
-	case errors.Is(err, idem.ErrNotCanonical):
+	case errors.Is(err, fingerprint.ErrNotCanonical):
 		return NotCanonicalError{a}
 	case errors.Is(err, idem.ErrKeyInvalid):
 		return KeyInvalidError{a}

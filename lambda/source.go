@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // RecordKeyFunc finds tenant and value of the key in a record of an event. It
@@ -27,7 +28,7 @@ type Options[R any] struct {
 	// Select says which parts of a JSON body tell one record from another of the same
 	// key; nil means all. Handlers that take string or []byte, and those that take the
 	// record itself, have none.
-	Select *idem.Select
+	Select *fingerprint.Select
 
 	// OnFailed gets a record whose permanent failure is recorded, before the record is
 	// acknowledged, such as to forward it to a queue where people look at it, which
@@ -147,7 +148,7 @@ func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R)
 		s.opts = *o
 	}
 	s.open = func(r *R) (job, error) {
-		return job{idem.FingerprintBytes(nil), func(ctx context.Context) error { return fn(ctx, *r) }}, nil
+		return job{fingerprint.Bytes(nil), func(ctx context.Context) error { return fn(ctx, *r) }}, nil
 	}
 	return s.ready(fn == nil, true)
 }

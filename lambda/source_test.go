@@ -17,6 +17,7 @@ import (
 
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // deed is what a source's handler does in these tests, and how often.
@@ -417,7 +418,7 @@ func TestSourceMistakes(t *testing.T) {
 			DynamoDBStream(e, fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: -1}, func(context.Context, events.DynamoDBEventRecord) error { return nil })
 		},
 		"Select is set": func() {
-			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &idem.Select{Only: []string{"/id"}}}, func(context.Context, string) error { return nil })
+			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &fingerprint.Select{Only: []string{"/id"}}}, func(context.Context, string) error { return nil })
 		},
 		"idemlambda.StepFunctions": func() { StepFunctions[order, string](e, fulfil, nil, nil) },
 		"idemlambda.Kafka":         func() { Kafka[order](e, fulfil, nil, nil, nil) },

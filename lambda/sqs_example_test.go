@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -80,7 +81,7 @@ func ExampleSQS_eventBridge() {
 		panic(err)
 	}
 	handler := idemlambda.SQS(engine, Fulfil, idemlambda.SQSPointer(idem.NoTenant, "/detail/id"),
-		&idemlambda.SQSOptions{Select: &idem.Select{Only: []string{"/detail"}}},
+		&idemlambda.SQSOptions{Select: &fingerprint.Select{Only: []string{"/detail"}}},
 		func(_ context.Context, e struct{ Detail Order }) error {
 			fmt.Println("fulfilling", e.Detail.ID)
 			return nil

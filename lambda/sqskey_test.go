@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,7 +120,7 @@ func TestSQSEnvelopes(t *testing.T) {
 	for _, c := range []struct {
 		name, body, again string
 		key               SQSKeyFunc
-		sel               *idem.Select
+		sel               *fingerprint.Select
 		value             string
 		reused            bool
 	}{
@@ -130,7 +131,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
 			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
-			sel: &idem.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
+			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
 		},
 		{
 			name: "EventBridge", body: inBody("eventbridge-custom"), again: inBody("eventbridge-custom"),
@@ -139,7 +140,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "EventBridge, published twice", body: inBody("eventbridge-custom"),
 			again: strings.Replace(inBody("eventbridge-custom"), "17793124", "27793124", 1),
-			key:   SQSPointer("/detail/metadata/tenantId", "/detail/paymentId"), sel: &idem.Select{Only: []string{"/detail"}}, value: "pay_7Q2M9X4K",
+			key:   SQSPointer("/detail/metadata/tenantId", "/detail/paymentId"), sel: &fingerprint.Select{Only: []string{"/detail"}}, value: "pay_7Q2M9X4K",
 		},
 		{
 			name: "EventBridge, published twice, all of it selected", body: inBody("eventbridge-custom"),
@@ -154,7 +155,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
 			key:   byObject,
-			value: object, sel: &idem.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
+			value: object, sel: &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
 		},
 		{
 			name: "S3, of another request, all of it selected", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
@@ -251,7 +252,7 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 		case "down":
 			w.down[key.ID()] = true
 		case "in flight":
-			fp, err := idem.FingerprintJSON([]byte(tr.body(i, 0)), nil)
+			fp, err := fingerprint.JSON([]byte(tr.body(i, 0)), nil)
 			require.NoError(t, err)
 			now := time.Now()
 			require.NoError(t, store.Acquire(t.Context(), now, protocol.Claim{Record: idem.Record{

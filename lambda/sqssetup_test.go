@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/stretchr/testify/require"
 )
@@ -22,10 +23,10 @@ func TestSQSSetUpMistakesPanic(t *testing.T) {
 	requireConfigPanic(t, func() { SQS[order](engine, fulfil, byAttribute, nil, nil) }, "handler is nil")
 	requireConfigPanic(t, func() { SQS(engine, fulfil, byAttribute, &SQSOptions{Concurrency: -1}, work) }, "Concurrency is -1")
 	requireConfigPanic(t, func() {
-		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &idem.Select{Only: []string{"id"}}}, work)
+		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &fingerprint.Select{Only: []string{"id"}}}, work)
 	}, "no JSON pointer")
 	requireConfigPanic(t, func() {
-		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &idem.Select{Only: []string{"/id"}}}, func(context.Context, []byte) error { return nil })
+		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &fingerprint.Select{Only: []string{"/id"}}}, func(context.Context, []byte) error { return nil })
 	}, "Select is set", "json.RawMessage")
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // Handler is a Lambda handler of raw bytes. Its Invoke method makes it a Handler
@@ -43,13 +44,13 @@ func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn f
 // WrapOption of [Wrap], [Async] and [StepFunctions].
 type WrapOption func(*wrapOptions)
 
-type wrapOptions struct{ sel *idem.Select }
+type wrapOptions struct{ sel *fingerprint.Select }
 
 // WithSelect says which parts of the event, for [StepFunctions] of the task's input,
 // tell one from another of the same key; the default is all. A member that differs
 // from one sending to the next, such as a time or a trace id, must be left out:
 // otherwise a repeat is a reused key.
-func WithSelect(s idem.Select) WrapOption {
+func WithSelect(s fingerprint.Select) WrapOption {
 	return func(o *wrapOptions) { o.sel = &s }
 }
 
@@ -68,7 +69,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 		if isDurable(payload) {
 			return nil, toRuntime(ErrDurableExecution)
 		}
-		fp, err := idem.FingerprintJSON(payload, o.sel)
+		fp, err := fingerprint.JSON(payload, o.sel)
 		if err != nil {
 			return nil, toRuntime(err)
 		}
@@ -109,7 +110,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 	}
 }
 
-func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *idem.Select) error {
+func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
 	bad := func(problem string) error {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
 	}

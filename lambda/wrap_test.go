@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
 )
@@ -169,10 +170,10 @@ func TestBadEventsClaimNothing(t *testing.T) {
 		is      error
 		kind    string
 	}{
-		{``, idem.ErrNotCanonical, "NotCanonicalError"},
-		{`{"paymentId":"pay_1"} x`, idem.ErrNotCanonical, "NotCanonicalError"},
-		{`{"paymentId":"pay_1","paymentId":"pay_2"}`, idem.ErrNotCanonical, "NotCanonicalError"},
-		{`{"paymentId":"pay_1","amount":1e400}`, idem.ErrNotCanonical, "NotCanonicalError"},
+		{``, fingerprint.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1"} x`, fingerprint.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1","paymentId":"pay_2"}`, fingerprint.ErrNotCanonical, "NotCanonicalError"},
+		{`{"paymentId":"pay_1","amount":1e400}`, fingerprint.ErrNotCanonical, "NotCanonicalError"},
 		{`{"paymentId":"pay_1","amount":"text"}`, nil, "UnmarshalTypeError"},
 		{`{"paymentId":null}`, idem.ErrKeyInvalid, "KeyInvalidError"},
 		{`{}`, idem.ErrKeyInvalid, "KeyInvalidError"},
@@ -336,7 +337,7 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 	requireConfigPanic(t, func() { Wrap(engine, unnamed, byPaymentID, fn) }, "Name is empty")
 	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
 	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
-	requireConfigPanic(t, func() { Wrap(engine, charge, byPaymentID, fn, WithSelect(idem.Select{Only: []string{"id"}})) }, "no JSON pointer")
+	requireConfigPanic(t, func() { Wrap(engine, charge, byPaymentID, fn, WithSelect(fingerprint.Select{Only: []string{"id"}})) }, "no JSON pointer")
 	require.NotPanics(t, func() { Wrap(engine, charge, byPaymentID, fn, nil) }, "as nil options elsewhere")
 	requireConfigPanic(t, func() {
 		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
@@ -346,7 +347,7 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 // A member that differs from one sending to the next does not make a repeat another
 // input, where the operation says so.
 func TestSelectionOfAnEvent(t *testing.T) {
-	selected := WithSelect(idem.Select{Without: []string{"/sentAt"}})
+	selected := WithSelect(fingerprint.Select{Without: []string{"/sentAt"}})
 	fn := func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil }
 	byID := Pointer(idem.NoTenant, "/id")
 	for name, make := range map[string]func(...WrapOption) Handler{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // frontReserve is how long before the front gives up a request stops waiting for
@@ -43,7 +44,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	}
 	if call.Fingerprint, err = c.fingerprint(r); err != nil {
 		no = &refusal{code: CodeNotCanonical}
-		var why *idem.NotCanonicalError
+		var why *fingerprint.NotCanonicalError
 		if errors.As(err, &why) {
 			no.why = why.Reason
 		}

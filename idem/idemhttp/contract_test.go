@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/stretchr/testify/require"
 )
 
@@ -286,7 +287,7 @@ func TestFingerprintCoversTheRequest(t *testing.T) {
 }
 
 func TestSelectLeavesFieldsOut(t *testing.T) {
-	c, n := newContract(t, memory(), func(o *Options) { o.Select = &idem.Select{Without: []string{"/sentAt"}} }), 0
+	c, n := newContract(t, memory(), func(o *Options) { o.Select = &fingerprint.Select{Without: []string{"/sentAt"}} }), 0
 	for _, at := range []string{"1", "2"} {
 		r := payment(func(r *Request) { r.Body = []byte(`{"amount":1,"sentAt":` + at + `}`) })
 		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // fingerprint is taken over method, stage, route with its parameters and what was
@@ -12,7 +13,7 @@ import (
 // whatever its type. Headers do not count, but for what they say of the body's
 // form: a retry may differ in all others.
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
-	var b idem.FingerprintBuilder
+	var b fingerprint.Builder
 	b.Text("method", strings.ToUpper(r.Method))
 	if !c.opts.AnyStage {
 		b.Text("stage", r.Stage)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
@@ -65,7 +66,7 @@ type Options struct {
 
 	// Select says which parts of a JSON body tell one request from another; nil
 	// means all. A body that is not JSON counts as a whole.
-	Select *idem.Select
+	Select *fingerprint.Select
 
 	// AnyStage leaves the API's stage out of the comparison: a request to one stage is
 	// then answered with what the same request to another stage did. By default it is

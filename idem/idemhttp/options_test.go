@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,7 +43,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"key header":           {good, &Options{KeyHeader: "a b"}, "KeyHeader"},
 		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
 		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
-		"selection":            {good, &Options{Select: &idem.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"selection":            {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
 		"two key sources":      {good, &Options{KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
 		"key function":         {good, &Options{KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
 		"key function, length": {good, &Options{MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
@@ -56,7 +57,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"API's route":          {good, &Options{API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
 		"API, any method":      {good, &Options{API: []string{"ANY /payments"}}, `"PATCH /payments"`},
 		"API, no route":        {good, &Options{API: []string{"payments"}}, "write method and path"},
-		"everything left":      {good, &Options{Select: &idem.Select{Without: []string{""}}}, "nothing"},
+		"everything left":      {good, &Options{Select: &fingerprint.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newEngine(t, memory()), c.routes, SingleTenant, c.o)

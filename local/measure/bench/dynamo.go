@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -115,7 +116,7 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 
 func (b *duel) call(id string) idem.Call {
 	return idem.Call{
-		Key: work.Key("acme", id), Fingerprint: idem.FingerprintBytes(b.body),
+		Key: work.Key("acme", id), Fingerprint: fingerprint.Bytes(b.body),
 		Run: func(context.Context) idem.Answer { return idem.Answer{Body: b.body} },
 	}
 }

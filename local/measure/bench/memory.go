@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
@@ -155,7 +156,7 @@ func newFixture() *fixture {
 	if f.body, err = json.Marshal(f.in); err != nil {
 		panic(err)
 	}
-	f.fp = idem.FingerprintBytes(f.body)
+	f.fp = fingerprint.Bytes(f.body)
 	// As an adapter makes it of an HTTP API's event.
 	f.request = &idemhttp.Request{
 		Method: "POST", Route: "/payments", Path: "/payments",
@@ -185,7 +186,7 @@ func newFixture() *fixture {
 func alone(f *fixture, _ string, replay bool) error {
 	raw, err := json.Marshal(f.in)
 	if err == nil {
-		_, err = idem.FingerprintJSON(raw, nil)
+		_, err = fingerprint.JSON(raw, nil)
 	}
 	body := f.body
 	if !replay {

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/measure/paths"
 )
@@ -97,7 +98,7 @@ func modesBench(ctx context.Context, d *dynamo, rounds int) error {
 // commit is one operation: a first execution whose business write commits.
 func (d *dynamo) commit(ctx context.Context, e *idem.Engine, op idem.Operation, id string) error {
 	out, err := e.Execute(ctx, idem.Call{
-		Key: op.Key("acme", id), Fingerprint: idem.FingerprintBytes([]byte(id)),
+		Key: op.Key("acme", id), Fingerprint: fingerprint.Bytes([]byte(id)),
 		Run: func(ctx context.Context) idem.Answer {
 			paths.Business(ctx, d.table, id)
 			return idem.Answer{Body: []byte(`{"ok":true}`)}

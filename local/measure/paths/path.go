@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -164,7 +165,7 @@ func Business(ctx context.Context, table, account string) {
 }
 
 func (s *Stage) call(op idem.Operation, fn func(context.Context) idem.Answer) idem.Call {
-	return idem.Call{Key: s.key(op), Fingerprint: idem.FingerprintBytes([]byte("input")), Run: fn}
+	return idem.Call{Key: s.key(op), Fingerprint: fingerprint.Bytes([]byte("input")), Run: fn}
 }
 
 func fails(op idem.Operation, err error) func(context.Context, *Stage) error {
@@ -204,7 +205,7 @@ func refused(op idem.Operation, want error) func(context.Context, *Stage) error 
 
 func reused(ctx context.Context, s *Stage) error {
 	c := s.call(repeatable, never)
-	c.Fingerprint = idem.FingerprintBytes([]byte("other input"))
+	c.Fingerprint = fingerprint.Bytes([]byte("other input"))
 	if _, err := s.Engine.Execute(ctx, c); !errors.Is(err, idem.ErrKeyReused) {
 		return fmt.Errorf("want key reused, got %w", err)
 	}
@@ -217,7 +218,7 @@ func abandon(op idem.Operation) func(context.Context, *Stage) error {
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
 		rec := idem.Record{
 			ID: s.key(op).ID(), State: idem.InProgress, Repeat: op.Repeat, Owner: "owner-" + s.Value, Write: "write-" + s.Value,
-			Attempt: 1, Fingerprint: idem.FingerprintBytes([]byte("input")), LeaseUntil: now.Add(lease),
+			Attempt: 1, Fingerprint: fingerprint.Bytes([]byte("input")), LeaseUntil: now.Add(lease),
 			Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
 		}
 		if op.Repeat == idem.Repeatable {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
@@ -83,7 +84,7 @@ func (s *setup) call(op idem.Operation, key string, in func()) (string, error) {
 	defer cancel()
 	end, _ := ctx.Deadline()
 	out, err := s.engine.Execute(idem.WithKillTime(ctx, end), idem.Call{
-		Key: op.Key("acme", key), Fingerprint: idem.FingerprintBytes([]byte(key)),
+		Key: op.Key("acme", key), Fingerprint: fingerprint.Bytes([]byte(key)),
 		Run: func(context.Context) idem.Answer {
 			s.ran++
 			if in != nil {
@@ -284,7 +285,7 @@ func (s *setup) released(key string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), deadline)
 	defer cancel()
 	_, err := s.engine.Execute(ctx, idem.Call{
-		Key: notRepeatable.Key("acme", key), Fingerprint: idem.FingerprintBytes([]byte(key)),
+		Key: notRepeatable.Key("acme", key), Fingerprint: fingerprint.Bytes([]byte(key)),
 		Run: func(context.Context) idem.Answer { return idem.Answer{Class: idem.ClassNotExecuted} },
 	})
 	return err
@@ -300,7 +301,7 @@ func TestResultsOfEverySizeReplayByteForByte(t *testing.T) {
 				body[i] = byte(i*7919 ^ i>>7)
 			}
 			call := idem.Call{
-				Key: notRepeatable.Key("acme", fmt.Sprint("size", size)), Fingerprint: idem.FingerprintBytes(nil),
+				Key: notRepeatable.Key("acme", fmt.Sprint("size", size)), Fingerprint: fingerprint.Bytes(nil),
 				Run: func(context.Context) idem.Answer { return idem.Answer{Body: body} },
 			}
 			for range 2 {

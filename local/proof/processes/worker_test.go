@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
@@ -120,7 +121,7 @@ func call(engine *idem.Engine, j job, say func(said)) said {
 	}
 	var value string
 	out, err := engine.Execute(context.Background(), idem.Call{
-		Key: op.Key("acme", j.Key), Fingerprint: idem.FingerprintBytes([]byte(j.Key)), Wait: j.Wait,
+		Key: op.Key("acme", j.Key), Fingerprint: fingerprint.Bytes([]byte(j.Key)), Wait: j.Wait,
 		Run: func(ctx context.Context) idem.Answer {
 			info, _ := idem.InfoOf(ctx)
 			value = fmt.Sprintf("%s by %d, attempt %d", j.Key, os.Getpid(), info.Attempt)

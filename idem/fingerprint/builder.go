@@ -1,4 +1,4 @@
-package idem
+package fingerprint
 
 import (
 	"crypto/sha256"
@@ -11,15 +11,15 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// FingerprintBuilder puts a fingerprint together from named fields, such as the
+// Builder puts a fingerprint together from named fields, such as the
 // method, the route, its path parameters, the query and the body of a request.
 // Every name and value goes in with its length and every field with its kind, so
 // two different lists of fields never run together to the same digest; the order
 // of the calls counts.
 //
-// The zero value is ready to use. Errors stay until [FingerprintBuilder.Sum]. A
+// The zero value is ready to use. Errors stay until [Builder.Sum]. A
 // builder is for one fingerprint and one goroutine.
-type FingerprintBuilder struct {
+type Builder struct {
 	// buf holds what is not hashed yet; hash is nil until a field is too large to
 	// be worth a copy.
 	buf    []byte
@@ -41,14 +41,14 @@ const (
 const copyUpTo = 4 << 10
 
 // Text adds a string as it is.
-func (b *FingerprintBuilder) Text(name, value string) {
+func (b *Builder) Text(name, value string) {
 	b.begin(fieldText, name, len(value))
 	b.string(value)
 }
 
 // Map adds names with one value each, whatever their order. It is the same as
-// [FingerprintBuilder.Values] with lists of one. A nil map is an empty one.
-func (b *FingerprintBuilder) Map(name string, values map[string]string) {
+// [Builder.Values] with lists of one. A nil map is an empty one.
+func (b *Builder) Map(name string, values map[string]string) {
 	b.begin(fieldMap, name, 0)
 	b.length(len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -60,7 +60,7 @@ func (b *FingerprintBuilder) Map(name string, values map[string]string) {
 
 // Values adds names with any number of values each: whatever the order of the
 // names, but in the order of each name's values.
-func (b *FingerprintBuilder) Values(name string, values map[string][]string) {
+func (b *Builder) Values(name string, values map[string][]string) {
 	b.begin(fieldMap, name, 0)
 	b.length(len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -73,7 +73,7 @@ func (b *FingerprintBuilder) Values(name string, values map[string][]string) {
 }
 
 // Bytes adds bytes as they are. They are not kept.
-func (b *FingerprintBuilder) Bytes(name string, raw []byte) {
+func (b *Builder) Bytes(name string, raw []byte) {
 	if len(raw) <= copyUpTo {
 		b.begin(fieldBytes, name, len(raw))
 		b.length(len(raw))
@@ -86,9 +86,9 @@ func (b *FingerprintBuilder) Bytes(name string, raw []byte) {
 	b.hash.Write(raw)
 }
 
-// JSON adds a JSON text by its meaning, as [FingerprintJSON] does, with the same
+// JSON adds a JSON text by its meaning, as [JSON] does, with the same
 // errors: Sum returns them.
-func (b *FingerprintBuilder) JSON(name string, raw []byte, sel *Select) {
+func (b *Builder) JSON(name string, raw []byte, sel *Select) {
 	if b.err != nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (b *FingerprintBuilder) JSON(name string, raw []byte, sel *Select) {
 }
 
 // selected adds the values that sel selects, each with its pointer.
-func (b *FingerprintBuilder) selected(name string, raw []byte, sel *Select) {
+func (b *Builder) selected(name string, raw []byte, sel *Select) {
 	document, err := canonical.Append(make([]byte, 0, len(raw)), raw)
 	if err != nil {
 		b.err = notCanonical(err)
@@ -135,18 +135,18 @@ func (b *FingerprintBuilder) selected(name string, raw []byte, sel *Select) {
 }
 
 // Sum returns the fingerprint of the fields, or the first error that adding one
-// of them met. Without any field it is a [*ConfigError].
-func (b *FingerprintBuilder) Sum() (Fingerprint, error) {
+// of them met. Without any field it is a [*protocol.ConfigError].
+func (b *Builder) Sum() (protocol.Fingerprint, error) {
 	if b.err != nil {
 		return "", b.err
 	}
 	if b.fields == 0 {
-		return "", &ConfigError{What: "fingerprint", Problem: "it has no fields, so all inputs would look the same: add what tells them apart"}
+		return "", &protocol.ConfigError{What: "fingerprint", Problem: "it has no fields, so all inputs would look the same: add what tells them apart"}
 	}
 	return b.digest(), nil
 }
 
-func (b *FingerprintBuilder) digest() Fingerprint {
+func (b *Builder) digest() protocol.Fingerprint {
 	var sum [sha256.Size]byte
 	if b.hash == nil {
 		sum = sha256.Sum256(b.buf)
@@ -158,23 +158,23 @@ func (b *FingerprintBuilder) digest() Fingerprint {
 }
 
 // begin starts a field; room is what is known of the size of its value.
-func (b *FingerprintBuilder) begin(kind byte, name string, room int) {
+func (b *Builder) begin(kind byte, name string, room int) {
 	b.fields++
 	b.buf = slices.Grow(b.buf, 1+8+len(name)+8+room)
 	b.buf = append(b.buf, kind)
 	b.string(name)
 }
 
-func (b *FingerprintBuilder) string(s string) {
+func (b *Builder) string(s string) {
 	b.length(len(s))
 	b.buf = append(b.buf, s...)
 }
 
-func (b *FingerprintBuilder) length(n int) {
+func (b *Builder) length(n int) {
 	b.buf = binary.BigEndian.AppendUint64(b.buf, uint64(n))
 }
 
-func (b *FingerprintBuilder) flush() {
+func (b *Builder) flush() {
 	if b.hash == nil {
 		b.hash = sha256.New()
 	}

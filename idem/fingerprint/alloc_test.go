@@ -1,6 +1,6 @@
 //go:build !race
 
-package idem
+package fingerprint
 
 import (
 	"testing"
@@ -13,8 +13,8 @@ import (
 func TestFingerprintAllocations(t *testing.T) {
 	doc, raw := jsonOfSize(1<<10), make([]byte, 1<<10)
 	allocations := func(f func()) float64 { return testing.AllocsPerRun(200, f) }
-	require.LessOrEqual(t, allocations(func() { _, _ = FingerprintJSON(doc, nil) }), 3.0)
-	require.LessOrEqual(t, allocations(func() { FingerprintBytes(raw) }), 2.0)
-	f, g := FingerprintBytes(doc), FingerprintBytes(raw)
+	require.LessOrEqual(t, allocations(func() { _, _ = JSON(doc, nil) }), 3.0)
+	require.LessOrEqual(t, allocations(func() { Bytes(raw) }), 2.0)
+	f, g := Bytes(doc), Bytes(raw)
 	require.Zero(t, allocations(func() { f.Compare(g) }))
 }

@@ -1,4 +1,4 @@
-package idem
+package fingerprint
 
 import (
 	"crypto/sha256"
@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func mustFingerprint(t *testing.T, text string, sel *Select) Fingerprint {
+func mustFingerprint(t *testing.T, text string, sel *Select) protocol.Fingerprint {
 	t.Helper()
-	f, err := FingerprintJSON([]byte(text), sel)
+	f, err := JSON([]byte(text), sel)
 	require.NoError(t, err, "%.200q", text)
 	return f
 }
@@ -25,14 +25,14 @@ func TestFingerprintGolden(t *testing.T) {
 	// and text of the value.
 	const zero = "\x00\x00\x00\x00\x00\x00\x00"
 	sum := sha256.Sum256([]byte("j" + zero + "\x00" + zero + "\x0d" + `{"a":1,"b":2}`))
-	byHand := Fingerprint("1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
+	byHand := protocol.Fingerprint("1:" + base64.RawURLEncoding.EncodeToString(sum[:]))
 	require.Equal(t, byHand, mustFingerprint(t, `{"b":2,"a":1.0}`, nil))
 
-	require.Equal(t, Fingerprint("1:oPA9-RgF-ShA3Dru0iyxMPguP-VsFSshCek6z1-Udq0"), byHand)
-	require.Equal(t, Fingerprint("1:boa6hmDdoIaH08L_eIe-x99cxROZeStsQuWEV8Mo7m0"), FingerprintBytes([]byte(`{"a":1,"b":2}`)))
-	require.Equal(t, Fingerprint("1:KxCudZNZlOFLdFV-OOatmOG0LQ4bRRi_UlagAJ2UkuM"), mustFingerprint(t, `{"b":2,"a":1,"c":[3]}`, &Select{Only: []string{"/c/0", "/a"}}))
+	require.Equal(t, protocol.Fingerprint("1:oPA9-RgF-ShA3Dru0iyxMPguP-VsFSshCek6z1-Udq0"), byHand)
+	require.Equal(t, protocol.Fingerprint("1:boa6hmDdoIaH08L_eIe-x99cxROZeStsQuWEV8Mo7m0"), Bytes([]byte(`{"a":1,"b":2}`)))
+	require.Equal(t, protocol.Fingerprint("1:KxCudZNZlOFLdFV-OOatmOG0LQ4bRRi_UlagAJ2UkuM"), mustFingerprint(t, `{"b":2,"a":1,"c":[3]}`, &Select{Only: []string{"/c/0", "/a"}}))
 
-	var b FingerprintBuilder
+	var b Builder
 	b.Text("method", "POST")
 	b.Text("route", "/orders/{id}")
 	b.Map("path", map[string]string{"id": "7", "shop": "é"})
@@ -41,7 +41,7 @@ func TestFingerprintGolden(t *testing.T) {
 	b.Bytes("blob", []byte{0, 255})
 	f, err := b.Sum()
 	require.NoError(t, err)
-	require.Equal(t, Fingerprint("1:OXkso-Fjvk84ul0pOzHEPJBEBEkZnDwpL1GifdXpVBA"), f)
+	require.Equal(t, protocol.Fingerprint("1:OXkso-Fjvk84ul0pOzHEPJBEBEkZnDwpL1GifdXpVBA"), f)
 }
 
 func TestFingerprintJSON(t *testing.T) {
@@ -55,31 +55,31 @@ func TestFingerprintJSON(t *testing.T) {
 		`{"a":["1","é"],"b":0}`, `{"a":[1,"é"],"b":null}`, `{"a":[1,"é"],"b":false}`, `{"a":[1,"é"],"b":""}`,
 		`null`, `""`, `[]`, `[null]`, `{}`, `0`, `false`, `"null"`, `9007199254740993`, `9007199254740992`,
 	}
-	seen := map[Fingerprint]string{mustFingerprint(t, same[0], nil): same[0]}
+	seen := map[protocol.Fingerprint]string{mustFingerprint(t, same[0], nil): same[0]}
 	for _, text := range different {
 		f := mustFingerprint(t, text, nil)
 		require.NotContains(t, seen, f, text)
 		require.Equal(t, protocol.MatchSame, f.Compare(f))
 		seen[f] = text
-		f = FingerprintBytes([]byte(text))
+		f = Bytes([]byte(text))
 		require.NotContains(t, seen, f, "bytes are not JSON: %s", text)
 		seen[f] = text
 	}
-	f, err := FingerprintJSON([]byte(`{"a":1,"a":1}`), nil)
+	f, err := JSON([]byte(`{"a":1,"a":1}`), nil)
 	require.ErrorIs(t, err, ErrNotCanonical)
 	require.Empty(t, f)
 }
 
 func TestFingerprintBytes(t *testing.T) {
-	require.Equal(t, FingerprintBytes(nil), FingerprintBytes([]byte{}))
-	seen := map[Fingerprint]int{}
+	require.Equal(t, Bytes(nil), Bytes([]byte{}))
+	seen := map[protocol.Fingerprint]int{}
 	for _, size := range []int{0, 1, 2, copyUpTo - 1, copyUpTo, copyUpTo + 1, 1 << 20} {
 		raw := make([]byte, size)
-		f := FingerprintBytes(raw)
+		f := Bytes(raw)
 		require.NotContains(t, seen, f)
 		seen[f] = size
 		// Copied or hashed directly: the digest is the same.
-		var b FingerprintBuilder
+		var b Builder
 		b.flush()
 		b.Bytes("", raw)
 		sum, err := b.Sum()
@@ -92,12 +92,12 @@ func TestFingerprintBytes(t *testing.T) {
 }
 
 func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
-	type add func(b *FingerprintBuilder)
-	text := func(name, value string) add { return func(b *FingerprintBuilder) { b.Text(name, value) } }
-	raw := func(name, value string) add { return func(b *FingerprintBuilder) { b.Bytes(name, []byte(value)) } }
-	doc := func(name, value string) add { return func(b *FingerprintBuilder) { b.JSON(name, []byte(value), nil) } }
+	type add func(b *Builder)
+	text := func(name, value string) add { return func(b *Builder) { b.Text(name, value) } }
+	raw := func(name, value string) add { return func(b *Builder) { b.Bytes(name, []byte(value)) } }
+	doc := func(name, value string) add { return func(b *Builder) { b.JSON(name, []byte(value), nil) } }
 	values := func(name string, v map[string][]string) add {
-		return func(b *FingerprintBuilder) { b.Values(name, v) }
+		return func(b *Builder) { b.Values(name, v) }
 	}
 	large := strings.Repeat("x", copyUpTo+1)
 	lists := [][]add{
@@ -112,9 +112,9 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 		{values("a", map[string][]string{"x": {"y"}, "z": {}})}, {values("a", map[string][]string{"x": {}, "y": {}})}, {values("a", map[string][]string{"x,y": {}})},
 		{values("a", map[string][]string{"x": {"y,z"}})}, {values("a", map[string][]string{"x": {"y"}}), values("a", nil)},
 	}
-	seen := map[Fingerprint]int{}
+	seen := map[protocol.Fingerprint]int{}
 	for i, list := range lists {
-		var once, twice FingerprintBuilder
+		var once, twice Builder
 		for _, add := range list {
 			add(&once)
 			add(&twice)
@@ -130,7 +130,7 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 		require.Equal(t, f, again)
 	}
 
-	var one, many FingerprintBuilder
+	var one, many Builder
 	one.Map("q", map[string]string{"a": "1", "b": "2"})
 	many.Values("q", map[string][]string{"b": {"2"}, "a": {"1"}})
 	x, err := one.Sum()
@@ -141,12 +141,12 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 }
 
 func TestFingerprintBuilderErrors(t *testing.T) {
-	var empty FingerprintBuilder
+	var empty Builder
 	_, err := empty.Sum()
-	var wrong *ConfigError
+	var wrong *protocol.ConfigError
 	require.ErrorAs(t, err, &wrong)
 
-	var b FingerprintBuilder
+	var b Builder
 	b.Text("a", "b")
 	b.JSON("body", []byte(`[1e400]`), nil)
 	b.JSON("more", []byte(`{`), nil)
@@ -159,10 +159,10 @@ func TestFingerprintBuilderErrors(t *testing.T) {
 }
 
 func TestFingerprintCompare(t *testing.T) {
-	a, b := FingerprintBytes([]byte("a")), FingerprintBytes([]byte("b"))
+	a, b := Bytes([]byte("a")), Bytes([]byte("b"))
 	digest := string(a[2:])
 	for _, test := range []struct {
-		stored Fingerprint
+		stored protocol.Fingerprint
 		want   protocol.Match
 	}{
 		{a, protocol.MatchSame},
@@ -175,7 +175,7 @@ func TestFingerprintCompare(t *testing.T) {
 		{"1:", protocol.MatchUnreadable},
 		{"2:", protocol.MatchUnreadable},
 		{"1", protocol.MatchUnreadable},
-		{Fingerprint(digest), protocol.MatchUnreadable},
+		{protocol.Fingerprint(digest), protocol.MatchUnreadable},
 		{"0:" + a[2:], protocol.MatchUnreadable},
 		{"01:" + a[2:], protocol.MatchUnreadable},
 		{"02:" + a[2:], protocol.MatchUnreadable},
@@ -187,11 +187,11 @@ func TestFingerprintCompare(t *testing.T) {
 		{a + "A", protocol.MatchUnreadable},
 		{a + "=", protocol.MatchUnreadable},
 		{a[:len(a)-1], protocol.MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("+", 43)), protocol.MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("/", 43)), protocol.MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "B", protocol.MatchUnreadable}, // bits beyond the digest
-		{"1:" + Fingerprint(strings.Repeat("A", 42)) + "\n", protocol.MatchUnreadable},
-		{"1:" + Fingerprint(strings.Repeat("A", 43)), protocol.MatchDifferent},
+		{"1:" + protocol.Fingerprint(strings.Repeat("+", 43)), protocol.MatchUnreadable},
+		{"1:" + protocol.Fingerprint(strings.Repeat("/", 43)), protocol.MatchUnreadable},
+		{"1:" + protocol.Fingerprint(strings.Repeat("A", 42)) + "B", protocol.MatchUnreadable}, // bits beyond the digest
+		{"1:" + protocol.Fingerprint(strings.Repeat("A", 42)) + "\n", protocol.MatchUnreadable},
+		{"1:" + protocol.Fingerprint(strings.Repeat("A", 43)), protocol.MatchDifferent},
 	} {
 		require.Equal(t, test.want, a.Compare(test.stored), "%q", test.stored)
 		if test.want == protocol.MatchUnreadable {
@@ -231,7 +231,7 @@ func BenchmarkFingerprintJSON(b *testing.B) {
 				b.SetBytes(int64(len(doc)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := FingerprintJSON(doc, test.sel); err != nil {
+					if _, err := JSON(doc, test.sel); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -247,7 +247,7 @@ func BenchmarkFingerprintBytes(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				FingerprintBytes(raw)
+				Bytes(raw)
 			}
 		})
 	}

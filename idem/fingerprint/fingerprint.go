@@ -1,6 +1,8 @@
-package idem
+package fingerprint
 
-// FingerprintJSON returns the fingerprint of a JSON text: of its meaning, not of
+import "github.com/idem-go/idempotency/idem/protocol"
+
+// JSON returns the fingerprint of a JSON text: of its meaning, not of
 // its bytes. White space, the order of members, escapes and the way numbers are
 // written make no difference.
 //
@@ -17,18 +19,18 @@ package idem
 // No text costs much more than another of its size: a hostile one five times as much
 // as a plain one at most.
 //
-// sel says which parts count; nil means all. It is a [*ConfigError] if it is
+// sel says which parts count; nil means all. It is a [*protocol.ConfigError] if it is
 // contradictory, see [Select.Check].
-func FingerprintJSON(raw []byte, sel *Select) (Fingerprint, error) {
-	var b FingerprintBuilder
+func JSON(raw []byte, sel *Select) (protocol.Fingerprint, error) {
+	var b Builder
 	b.JSON("", raw, sel)
 	return b.Sum()
 }
 
-// FingerprintBytes returns the fingerprint of bytes as they are. It never equals
+// Bytes returns the fingerprint of bytes as they are. It never equals
 // the fingerprint of a JSON text.
-func FingerprintBytes(raw []byte) Fingerprint {
-	var b FingerprintBuilder
+func Bytes(raw []byte) protocol.Fingerprint {
+	var b Builder
 	b.Bytes("", raw)
 	return b.digest()
 }

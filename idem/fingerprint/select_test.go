@@ -1,4 +1,4 @@
-package idem
+package fingerprint
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 func TestSelectCheck(t *testing.T) {
@@ -34,13 +36,13 @@ func TestSelectCheck(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.sel.Check()
-			_, used := FingerprintJSON([]byte(`{"a":{"b":1},"ab":1,"b":{"c":1,"d":1},"e":[1],"":1,"m/n~o":1}`), test.sel)
+			_, used := JSON([]byte(`{"a":{"b":1},"ab":1,"b":{"c":1,"d":1},"e":[1],"":1,"m/n~o":1}`), test.sel)
 			if test.problem == "" {
 				require.NoError(t, err)
 				require.NoError(t, used)
 				return
 			}
-			var wrong *ConfigError
+			var wrong *protocol.ConfigError
 			require.ErrorAs(t, err, &wrong)
 			require.Contains(t, wrong.Problem, test.problem)
 			require.Equal(t, err, used, "not checked before, it is found at use")
@@ -72,7 +74,7 @@ func TestSelectWithout(t *testing.T) {
 	for _, scalar := range []string{"1", `"a"`, "null", "[]", "{}"} {
 		require.Equal(t, mustFingerprint(t, scalar, nil), mustFingerprint(t, scalar, &Select{Without: []string{"/a", "/0"}}))
 	}
-	_, err := FingerprintJSON([]byte(`{"a":1e400}`), &Select{Without: []string{"/a"}})
+	_, err := JSON([]byte(`{"a":1e400}`), &Select{Without: []string{"/a"}})
 	require.ErrorIs(t, err, ErrNotCanonical, "the whole text is to be canonical")
 }
 
@@ -105,7 +107,7 @@ func TestSelectOnly(t *testing.T) {
 		`[]`:   "/amount",
 		`"x"`:  "/amount",
 	} {
-		f, err := FingerprintJSON([]byte(in), sel)
+		f, err := JSON([]byte(in), sel)
 		require.Empty(t, f)
 		require.ErrorIs(t, err, ErrNotCanonical)
 		require.ErrorContains(t, err, fmt.Sprintf("the field %q is missing", missing))
@@ -116,7 +118,7 @@ func TestSelectOnly(t *testing.T) {
 	whole := &Select{Only: []string{""}}
 	require.Equal(t, mustFingerprint(t, `{"a":1,"b":2}`, whole), mustFingerprint(t, `{"b":2,"a":1}`, whole))
 	require.NotEqual(t, mustFingerprint(t, `{"a":1}`, whole), mustFingerprint(t, `{"a":2}`, whole))
-	_, err := FingerprintJSON([]byte(`{"amount":1,"amount":2}`), sel)
+	_, err := JSON([]byte(`{"amount":1,"amount":2}`), sel)
 	require.ErrorContains(t, err, "occurs twice")
 }
 
@@ -128,8 +130,8 @@ func TestSelectIsShared(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 100 {
-				x, errX := FingerprintJSON([]byte(`{"b":2,"a":1}`), only)
-				y, errY := FingerprintJSON([]byte(`{"b":3,"a":1}`), without)
+				x, errX := JSON([]byte(`{"b":2,"a":1}`), only)
+				y, errY := JSON([]byte(`{"b":3,"a":1}`), without)
 				if errX != nil || errY != nil || x != wantOnly || y != wantWithout {
 					t.Errorf("got %v, %v, %v, %v", x, errX, y, errY)
 				}

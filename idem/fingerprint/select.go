@@ -1,7 +1,8 @@
-package idem
+package fingerprint
 
 import (
 	"fmt"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem/internal/canonical"
@@ -27,7 +28,7 @@ type Select struct {
 	Without []string
 }
 
-// Check reports what is wrong with a selection, as a [*ConfigError]: both lists
+// Check reports what is wrong with a selection, as a [*protocol.ConfigError]: both lists
 // filled, a text that is no JSON pointer, a pointer inside another one, or nothing
 // left. A nil Select is fine.
 func (s *Select) Check() error {
@@ -35,7 +36,7 @@ func (s *Select) Check() error {
 		return nil
 	}
 	bad := func(format string, args ...any) error {
-		return &ConfigError{What: "fingerprint selection", Problem: fmt.Sprintf(format, args...)}
+		return &protocol.ConfigError{What: "fingerprint selection", Problem: fmt.Sprintf(format, args...)}
 	}
 	if len(s.Only) > 0 && len(s.Without) > 0 {
 		return bad("Only and Without are both set: use one of them")
