@@ -53,7 +53,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			ExpressionAttributeValues: item{":n": num("5")}}, Else(errPoor))
 		tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil)
 		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, Else(errPoor))
-		tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
+		tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}
 	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -42,11 +43,11 @@ func order(key string) outbox.Message {
 
 // publish stores the n-th message of a record.
 func (b *box) publish(t *testing.T, record string, n int, m outbox.Message, at time.Time) outbox.Ref {
-	it, err := outboxItem(record, base, n, m, at)
+	it, err := outboxItem(record, base, n, message{strconv.Itoa(n), m}, nil, at)
 	require.NoError(t, err)
 	_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
 	require.NoError(t, err)
-	return outbox.Ref{Record: record, ID: outbox.MessageID(record, base, n)}
+	return outbox.Ref{Record: record, ID: outbox.MessageID(record, base, strconv.Itoa(n))}
 }
 
 func (b *box) entry(t *testing.T, ref outbox.Ref) *outbox.Entry {
@@ -290,14 +291,14 @@ func TestUnreadableMessages(t *testing.T) {
 		"no place": func(it item) { delete(it, "destination") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			it, err := outboxItem("r", base, 0, order(""), base)
+			it, err := outboxItem("r", base, 0, message{"0", order("")}, nil, base)
 			require.NoError(t, err)
 			damage(it)
 			_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
 			require.NoError(t, err)
-			e := b.entry(t, outbox.Ref{Record: "r", ID: outbox.MessageID("r", base, 0)})
+			e := b.entry(t, outbox.Ref{Record: "r", ID: outbox.MessageID("r", base, "0")})
 			require.ErrorIs(t, e.Unreadable, protocol.ErrRecordUnreadable)
-			require.Equal(t, outbox.MessageID("r", base, 0), e.ID)
+			require.Equal(t, outbox.MessageID("r", base, "0"), e.ID)
 		})
 	}
 }

@@ -17,15 +17,16 @@ import (
 )
 
 // outboxItem is the item of the n-th message (from 0) that a record's operation
-// publishes, to be put in the operation's transaction. It depends on its arguments
+// publishes, to be put in the operation's transaction. after are the ids of those before
+// it that it is in order with. It depends on its arguments
 // alone. It needs no condition: its key belongs to the life of the record that began
 // at created, and only one transaction of a life commits.
-func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now time.Time) (map[string]types.AttributeValue, error) {
+func outboxItem(recordID string, created time.Time, n int, m message, after []string, now time.Time) (map[string]types.AttributeValue, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	id := outbox.MessageID(recordID, created, n)
-	v := newValues(9, 4)
+	id := outbox.MessageID(recordID, created, m.name)
+	v := newValues(10, 4)
 	v.str(schema.PK, recordID)
 	v.str(schema.SK, schema.OutboxSK+id)
 	v.num(schema.Version, schema.OutboxItemVersion)
@@ -34,10 +35,17 @@ func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now
 	v.num(schema.Number, int64(n))
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
-	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m))
+	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
 	v.item[schema.OpenSince] = openSince(now, n)
 	if m.OrderingKey != "" {
 		v.str(schema.OrderingKey, m.OrderingKey)
+	}
+	if len(after) > 0 {
+		ids := make([]types.AttributeValue, len(after))
+		for i, id := range after {
+			ids[i] = &types.AttributeValueMemberS{Value: id}
+		}
+		v.item[schema.After] = &types.AttributeValueMemberL{Value: ids}
 	}
 	if m.Type != "" {
 		v.str(schema.MessageType, m.Type)
@@ -56,8 +64,8 @@ func outboxItem(recordID string, created time.Time, n int, m outbox.Message, now
 }
 
 // fits refuses a message that is no item with any record's key.
-func fits(m outbox.Message) error {
-	it, err := outboxItem("", time.Time{}, 0, m, time.Time{})
+func fits(m message) error {
+	it, err := outboxItem("", time.Time{}, 0, m, nil, time.Time{})
 	if n := itemSize(it); err == nil && n > maxItem {
 		return fmt.Errorf("the message has %d bytes as it is stored, and DynamoDB takes %d: store the body elsewhere and send where it is", n, maxItem)
 	}
@@ -155,6 +163,7 @@ func decodeMessage(it item) *outbox.Entry {
 		},
 		State:   outbox.State(d.str(schema.State)),
 		Number:  int(d.numUpTo(schema.Number, math.MaxInt32)),
+		After:   d.texts(schema.After),
 		Created: d.time(schema.CreatedAt),
 		Tries:   int(d.optNum(schema.Tries, math.MaxInt32)),
 		Reason:  d.optStr(schema.Reason),
@@ -177,6 +186,27 @@ func decodeMessage(it item) *outbox.Entry {
 		return unreadable(d.err)
 	}
 	return e
+}
+
+// texts reads a list of strings; nil if there is none.
+func (d *decoder) texts(name string) (list []string) {
+	if !d.has(name) {
+		return nil
+	}
+	l, ok := d.item[name].(*types.AttributeValueMemberL)
+	if !ok {
+		d.fail(name, "is not a list")
+		return nil
+	}
+	for _, v := range l.Value {
+		s, ok := v.(*types.AttributeValueMemberS)
+		if !ok {
+			d.fail(name, "has a value that is not a string")
+			return nil
+		}
+		list = append(list, s.Value)
+	}
+	return list
 }
 
 func (d *decoder) tags() map[string]string {

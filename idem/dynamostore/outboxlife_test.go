@@ -27,7 +27,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				k := op.Key("t", "order-1")
 				place := func(body, destination string) {
 					_, err := idem.Do(t.Context(), b.engine, k, body, Transact(func(_ context.Context, tx *Tx, in string) (string, error) {
-						tx.Publish(outbox.Message{Destination: destination, Body: []byte(in)})
+						tx.Publish("moved", outbox.Message{Destination: destination, Body: []byte(in)})
 						return in, nil
 					}))
 					require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				require.Len(t, first, 1)
 				rec, err := b.Get(t.Context(), k.ID())
 				require.NoError(t, err)
-				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, 0), first[0].ID)
+				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, "moved"), first[0].ID)
 				ok, err := o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned")
 				require.NoError(t, err)
 				require.True(t, ok)
@@ -69,7 +69,7 @@ func TestALifeHasOneID(t *testing.T) {
 	down := errors.New("down")
 	for n, end := range []error{down, down, nil} {
 		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
-			tx.Publish(outbox.Message{Destination: "d", Body: []byte("x")})
+			tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte("x")})
 			return n, end
 		}))
 		require.ErrorIs(t, err, end)
@@ -77,5 +77,40 @@ func TestALifeHasOneID(t *testing.T) {
 	}
 	got := b.messages(t, k.ID())
 	require.Len(t, got, 1)
-	require.Equal(t, outbox.MessageID(k.ID(), born, 0), got[0].ID)
+	require.Equal(t, outbox.MessageID(k.ID(), born, "moved"), got[0].ID)
+}
+
+// A message's id goes by its name, whatever the order of the calls, and what is in
+// order with it is what was published before it for the same destination and key.
+func TestMessagesAreNamed(t *testing.T) {
+	b := openBank(t)
+	down := errors.New("down")
+	for n, order := range [][]string{{"shipped", "audited", "placed"}, {"placed", "audited", "shipped"}} {
+		k := transfer.Key("t", "k")
+		end := []error{down, nil}[n]
+		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
+			for _, name := range order {
+				m := outbox.Message{Destination: "orders", OrderingKey: "o-1", Body: []byte(name)}
+				if name == "audited" {
+					m.OrderingKey = ""
+				}
+				tx.Publish(name, m)
+			}
+			return 1, end
+		}))
+		require.ErrorIs(t, err, end)
+	}
+	rec := b.get(t, transfer.Key("t", "k").ID())
+	id := func(name string) string { return outbox.MessageID(rec.ID, rec.CreatedAt, name) }
+	got := map[string]*outbox.Entry{}
+	for _, e := range b.messages(t, rec.ID) {
+		require.NoError(t, e.Unreadable)
+		require.Equal(t, id(string(e.Body)), e.ID)
+		got[string(e.Body)] = e
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, []string{id("placed")}, got["shipped"].After)
+	require.Empty(t, got["placed"].After)
+	require.Empty(t, got["audited"].After)
+	require.Equal(t, []int{0, 1, 2}, []int{got["placed"].Number, got["audited"].Number, got["shipped"].Number})
 }

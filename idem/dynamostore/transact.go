@@ -19,6 +19,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -53,8 +54,15 @@ func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size i
 		return nil, &protocol.RefusedError{Err: tx.err}
 	}
 	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
+	lanes := map[outbox.Lane][]string{}
 	for n, m := range tx.messages {
-		it, err := outboxItem(id, created, n, m, now)
+		var after []string
+		if m.OrderingKey != "" {
+			lane := outbox.Lane{Destination: m.Destination, OrderingKey: m.OrderingKey}
+			after = lanes[lane]
+			lanes[lane] = append(after, outbox.MessageID(id, created, m.name))
+		}
+		it, err := outboxItem(id, created, n, m, after, now)
 		if err != nil {
 			return nil, &protocol.RefusedError{Err: &ActionError{Action: "Publish", Index: len(u.actions), Err: err}}
 		}

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -55,7 +59,7 @@ type Tx struct {
 	err      error // the first mistake
 	tooLate  error // the first use after the handler has returned
 	actions  []action
-	messages []outbox.Message
+	messages []message
 }
 
 var _ idem.Unit = (*Tx)(nil)
@@ -143,24 +147,52 @@ func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) {
 }
 
 // Publish adds a message to the outbox: an item in the store's own table, which the
-// relay sends once the transaction has committed. Messages get their numbers, and
-// so their ids, in the order of the calls: publish them in the same order in every
-// attempt. An id belongs to this life of the key: what is published under the same
-// key once the record has expired is another message, and replaces none.
+// relay sends once the transaction has committed. The name tells the operation's
+// messages apart: it must be the same in every attempt and different for each message;
+// at most 100 bytes. The message's id is made from it ([outbox.MessageID]). An id belongs
+// to this life of the key: what is published under the same key and name once the record
+// has expired is another message, and replaces none. Messages with one destination and
+// ordering key are sent in the order of the calls.
 //
 // A message is one item, which takes 400 KB with its key, and counts for the 4 MB of
 // the transaction; what its destination takes is [outbox.Message.Limit].
-func (t *Tx) Publish(m outbox.Message) {
+func (t *Tx) Publish(name string, m outbox.Message) {
 	m.Attributes, m.Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
-	err := m.Check()
-	if err == nil {
-		err = fits(m)
-	}
+	named := message{name, m}
+	err := named.mistake()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.takes("Publish", err) {
-		t.messages = append(t.messages, m)
+	if err == nil && slices.ContainsFunc(t.messages, func(other message) bool { return other.name == name }) {
+		err = fmt.Errorf("the name %q is used twice: give every message of the operation a name of its own, such as \"shipped-1\"", name)
 	}
+	if t.takes("Publish", err) {
+		t.messages = append(t.messages, named)
+	}
+}
+
+// maxMessageName is the longest name of a message, as of a step.
+const maxMessageName = 100
+
+// message is what is published under a name.
+type message struct {
+	name string
+	outbox.Message
+}
+
+// mistake is what is wrong with the message by itself.
+func (m *message) mistake() error {
+	switch {
+	case m.name == "":
+		return errors.New("the name is empty: give the message a name that is the same in every attempt, such as \"placed\"")
+	case len(m.name) > maxMessageName:
+		return fmt.Errorf("the name has %d bytes: use at most %d", len(m.name), maxMessageName)
+	case !utf8.ValidString(m.name) || strings.ContainsFunc(m.name, unicode.IsControl):
+		return errors.New("the name has control characters or is not valid UTF-8")
+	}
+	if err := m.Check(); err != nil {
+		return err
+	}
+	return fits(*m)
 }
 
 // Reset drops all that was collected, mistakes too, for a handler that begins anew. A

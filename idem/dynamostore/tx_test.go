@@ -92,7 +92,7 @@ func (b *bank) move(tx *Tx, from, to, n int) {
 func (b *bank) transfer(ctx context.Context, op idem.Operation, n int) (idem.Result[string], error) {
 	return idem.Run(ctx, b.engine, op.Key("t", "k"), n, Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
 		b.move(tx, 0, 1, n)
-		tx.Publish(outbox.Message{Destination: "transfers", Body: []byte("moved")})
+		tx.Publish("moved", outbox.Message{Destination: "transfers", Body: []byte("moved")})
 		return "moved " + strconv.Itoa(n), nil
 	}))
 }
@@ -281,12 +281,12 @@ func TestReset(t *testing.T) {
 func TestTxKeepsWhatItWasGiven(t *testing.T) {
 	tx, buf := new(Tx), []byte("one")
 	m := outbox.Message{Destination: "d", Body: buf, Attributes: map[string]string{"n": "1"}}
-	tx.Publish(m)
+	tx.Publish("one", m)
 	it := account(1)
 	tx.Put(types.Put{TableName: ptr("accounts"), Item: it}, nil)
 	copy(buf, "two")
 	m.Attributes["n"], it["n"] = "2", num("2")
-	tx.Publish(m)
+	tx.Publish("two", m)
 	require.Equal(t, "one", string(tx.messages[0].Body))
 	require.Equal(t, "1", tx.messages[0].Attributes["n"])
 	require.Equal(t, "two", string(tx.messages[1].Body))
@@ -307,7 +307,7 @@ func TestLateActionsAreRefused(t *testing.T) {
 	for _, late := range []*Tx{tx, TxOf(after)} {
 		require.NoError(t, late.Err())
 		late.Put(types.Put{TableName: &b.table, Item: account(9)}, nil)
-		late.Publish(outbox.Message{Destination: "d", Body: []byte("b")})
+		late.Publish("moved", outbox.Message{Destination: "d", Body: []byte("b")})
 		require.ErrorContains(t, late.Err(), "Tx.Put: the handler has returned")
 	}
 }

@@ -33,13 +33,16 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 			heavy = append(heavy, put(own, with(account(n), "data", str(strings.Repeat("x", 399<<10)))))
 		}
 	}
-	publish := func(tx *Tx) { tx.Publish(outbox.Message{Destination: "d", Body: []byte("b")}) }
-	message := func(size, limit int) func(*Tx) {
+	publish := func(tx *Tx) { tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte("b")}) }
+	called := func(name string) func(*Tx) {
+		return func(tx *Tx) { tx.Publish(name, outbox.Message{Destination: "d", Body: []byte("b")}) }
+	}
+	sized := func(size, limit int) func(*Tx) {
 		return func(tx *Tx) {
-			tx.Publish(outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
+			tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
 		}
 	}
-	least, err := outboxItem("", time.Time{}, 0, outbox.Message{Destination: "d", Body: []byte("1")}, time.Time{})
+	least, err := outboxItem("", time.Time{}, 0, message{"moved", outbox.Message{Destination: "d", Body: []byte("1")}}, nil, time.Time{})
 	require.NoError(t, err)
 	most := maxItem - itemSize(least) + 1
 	for _, tc := range []struct {
@@ -73,11 +76,16 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, Else(errPoor))
 		}}, "Delete (action 0): it has an error for a condition that does not hold, and no ConditionExpression"},
 		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
-		{"a message over every destination's limit", []func(*Tx){message(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
-		{"a message that its destination takes", []func(*Tx){message(300<<10, outbox.MaxLimit)}, ""},
-		{"a message that is no item", []func(*Tx){message(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
-		{"a message that is no item with its record's key", []func(*Tx){message(most, outbox.MaxLimit)}, "the item has 4096"},
-		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish(outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
+		{"a message over every destination's limit", []func(*Tx){sized(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
+		{"a message that its destination takes", []func(*Tx){sized(300<<10, outbox.MaxLimit)}, ""},
+		{"a message that is no item", []func(*Tx){sized(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
+		{"a message that is no item with its record's key", []func(*Tx){sized(most, outbox.MaxLimit)}, "the item has 4096"},
+		{"a name twice", []func(*Tx){publish, publish}, `Publish (action 1): the name "moved" is used twice`},
+		{"no name", []func(*Tx){called("")}, "Publish (action 0): the name is empty"},
+		{"a name too long", []func(*Tx){called(strings.Repeat("x", 101))}, "the name has 101 bytes"},
+		{"a name with a line break", []func(*Tx){called("a\nb")}, "the name has control characters"},
+		{"two names", []func(*Tx){publish, called("placed")}, ""},
+		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish("moved", outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
 	} {
 		for _, born := range []bool{false, true} {
 			t.Run(tc.name+"/"+strconv.FormatBool(born), func(t *testing.T) {

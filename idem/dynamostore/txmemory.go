@@ -31,8 +31,9 @@ func (t *Tx) Actions() []types.TransactWriteItem {
 func (t *Tx) Messages() []outbox.Message {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := slices.Clone(t.messages)
-	for i, m := range all {
+	all := make([]outbox.Message, len(t.messages))
+	for i, m := range t.messages {
+		all[i] = m.Message
 		all[i].Attributes, all[i].Body = maps.Clone(m.Attributes), bytes.Clone(m.Body)
 	}
 	return all

@@ -70,7 +70,7 @@ func TestUnitsInMemory(t *testing.T) {
 			key := idem.Operation{Name: "move", Repeat: protocol.Repeatable}.Key("acme", "1")
 			_, err = idem.Do(t.Context(), engine, key, "", Transact(func(_ context.Context, tx *Tx, _ string) (string, error) {
 				c.collect(tx)
-				tx.Publish(outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})
+				tx.Publish("moved", outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})
 				return "done", nil
 			}))
 			if c.want != "" {
@@ -91,7 +91,7 @@ func TestUnitsInMemory(t *testing.T) {
 // What is shown of a unit is not the unit.
 func TestMessagesAreShownAsCopies(t *testing.T) {
 	tx := new(Tx)
-	tx.Publish(outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}})
+	tx.Publish("moved", outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}})
 	shown := tx.Messages()[0]
 	shown.Body[0], shown.Attributes["a"] = 'x', "2"
 	require.Equal(t, "body", string(tx.Messages()[0].Body))

@@ -42,7 +42,7 @@ func TestContextIsThatOfAHandler(t *testing.T) {
 	require.Error(t, err, "a name is used once in an attempt")
 
 	tx := dynamostore.TxOf(ctx)
-	tx.Publish(outbox.Message{Destination: "charges", Type: "charged", Body: []byte("1")})
+	tx.Publish("charged", outbox.Message{Destination: "charges", Type: "charged", Body: []byte("1")})
 	tx.Put(types.Put{TableName: new("t"), Item: item("a")}, nil)
 	require.Equal(t, "charged", dynamostore.TxOf(ctx).Messages()[0].Type)
 	require.Equal(t, item("a"), dynamostore.TxOf(ctx).Actions()[0].Put.Item)

@@ -15,7 +15,7 @@ import (
 // of a destination that is down or has used up the others' patience
 // ([Options.Patience]). Before a message with an ordering key those are sent that
 // have been left to the sweep before it. Messages of one record are sent in the
-// order of their numbers, whatever the order of refs.
+// order in which they were published, whatever the order of refs.
 //
 // What there was no time for, and what could not be noted, is to be delivered
 // again. An error says that nothing could be read; everything has to be.
@@ -73,7 +73,7 @@ func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 		} else {
 			lanes = append(lanes, e.lane())
 		}
-		before = append(before, e.siblings()...)
+		before = append(before, e.before()...)
 	}
 	if len(lanes) > 0 {
 		if p.held, err = r.store.Held(ctx, distinct(lanes)); err != nil {
@@ -99,10 +99,11 @@ func (r *Relay) loadMore(ctx context.Context, p *plan, refs []Ref) error {
 	return err
 }
 
-// siblings are the messages that the entry's record has published before it.
-func (e *Entry) siblings() (refs []Ref) {
-	for n := range e.Number {
-		refs = append(refs, Ref{e.Record, sibling(e.ID, n)})
+// before are the messages that the entry's record has published before it, and that
+// are in order with it.
+func (e *Entry) before() (refs []Ref) {
+	for _, id := range e.After {
+		refs = append(refs, Ref{e.Record, id})
 	}
 	return refs
 }
@@ -146,7 +147,7 @@ func (p *plan) place(l *lane, e *Entry) {
 		return
 	}
 	p.added[e] = true
-	for _, ref := range e.siblings() {
+	for _, ref := range e.before() {
 		earlier := p.found[ref]
 		switch {
 		case earlier == nil || earlier.lane() != e.lane():

@@ -24,8 +24,9 @@
 // What is not dispatched has no expiry and is in the table's index, where Sweep
 // finds it: nothing is lost if the stream is late, switched off or skips a record.
 //
-// An id belongs to one life of a key: once the operation's record has expired, what
-// is published under the same key is another message, which replaces none.
+// A message has a name, of which its id is made. An id belongs to one life of a key:
+// once the operation's record has expired, what is published under the same key and name
+// is another message, which replaces none.
 //
 // # Destinations do not wait for each other
 //
@@ -50,7 +51,7 @@
 // # Order
 //
 // Messages with the same destination and [Message.OrderingKey] are sent one after
-// the other: those of one record by their numbers, those of several records as the
+// the other: those of one record in the order in which they were published, those of several records as the
 // table's stream has them. While one waits for another try, those behind it wait;
 // the sweep sends them, or the stream before it sends the next one of the key. Once
 // it is a dead letter they go on. What cannot be read (a newer version's, during a

@@ -154,23 +154,16 @@ func (m *Message) Check() error {
 	return nil
 }
 
-// MessageID is the id of the n-th message (from 0, below 65,536) that a record's
-// operation publishes. created is when the record was created: all attempts of one
-// life of the key have it in common, so every attempt gives the same id; another
-// life, after the record has expired, gives another one. Milliseconds count. The
-// form is a UUID (version 8, RFC 9562), whose last two bytes are n.
-func MessageID(record string, created time.Time, n int) string {
-	sum := sha256.Sum256([]byte("idem outbox 2\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" + record))
-	u := sum[:16]
+// MessageID is the id of the message that a record's operation publishes under the
+// name. created is when the record was created: all attempts of one life of the key
+// have it in common, so every attempt gives the same id; another life, after the record
+// has expired, gives another one. Milliseconds count. The form is a UUID (version 8,
+// RFC 9562).
+func MessageID(record string, created time.Time, name string) string {
+	u := sha256.Sum256([]byte("idem outbox 3\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" + record + "\x00" + name))
 	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
 	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
-	return fmt.Sprintf("%x-%x-%x-%x-%x%04x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:14], uint16(n))
-}
-
-// sibling is the id of the n-th message of the record and life that the message
-// with the given id is of.
-func sibling(id string, n int) string {
-	return id[:max(len(id)-4, 0)] + fmt.Sprintf("%04x", uint16(n))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
 func reserved(name string) bool {

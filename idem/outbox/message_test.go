@@ -60,14 +60,14 @@ func TestCheck(t *testing.T) {
 
 func TestMessageID(t *testing.T) {
 	born := time.UnixMilli(1_700_000_000_123)
-	id := outbox.MessageID("acme#charge#abc", born, 0)
-	require.Equal(t, "3d1a7ee3-a47b-8bb3-9412-7293c10b0000", id, "ids are kept by consumers: they never change")
-	require.Equal(t, id, outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond-1), 0), "a record keeps milliseconds")
+	id := outbox.MessageID("acme#charge#abc", born, "placed")
+	require.Equal(t, "41452221-8e21-8b71-a4fe-f22a999a79bb", id, "ids are kept by consumers: they never change")
+	require.Equal(t, id, outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond-1), "placed"), "a record keeps milliseconds")
 	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, id)
 	seen := map[string]bool{id: true}
 	for _, other := range []string{
-		outbox.MessageID("acme#charge#abc", born, 1), outbox.MessageID("acme#charge#abc", born, 256), outbox.MessageID("acme#charge#abd", born, 0),
-		outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond), 0), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), 0),
+		outbox.MessageID("acme#charge#abc", born, "shipped"), outbox.MessageID("acme#charge#abd", born, "placed"),
+		outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond), "placed"), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), "placed"),
 	} {
 		require.False(t, seen[other])
 		seen[other] = true

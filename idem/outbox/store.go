@@ -35,6 +35,9 @@ type Entry struct {
 	State State
 	// Number is the message's place among those of its record, from 0.
 	Number int
+	// After are the ids of the messages that its record has published before it with its
+	// destination and ordering key, in their order; empty without an ordering key.
+	After []string
 	// Created is when it was committed, by the writer's clock.
 	Created time.Time
 	// Tries counts those that failed, and one that may be under way.

@@ -40,6 +40,9 @@ func (s *memoryStore) put(record string, n int, key string) outbox.Ref {
 			ID: idOf(record, n), Destination: "orders", OrderingKey: key, Body: fmt.Appendf(nil, "%s/%d", record, n),
 		},
 	}
+	for i := range n {
+		e.After = append(e.After, idOf(record, i))
+	}
 	s.all[e.Ref()] = e
 	return e.Ref()
 }
@@ -47,7 +50,7 @@ func (s *memoryStore) put(record string, n int, key string) outbox.Ref {
 // born is when all records of the tests were created.
 var born = time.UnixMilli(1_700_000_000_000)
 
-func idOf(record string, n int) string { return outbox.MessageID(record, born, n) }
+func idOf(record string, n int) string { return outbox.MessageID(record, born, fmt.Sprint(n)) }
 
 func (s *memoryStore) get(ref outbox.Ref) outbox.Entry {
 	s.mu.Lock()

@@ -120,7 +120,7 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 		if e.OrderingKey == "" || held[e.lane()] {
 			continue // in no order, or to be left: nothing is read for it
 		}
-		before = append(before, e.siblings()...)
+		before = append(before, e.before()...)
 		if e.State == New {
 			lanes = append(lanes, e.lane())
 		}

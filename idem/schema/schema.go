@@ -100,6 +100,8 @@ const (
 	Tags        = "tags" // M of S
 	// Number is the message's place among those of its record, from 0.
 	Number = "number"
+	// After are the ids of the record's messages that are to be sent before it.
+	After = "after" // L of S
 	// Tries counts the tries to send it that failed, NextTry is when the next one
 	// is due, Reason why the last one failed.
 	Tries   = "tries"

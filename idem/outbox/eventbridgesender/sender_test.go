@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func client(endpoint string) *eventbridge.Client {
 
 func message(n int, body string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), n), Destination: "orders", Type: "order.placed", ContentType: "application/json",
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", Type: "order.placed", ContentType: "application/json",
 		Body: []byte(body), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -65,8 +66,8 @@ func TestRequest(t *testing.T) {
 	}
 	require.Len(t, *got, 1)
 	entries := (*got)[0].Entries
-	require.Equal(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), 0)+`","contentType":"application/json","attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
-	require.JSONEq(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), 2)+`","dataBase64":"AAE="}`, entries[2].Detail)
+	require.Equal(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), "0")+`","contentType":"application/json","attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
+	require.JSONEq(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), "2")+`","dataBase64":"AAE="}`, entries[2].Detail)
 	require.Equal(t, "order.placed", entries[0].DetailType)
 	require.Equal(t, "orders", entries[2].DetailType)
 	for _, e := range entries {

@@ -43,7 +43,7 @@ func TestWhatIsPublishedFits(t *testing.T) {
 			require.Greater(t, n, 40<<10)
 			m := of(n)
 			require.NoError(t, m.Check())
-			m.ID = outbox.MessageID("r", time.Now(), 0)
+			m.ID = outbox.MessageID("r", time.Now(), "0")
 			require.LessOrEqual(t, s.size(&m), limit, "%d", n)
 		}
 		t.Run(name, func(t *testing.T) {

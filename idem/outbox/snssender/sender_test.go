@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ const topic = "arn:aws:sns:eu-central-1:111122223333:orders"
 
 func message(n int, key string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), n), Destination: "orders", OrderingKey: key, Type: "order.placed",
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key, Type: "order.placed",
 		Body: []byte(`{"n":1}`), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -59,7 +60,7 @@ const answer = `<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-0
 func TestRequest(t *testing.T) {
 	for arn, group := range map[string][]string{
 		topic:           {"", ""},
-		topic + ".fifo": {outbox.MessageID("r", time.UnixMilli(0), 0), "k"},
+		topic + ".fifo": {outbox.MessageID("r", time.UnixMilli(0), "0"), "k"},
 	} {
 		s, got := answering(t, arn, 200, fmt.Sprintf(answer, `<Successful><member><Id>1</Id><MessageId>x</MessageId></member></Successful>`))
 		messages := []outbox.Message{message(0, ""), message(1, "k")}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 func message(n int, key string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), n), Destination: "orders", OrderingKey: key, Type: "order.placed",
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key, Type: "order.placed",
 		Body: []byte(`{"n":1}`), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -54,7 +55,7 @@ func sender(t *testing.T, client Client, url string) *Sender {
 func TestRequest(t *testing.T) {
 	for url, group := range map[string][]any{
 		"https://sqs/1/orders":      {nil, nil},
-		"https://sqs/1/orders.fifo": {outbox.MessageID("r", time.UnixMilli(0), 0), "k"},
+		"https://sqs/1/orders.fifo": {outbox.MessageID("r", time.UnixMilli(0), "0"), "k"},
 	} {
 		client, got := answering(t, 200, "", `{"Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"44b9b1b3a5c1cdc5f16e04c2c48f1f9a"}],"Failed":[]}`)
 		messages := []outbox.Message{message(0, ""), message(1, "k")}

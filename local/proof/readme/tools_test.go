@@ -52,7 +52,7 @@ func transfer(ctx context.Context, tx *dynamostore.Tx, in Transfer) (Receipt, er
 		UpdateExpression:          aws.String("ADD balance :n"),
 		ExpressionAttributeValues: amount(in.Cents),
 	}, nil)
-	tx.Publish(outbox.Message{Destination: "transfers", Type: "moved", Body: []byte(in.ID)})
+	tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte(in.ID)})
 	return Receipt{Number: in.ID}, nil
 }
 

@@ -65,16 +65,16 @@ func TestDestinations(t *testing.T) {
 
 	r := newSetup(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
 		"AWS_ENDPOINT_URL_SNS="+queuetest.Endpoint(t), "AWS_ENDPOINT_URL_EVENTBRIDGE="+bus.URL)
-	k := place.Key(idem.NoTenant, "o-1")
+	k, destinations := place.Key(idem.NoTenant, "o-1"), []string{"orders", "prices", "audit"}
 	out, err := idem.Run(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
-		for _, d := range []string{"orders", "prices", "audit"} {
-			tx.Publish(outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)})
+		for _, d := range destinations {
+			tx.Publish(d, outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)})
 		}
 		return in, nil
 	}))
 	require.NoError(t, err)
-	for i := range 3 {
-		r.want = append(r.want, outbox.MessageID(k.ID(), out.Outcome.CreatedAt, i))
+	for _, d := range destinations {
+		r.want = append(r.want, outbox.MessageID(k.ID(), out.Outcome.CreatedAt, d))
 	}
 	p := r.poll()
 	r.caughtUp(p, 3)

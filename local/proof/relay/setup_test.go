@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,7 +95,7 @@ func (r *setup) publish(value, key string, n int) {
 	for range 2 { // the second one is a replay
 		out, err := idem.Run(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
 			for i := range n {
-				tx.Publish(outbox.Message{
+				tx.Publish(strconv.Itoa(i), outbox.Message{
 					Destination: "orders", OrderingKey: key, Type: "order.placed", Body: fmt.Appendf(nil, "%s/%d", in, i),
 				})
 			}
@@ -104,7 +105,7 @@ func (r *setup) publish(value, key string, n int) {
 		created = out.Outcome.CreatedAt
 	}
 	for i := range n {
-		r.want = append(r.want, outbox.MessageID(k.ID(), created, i))
+		r.want = append(r.want, outbox.MessageID(k.ID(), created, strconv.Itoa(i)))
 	}
 }
 

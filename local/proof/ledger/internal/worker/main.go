@@ -155,7 +155,7 @@ func (b *books) move(ctx context.Context, tx *dynamostore.Tx, t transfer) (recei
 	tx.Put(types.Put{TableName: &b.entries, Item: map[string]types.AttributeValue{
 		"transfer": text(t.ID), "entry": text(r.Entry), "amount": &types.AttributeValueMemberN{Value: n},
 	}}, nil)
-	tx.Publish(outbox.Message{Destination: "made", Type: "transfer.made", ContentType: "application/json", Body: body})
+	tx.Publish("made", outbox.Message{Destination: "made", Type: "transfer.made", ContentType: "application/json", Body: body})
 	return r, nil
 }
 
