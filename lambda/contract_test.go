@@ -64,7 +64,7 @@ type row struct {
 
 func nobody(context.Context, *idemhttp.Request) (string, error) { return "", nil }
 
-func tooOld(o *idemhttp.Options) { o.TooOld = &idemhttp.TooOld{Header: "First-Sent"} }
+func tooOld(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: "First-Sent"} }
 
 // profiles are the two sets of answers, with their mark of a replay.
 var profiles = map[idemhttp.Profile]string{idemhttp.IETF: "Idempotency-Replayed", idemhttp.Stripe: "Idempotent-Replayed"}

@@ -12,7 +12,7 @@ import (
 // DefaultTolerance is how far the clocks of clients may be off.
 const DefaultTolerance = 5 * time.Minute
 
-// TooOld says how a request tells when it was first sent, and how old it may be.
+// MaxAge says how a request tells when it was first sent, and how old it may be.
 // A request that is older is answered from its record if there is one; where it
 // would be executed it is refused with 412 idempotency_key_too_old, and nothing
 // is executed or claimed. That closes the gap which retention leaves: a retry
@@ -22,7 +22,7 @@ const DefaultTolerance = 5 * time.Minute
 // characters of Crockford's alphabet), or comes in a header. A time that lies in
 // the future beyond the tolerance is refused with 400, since nothing is known
 // about the age then.
-type TooOld struct {
+type MaxAge struct {
 	// Header is the name of a header that says when the request was first sent, the
 	// same on every retry: an HTTP date (RFC 9110 5.6.7) or RFC 3339. Empty means
 	// the key's own time.
@@ -37,21 +37,21 @@ type TooOld struct {
 	Tolerance time.Duration
 
 	// Require refuses, with 400, requests that do not tell their age. Without it they
-	// are served as if TooOld were nil.
+	// are served as if MaxAge were nil.
 	Require bool
 }
 
 // check returns a copy with its defaults, or what is wrong.
-func (t *TooOld) check() (*TooOld, error) {
+func (t *MaxAge) check() (*MaxAge, error) {
 	if t == nil {
 		return nil, nil
 	}
 	out := *t
 	switch {
 	case out.Header != "" && !isToken(out.Header):
-		return nil, mistake("TooOld.Header %q is not a header name", out.Header)
+		return nil, mistake("MaxAge.Header %q is not a header name", out.Header)
 	case out.After < 0 || out.Tolerance < 0:
-		return nil, mistake("TooOld has a negative time")
+		return nil, mistake("MaxAge has a negative time")
 	}
 	if out.Tolerance == 0 {
 		out.Tolerance = DefaultTolerance
@@ -60,20 +60,20 @@ func (t *TooOld) check() (*TooOld, error) {
 }
 
 // fits reports a window that an operation's retention does not cover.
-func (t *TooOld) fits(op idem.Operation) error {
+func (t *MaxAge) fits(op idem.Operation) error {
 	if t == nil {
 		return nil
 	}
 	if kept := retention(op); t.After > kept {
-		return mistake("TooOld.After is %v and operation %q is kept for %v only: a request in between would be executed again", t.After, op.Name, kept)
+		return mistake("MaxAge.After is %v and operation %q is kept for %v only: a request in between would be executed again", t.After, op.Name, kept)
 	}
 	if window := t.window(op); t.Tolerance >= window {
-		return mistake("TooOld.Tolerance is %v and operation %q takes requests for %v only: every request would be refused", t.Tolerance, op.Name, window)
+		return mistake("MaxAge.Tolerance is %v and operation %q takes requests for %v only: every request would be refused", t.Tolerance, op.Name, window)
 	}
 	return nil
 }
 
-func (t *TooOld) window(op idem.Operation) time.Duration {
+func (t *MaxAge) window(op idem.Operation) time.Duration {
 	if t.After > 0 {
 		return t.After
 	}
@@ -88,7 +88,7 @@ func retention(op idem.Operation) time.Duration {
 }
 
 // refuses says why a request must not be executed at now, nil if it may.
-func (t *TooOld) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
+func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
 	if t == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (t *TooOld) refuses(r *Request, key string, op idem.Operation, now time.Tim
 	return nil
 }
 
-func (t *TooOld) asks() string {
+func (t *MaxAge) asks() string {
 	if t.Header != "" {
 		return "send the time at which the request was first sent in the header " + t.Header
 	}
@@ -116,7 +116,7 @@ func (t *TooOld) asks() string {
 }
 
 // firstSent reads when the request was first sent; why is set if it cannot be read.
-func (t *TooOld) firstSent(r *Request, key string) (first time.Time, told bool, why string) {
+func (t *MaxAge) firstSent(r *Request, key string) (first time.Time, told bool, why string) {
 	if t.Header == "" {
 		first, told = keyTime(key)
 		return first, told, ""

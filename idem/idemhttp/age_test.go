@@ -61,7 +61,7 @@ func TestTimeOfAKey(t *testing.T) {
 
 // Retention is a day here and the tolerance five minutes, so that a request is
 // executed up to 23 h 55 min after it was first sent by its own clock.
-func TestTooOld(t *testing.T) {
+func TestMaxAge(t *testing.T) {
 	const window = 24*time.Hour - DefaultTolerance
 	ran, old, invalid := "", string(CodeKeyTooOld), string(CodeKeyInvalid)
 	at := func(make func(time.Time) string, age time.Duration) func(*Request) {
@@ -71,41 +71,41 @@ func TestTooOld(t *testing.T) {
 		return func(r *Request) { r.Header["first-sent"] = values }
 	}
 	for name, row := range map[string]struct {
-		o      TooOld
+		o      MaxAge
 		change func(*Request)
 		want   string
 	}{
-		"UUIDv7, fresh":          {TooOld{}, at(madeUUID7, 0), ran},
-		"UUIDv7, last moment":    {TooOld{}, at(madeUUID7, window), ran},
-		"UUIDv7, old":            {TooOld{}, at(madeUUID7, window+time.Millisecond), old},
-		"UUIDv7, ahead":          {TooOld{}, at(madeUUID7, -DefaultTolerance), ran},
-		"UUIDv7, too far ahead":  {TooOld{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
-		"ULID, last moment":      {TooOld{}, at(madeULID, window), ran},
-		"ULID, old":              {TooOld{}, at(madeULID, window+time.Millisecond), old},
-		"ULID, too far ahead":    {TooOld{}, at(madeULID, -time.Hour), invalid},
-		"no time":                {TooOld{}, func(*Request) {}, ran},
-		"no time, required":      {TooOld{Require: true}, func(*Request) {}, invalid},
-		"required":               {TooOld{Require: true}, at(madeUUID7, 0), ran},
-		"shorter":                {TooOld{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
-		"shorter, old":           {TooOld{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
-		"tolerance":              {TooOld{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
-		"tolerance, old":         {TooOld{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
-		"tolerance, ahead":       {TooOld{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
-		"header, HTTP date":      {TooOld{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
-		"header, RFC 3339":       {TooOld{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
-		"header, old":            {TooOld{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
-		"header, ahead":          {TooOld{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
-		"header, seconds":        {TooOld{Header: "First-Sent"}, sent("1795253213"), invalid},
-		"header, empty":          {TooOld{Header: "First-Sent"}, sent(""), invalid},
-		"header, twice":          {TooOld{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
-		"header, joined":         {TooOld{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z,2026-11-21T12:00:00Z"), invalid},
-		"no header":              {TooOld{Header: "First-Sent"}, func(*Request) {}, ran},
-		"no header, required":    {TooOld{Header: "First-Sent", Require: true}, func(*Request) {}, invalid},
-		"header, the key is old": {TooOld{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
+		"UUIDv7, fresh":          {MaxAge{}, at(madeUUID7, 0), ran},
+		"UUIDv7, last moment":    {MaxAge{}, at(madeUUID7, window), ran},
+		"UUIDv7, old":            {MaxAge{}, at(madeUUID7, window+time.Millisecond), old},
+		"UUIDv7, ahead":          {MaxAge{}, at(madeUUID7, -DefaultTolerance), ran},
+		"UUIDv7, too far ahead":  {MaxAge{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
+		"ULID, last moment":      {MaxAge{}, at(madeULID, window), ran},
+		"ULID, old":              {MaxAge{}, at(madeULID, window+time.Millisecond), old},
+		"ULID, too far ahead":    {MaxAge{}, at(madeULID, -time.Hour), invalid},
+		"no time":                {MaxAge{}, func(*Request) {}, ran},
+		"no time, required":      {MaxAge{Require: true}, func(*Request) {}, invalid},
+		"required":               {MaxAge{Require: true}, at(madeUUID7, 0), ran},
+		"shorter":                {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
+		"shorter, old":           {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
+		"tolerance":              {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
+		"tolerance, old":         {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
+		"tolerance, ahead":       {MaxAge{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
+		"header, HTTP date":      {MaxAge{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
+		"header, RFC 3339":       {MaxAge{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
+		"header, old":            {MaxAge{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
+		"header, ahead":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
+		"header, seconds":        {MaxAge{Header: "First-Sent"}, sent("1795253213"), invalid},
+		"header, empty":          {MaxAge{Header: "First-Sent"}, sent(""), invalid},
+		"header, twice":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
+		"header, joined":         {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z,2026-11-21T12:00:00Z"), invalid},
+		"no header":              {MaxAge{Header: "First-Sent"}, func(*Request) {}, ran},
+		"no header, required":    {MaxAge{Header: "First-Sent", Require: true}, func(*Request) {}, invalid},
+		"header, the key is old": {MaxAge{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.TooOld = &row.o })
+			c := newContract(t, store, func(o *Options) { o.MaxAge = &row.o })
 			r := payment(row.change)
 			res := serve(t, c, r, counting(&n, created()))
 			if row.want == ran {
@@ -125,7 +125,7 @@ func TestTooOld(t *testing.T) {
 
 // A late retry still gets what is recorded, whatever that is; only what would be
 // executed is refused.
-func TestTooOldLooksFirst(t *testing.T) {
+func TestMaxAgeLooksFirst(t *testing.T) {
 	for name, row := range map[string]struct {
 		first *Response
 		later time.Duration
@@ -141,7 +141,7 @@ func TestTooOldLooksFirst(t *testing.T) {
 			now, n := noon, 0
 			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
 			require.NoError(t, err)
-			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{TooOld: &TooOld{}})
+			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{MaxAge: &MaxAge{}})
 			require.NoError(t, err)
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
 			serve(t, c, r, counting(&n, row.first))
@@ -152,23 +152,23 @@ func TestTooOldLooksFirst(t *testing.T) {
 	}
 }
 
-func TestMistakesInTooOld(t *testing.T) {
+func TestMistakesInMaxAge(t *testing.T) {
 	short := charge
 	short.Retention = 5 * time.Minute
 	for name, row := range map[string]struct {
 		op   idem.Operation
-		o    TooOld
+		o    MaxAge
 		want string
 	}{
-		"header":             {charge, TooOld{Header: "a b"}, "header name"},
-		"negative":           {charge, TooOld{After: -1}, "negative"},
-		"negative tolerance": {charge, TooOld{Tolerance: -1}, "negative"},
-		"beyond retention":   {charge, TooOld{After: 25 * time.Hour}, "executed again"},
-		"all refused":        {charge, TooOld{After: time.Minute}, "every request"},
-		"short retention":    {short, TooOld{}, "every request"},
+		"header":             {charge, MaxAge{Header: "a b"}, "header name"},
+		"negative":           {charge, MaxAge{After: -1}, "negative"},
+		"negative tolerance": {charge, MaxAge{Tolerance: -1}, "negative"},
+		"beyond retention":   {charge, MaxAge{After: 25 * time.Hour}, "executed again"},
+		"all refused":        {charge, MaxAge{After: time.Minute}, "every request"},
+		"short retention":    {short, MaxAge{}, "every request"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{TooOld: &row.o})
+			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{MaxAge: &row.o})
 			var config *idem.ConfigError
 			require.ErrorAs(t, err, &config)
 			require.ErrorContains(t, err, row.want)

@@ -50,7 +50,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 		}
 		return call, no, nil
 	}
-	if late := c.opts.TooOld.refuses(r, value, op, c.engine.Now()); late != nil {
+	if late := c.opts.MaxAge.refuses(r, value, op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
 	call.Codec, call.Wait = codecName, c.opts.Wait

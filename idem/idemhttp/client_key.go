@@ -52,7 +52,7 @@ func KeyOf(res *http.Response) string {
 
 // NewKey returns a random key: a UUIDv7 (RFC 9562 5.7), with 74 random bits and the
 // time of its making in milliseconds, from which a service can tell a request that
-// comes too late ([TooOld]).
+// comes too late ([MaxAge]).
 func NewKey() string { return uuid7(time.Now()) }
 
 func uuid7(now time.Time) string {

@@ -36,7 +36,7 @@ type ClientOptions struct {
 	Methods []string
 
 	// FirstSentHeader is the name of a header that tells the service when the request
-	// was first sent, in RFC 3339, see [TooOld.Header]. A value that the caller set
+	// was first sent, in RFC 3339, see [MaxAge.Header]. A value that the caller set
 	// stays. Empty means no header: the keys that a Transport makes carry their time.
 	FirstSentHeader string
 

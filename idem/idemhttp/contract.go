@@ -52,15 +52,15 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	if err := routes.covers(opts.API, opts.Methods); err != nil {
+	if err := routes.covers(opts.KnownRoutes, opts.Methods); err != nil {
 		return nil, err
 	}
 	for _, op := range c.routes {
-		if err := opts.TooOld.fits(op); err != nil {
+		if err := opts.MaxAge.fits(op); err != nil {
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Rows, opts.keyPlace()); err != nil {
+	if c.rows, err = opts.Profile.rows(opts.Overrides, opts.keyPlace()); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -42,7 +42,7 @@
 //	                                               Idempotency-Original-Date, Idempotency-Expires
 //
 // This is the contract of a draft that has expired and that services follow all the
-// same, see [IETF]. The [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Rows] overrides single answers. A request that
+// same, see [IETF]. The [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides] overrides single answers. A request that
 // finds the first one running can also wait for its response ([Options.Wait]) or
 // be told where to follow it ([Options.Location]).
 //

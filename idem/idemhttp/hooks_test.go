@@ -18,7 +18,7 @@ func TestHooksThatPanic(t *testing.T) {
 		"Refresh": {func(o *Options) { o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") } }, 503},
 		"Migrate": {func(o *Options) { o.ResponseVersion = 1; o.Migrate = func(int, *Response) error { panic("migrate") } }, 503},
 		"Members": {func(o *Options) {
-			o.Members = func(context.Context, *Request, Code) map[string]any { panic("members") }
+			o.ProblemMembers = func(context.Context, *Request, Code) map[string]any { panic("members") }
 		}, 422},
 		"Headers": {func(o *Options) {
 			o.Headers = func(context.Context, *Request, Code) map[string]string { panic("headers") }

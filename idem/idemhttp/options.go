@@ -22,6 +22,8 @@ const DefaultKeyHeader = "Idempotency-Key"
 // Options of a contract. Nil and zero fields mean the defaults. Functions must be safe
 // for concurrent use.
 type Options struct {
+	// Which operation's record a request is for: its principal and its key.
+
 	// Principal binds keys to who within the tenant sends them: two principals with
 	// the same key have two records, and neither sees the other's. It becomes a part
 	// of the key's value, [idem.JoinValues] of principal and key, so that records
@@ -54,15 +56,17 @@ type Options struct {
 	// always. By default such a request is answered with 400.
 	KeyOptional bool
 
+	// Which requests need a key, and what tells one from another.
+
 	// Methods need a key; all others pass untouched. Empty means POST and PATCH,
 	// which HTTP does not define as idempotent.
 	Methods []string
 
-	// API lists the routes of the API that the contract serves, as in [Routes],
-	// where they are known: [New] then refuses an API with a route that needs a key
-	// and declares no operation. Nil means that such a route is found when it is
-	// first requested, and answered with 500.
-	API []string
+	// KnownRoutes lists all routes of the API that the contract serves, as in
+	// [Routes]: [New] then refuses one that needs a key and declares no operation. Nil
+	// means that such a route is found when it is first requested, and answered with
+	// 500.
+	KnownRoutes []string
 
 	// Select says which parts of a JSON body tell one request from another; nil
 	// means all. A body that is not JSON counts as a whole.
@@ -74,16 +78,18 @@ type Options struct {
 	// look like a reuse too.
 	AnyStage bool
 
+	// What refusals look like.
+
 	// Profile is the set of answers. The zero value is [IETF].
 	Profile Profile
 
-	// Rows overrides single answers of the profile.
-	Rows map[Code]Row
+	// Overrides overrides single answers of the profile.
+	Overrides map[Code]Override
 
-	// Members adds members to every problem, such as a trace id. It gets the request
+	// ProblemMembers adds members to every problem, such as a trace id. It gets the request
 	// that is answered and nothing else. A member that the contract itself sets is
 	// left out, and all are if they cannot be encoded as JSON. Nil adds none.
-	Members func(ctx context.Context, r *Request, code Code) map[string]any
+	ProblemMembers func(ctx context.Context, r *Request, code Code) map[string]any
 
 	// Documentation is the URL of the page that tells the service's clients about
 	// keys. Every refusal links to it: Link: <URL>; rel="describedby" (RFC 8288), as
@@ -96,6 +102,8 @@ type Options struct {
 	// else the contract sets itself is left out, as is what no header can hold. Nil
 	// adds none.
 	Headers func(ctx context.Context, r *Request, code Code) map[string]string
+
+	// What a response means for its record.
 
 	// Status overrides what a response's status means for its record, for any status
 	// from 200 to 599: [idem.ClassCompleted] commits the unit of work and keeps the
@@ -113,6 +121,8 @@ type Options struct {
 	// instead, or neither, is as if the handler had returned the error. Nil means
 	// that the reason is the handler's error.
 	Refused func(ctx context.Context, reason error) (*Response, error)
+
+	// What of a response is kept, and what a replay is made of.
 
 	// NeverStore names more headers that are not stored, in any case, beside those
 	// that never are. The first caller gets them; a replay does not have them.
@@ -141,9 +151,11 @@ type Options struct {
 	// response_version_mismatch, and nothing is executed. It works on a copy.
 	Migrate func(from int, res *Response) error
 
-	// TooOld refuses requests that were first sent before the retention window. Nil
+	// What a request meets that is late, or early.
+
+	// MaxAge refuses requests that were first sent before the retention window. Nil
 	// means that they are executed like new ones.
-	TooOld *TooOld
+	MaxAge *MaxAge
 
 	// Wait is how long a request waits for a twin in flight and then gets the twin's
 	// response. It ends before the deadline and before the front gives up
@@ -213,8 +225,8 @@ func (o *Options) check() (Options, error) {
 	if !isLinkTarget(out.Documentation) {
 		return out, mistake("Documentation %q is no URL, such as \"https://example.com/docs/idempotency\"", out.Documentation)
 	}
-	old, err := out.TooOld.check()
-	out.TooOld = old
+	old, err := out.MaxAge.check()
+	out.MaxAge = old
 	return out, err
 }
 

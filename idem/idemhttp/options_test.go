@@ -54,9 +54,9 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
 		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
 		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
-		"API's route":          {good, &Options{API: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
-		"API, any method":      {good, &Options{API: []string{"ANY /payments"}}, `"PATCH /payments"`},
-		"API, no route":        {good, &Options{API: []string{"payments"}}, "write method and path"},
+		"API's route":          {good, &Options{KnownRoutes: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
+		"API, any method":      {good, &Options{KnownRoutes: []string{"ANY /payments"}}, `"PATCH /payments"`},
+		"API, no route":        {good, &Options{KnownRoutes: []string{"payments"}}, "write method and path"},
 		"everything left":      {good, &Options{Select: &fingerprint.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,12 +76,12 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 func TestKnownRoutes(t *testing.T) {
 	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
 	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
-		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{API: api})
+		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{KnownRoutes: api})
 		require.NoError(t, err, api)
-		_, err = New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{API: append(api, "POST /more")})
+		_, err = New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{KnownRoutes: append(api, "POST /more")})
 		require.NoError(t, err, api)
 	}
-	_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: []string{"POST", "PATCH", "DELETE"}, API: []string{"DELETE /payments/{id}"}})
+	_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: []string{"POST", "PATCH", "DELETE"}, KnownRoutes: []string{"DELETE /payments/{id}"}})
 	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 

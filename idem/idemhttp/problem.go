@@ -145,7 +145,7 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 		}
 	}
 	var more map[string]any
-	if c.opts.Members != nil && !safely(func() bool { more = c.opts.Members(ctx, r, f.code); return true }) {
+	if c.opts.ProblemMembers != nil && !safely(func() bool { more = c.opts.ProblemMembers(ctx, r, f.code); return true }) {
 		more = nil
 	}
 	res := &Response{Status: p.Status, Headers: map[string]string{"Cache-Control": "no-store"}}

@@ -35,9 +35,9 @@ const (
 	Stripe
 )
 
-// Row is what a service overrides of an answer. Empty fields keep the profile's.
+// Override is what a service overrides of an answer. Empty fields keep the profile's.
 // Whether a request may be sent again cannot be overridden: clients act on it.
-type Row struct {
+type Override struct {
 	// Status is the HTTP status: 400 to 599, for [CodeAccepted] also 200 to 299.
 	Status int
 	// Type is the URI reference that identifies the problem's type (RFC 9457 3.1.1). The
@@ -66,7 +66,7 @@ func (p Profile) marker() string {
 
 // rows makes the answers of a contract: the profile's, with where it looks for the
 // key, and what a service overrides.
-func (p Profile) rows(own map[Code]Row, where string) (map[Code]row, error) {
+func (p Profile) rows(own map[Code]Override, where string) (map[Code]row, error) {
 	if p > Stripe {
 		return nil, mistake("Profile is %d: use idemhttp.IETF or idemhttp.Stripe", p)
 	}
@@ -85,17 +85,17 @@ func (p Profile) rows(own map[Code]Row, where string) (map[Code]row, error) {
 		o := own[code]
 		r, ok := rows[code]
 		if !ok {
-			return nil, mistake("Rows has the code %q, which the contract does not know", code)
+			return nil, mistake("Overrides has the code %q, which the contract does not know", code)
 		}
 		if o.Status != 0 {
 			if !(o.Status >= 400 && o.Status <= 599 || code == CodeAccepted && o.Status >= 200 && o.Status <= 299) {
-				return nil, mistake("Rows gives %s the status %d, which does not say that the request was refused: use 400 to 599", code, o.Status)
+				return nil, mistake("Overrides gives %s the status %d, which does not say that the request was refused: use 400 to 599", code, o.Status)
 			}
 			r.status = o.Status
 		}
 		if o.Type != "" {
 			if _, err := url.Parse(o.Type); err != nil {
-				return nil, mistake("Rows gives %s the type %q, which is no URI reference", code, o.Type)
+				return nil, mistake("Overrides gives %s the type %q, which is no URI reference", code, o.Type)
 			}
 			r.kind = o.Type
 		}

@@ -75,15 +75,15 @@ func TestExpiresOnFirst(t *testing.T) {
 }
 
 // A service may say it in its own words, and with its own statuses.
-func TestRowsOverrideTheProfile(t *testing.T) {
-	rows := map[Code]Row{
+func TestOverridesOfTheProfile(t *testing.T) {
+	rows := map[Code]Override{
 		CodeKeyMissing: {Status: 428, Type: "https://example.com/problems/no-key", Title: "No key", Detail: "Send a key."},
 		CodeKeyInvalid: {Detail: "Bad key."},
 		CodeKeyReused:  {Status: 409},
 	}
 	for _, profile := range []Profile{IETF, Stripe} {
 		own := maps.Clone(rows)
-		c := newContract(t, memory(), func(o *Options) { o.Rows, o.Profile = own, profile })
+		c := newContract(t, memory(), func(o *Options) { o.Overrides, o.Profile = own, profile })
 		clear(own)
 		n := 0
 		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
@@ -112,7 +112,7 @@ func TestRowsOverrideTheProfile(t *testing.T) {
 func TestMembersOfProblems(t *testing.T) {
 	var members map[string]any
 	c := newContract(t, memory(), func(o *Options) {
-		o.Members = func(ctx context.Context, r *Request, code Code) map[string]any {
+		o.ProblemMembers = func(ctx context.Context, r *Request, code Code) map[string]any {
 			require.NotNil(t, ctx)
 			require.Equal(t, "/payments", r.Route)
 			require.Equal(t, CodeKeyMissing, code)
@@ -158,19 +158,19 @@ func TestProblemNames(t *testing.T) {
 	}
 }
 
-func TestMistakesInRows(t *testing.T) {
+func TestMistakesInOverrides(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    Options
 		want string
 	}{
 		"profile":        {Options{Profile: 7}, "Profile is 7"},
-		"code":           {Options{Rows: map[Code]Row{"no_such": {}}}, `"no_such"`},
-		"success":        {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 200}}}, "400 to 599"},
-		"redirect":       {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 303}}}, "400 to 599"},
-		"no status":      {Options{Rows: map[Code]Row{CodeKeyReused: {Status: 600}}}, "400 to 599"},
-		"negative":       {Options{Rows: map[Code]Row{CodeKeyReused: {Status: -1}}}, "400 to 599"},
-		"accepted early": {Options{Rows: map[Code]Row{CodeAccepted: {Status: 199}}}, "400 to 599"},
-		"type":           {Options{Rows: map[Code]Row{CodeKeyReused: {Type: "http://[::1"}}}, "URI reference"},
+		"code":           {Options{Overrides: map[Code]Override{"no_such": {}}}, `"no_such"`},
+		"success":        {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 200}}}, "400 to 599"},
+		"redirect":       {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 303}}}, "400 to 599"},
+		"no status":      {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 600}}}, "400 to 599"},
+		"negative":       {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: -1}}}, "400 to 599"},
+		"accepted early": {Options{Overrides: map[Code]Override{CodeAccepted: {Status: 199}}}, "400 to 599"},
+		"type":           {Options{Overrides: map[Code]Override{CodeKeyReused: {Type: "http://[::1"}}}, "URI reference"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &c.o)
@@ -179,6 +179,6 @@ func TestMistakesInRows(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Rows: map[Code]Row{CodeAccepted: {Status: 200}}})
+	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Overrides: map[Code]Override{CodeAccepted: {Status: 200}}})
 	require.NoError(t, err)
 }

@@ -60,7 +60,7 @@ func situations() map[Code]situation {
 			return ask(t, newContract(t, memory(), with, func(o *Options) { o.Principal = Claim("sub") }), func(*Request) {})
 		}},
 		CodeKeyTooOld: {412, 412, false, func(t *testing.T, with func(*Options)) *Response {
-			c := newContract(t, memory(), with, func(o *Options) { o.TooOld = &TooOld{Header: "First-Sent"} })
+			c := newContract(t, memory(), with, func(o *Options) { o.MaxAge = &MaxAge{Header: "First-Sent"} })
 			return ask(t, c, func(r *Request) { r.Header["first-sent"] = []string{"2026-11-19T12:00:00Z"} })
 		}},
 		CodeVersionMismatch: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {

@@ -52,7 +52,7 @@ func TestStripeKeys(t *testing.T) {
 func TestStripeRefusal(t *testing.T) {
 	c := stripeContract(t, memory(), func(o *Options) {
 		o.Documentation = "https://example.com/keys"
-		o.Members = func(context.Context, *Request, Code) map[string]any {
+		o.ProblemMembers = func(context.Context, *Request, Code) map[string]any {
 			return map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "spoofed"}
 		}
 	})

@@ -73,7 +73,7 @@ func start[E, R any](
 		"":                      func(*idemhttp.Options) {},
 		script.VariantSmall:     func(*idemhttp.Options) {},
 		script.VariantPrincipal: func(o *idemhttp.Options) { o.Principal = nobody },
-		script.VariantTooOld:    func(o *idemhttp.Options) { o.TooOld = &idemhttp.TooOld{Header: script.FirstSentHeader} },
+		script.VariantTooOld:    func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: script.FirstSentHeader} },
 		script.VariantVersion:   func(o *idemhttp.Options) { o.ResponseVersion = 1 },
 		script.VariantWait:      func(o *idemhttp.Options) { o.Wait = 15 * time.Second },
 		script.VariantLocation: func(o *idemhttp.Options) {
