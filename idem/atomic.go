@@ -50,5 +50,5 @@ func (c *commit) nothing(ctx context.Context) (Outcome, error) {
 	s := c.a.stood
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
-	return c.a.outcome(c.ans, end, finished{state: s}), unmark(c.ans.Err)
+	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

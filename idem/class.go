@@ -91,7 +91,7 @@ func border(err error) error {
 	if c := classOf(err); c != ClassFailed && c != ClassNotExecuted {
 		return err
 	}
-	if err = unmark(err); classOf(err) == ClassUncertain {
+	if err = Unmark(err); classOf(err) == ClassUncertain {
 		return err
 	}
 	return mark(err, ClassUncertain)
@@ -102,7 +102,7 @@ func stepBorder(err error) error {
 	if classOf(err) != ClassFailed {
 		return border(err)
 	}
-	return &markedError{error: unmark(err), class: ClassUncertain, final: true}
+	return &markedError{error: Unmark(err), class: ClassUncertain, final: true}
 }
 
 func isFinal(err error) bool {
@@ -162,9 +162,11 @@ func strictest(branches []error) Class {
 	return all
 }
 
-// unmark takes off the marks around an error, so that the runtime and the caller
-// get the handler's own. Marks deeper inside stay: errors.Is and As see through.
-func unmark(err error) error {
+// Unmark takes the marks of [NotExecuted], [Permanent] and [PermanentStep] off an error
+// and returns the handler's own, as the engine does before it returns one. Marks deeper
+// inside stay: errors.Is and As see through them. It is for wrappers that look at an
+// error's own type, as the Lambda runtime does.
+func Unmark(err error) error {
 	for {
 		m, ok := err.(*markedError)
 		if !ok {

@@ -89,12 +89,12 @@ func TestMarksAreTransparent(t *testing.T) {
 		require.ErrorIs(t, err, inner)
 		var as *declined
 		require.ErrorAs(t, err, &as)
-		require.Same(t, inner, unmark(err))
-		require.Same(t, inner, unmark(mark(err)), "several marks come off together")
+		require.Same(t, inner, Unmark(err))
+		require.Same(t, inner, Unmark(mark(err)), "several marks come off together")
 		wrapped := fmt.Errorf("x: %w", err)
-		require.Equal(t, wrapped, unmark(wrapped), "what the handler wrapped stays as it is")
+		require.Equal(t, wrapped, Unmark(wrapped), "what the handler wrapped stays as it is")
 	}
-	require.NoError(t, unmark(nil))
+	require.NoError(t, Unmark(nil))
 }
 
 // A border hides the marks inside, and nothing else.
@@ -111,7 +111,7 @@ func TestBorder(t *testing.T) {
 				require.Equal(t, ClassFailed, classOf(Permanent(out)), "the next scope may mark it again")
 				require.ErrorIs(t, out, inner)
 				require.Equal(t, err.Error(), out.Error())
-				require.Equal(t, unmark(err), unmark(out), "the caller gets what the handler gave")
+				require.Equal(t, Unmark(err), Unmark(out), "the caller gets what the handler gave")
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestPermanentStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, classOf(PermanentStep(c.err)))
-			require.Equal(t, unmark(c.err), unmark(PermanentStep(c.err)))
+			require.Equal(t, Unmark(c.err), Unmark(PermanentStep(c.err)))
 		})
 	}
 }

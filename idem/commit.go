@@ -152,7 +152,7 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	if !done.queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)
 	}
-	return c.a.outcome(c.ans, c.end, done), unmark(c.ans.Err)
+	return c.a.outcome(c.ans, c.end, done), Unmark(c.ans.Err)
 }
 
 // failed makes the caller's error.

@@ -11,7 +11,7 @@ func failureOf(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	err = unmark(err)
+	err = Unmark(err)
 	var rec *RecordedError
 	if errors.As(err, &rec) && err == error(rec) {
 		f := rec.Failure

@@ -20,14 +20,14 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 			return out, err
 		}
 		end.Ending = *written
-		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}), unmark(c.ans.Err)
+		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}), Unmark(c.ans.Err)
 	}
 	// Undoing steps may have taken its time.
 	done, err := c.finish(c.outer, c.a, end)
 	if err != nil {
 		return c.lost(ctx, c.a, err)
 	}
-	return c.a.outcome(c.ans, end, done), unmark(c.ans.Err)
+	return c.a.outcome(c.ans, end, done), Unmark(c.ans.Err)
 }
 
 // judge replaces the handler's answer by the refusal's and classifies it. If the

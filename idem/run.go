@@ -62,7 +62,7 @@ func (p *plan) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if !done.queued && !p.kill.IsZero() {
 		p.flushLarge(ctx)
 	}
-	return a.outcome(ans, end, done), unmark(ans.Err)
+	return a.outcome(ans, end, done), Unmark(ans.Err)
 }
 
 // outcome of the attempt's own answer and end.

@@ -164,7 +164,7 @@ func (s *step) begin() error {
 	}
 	// Time ran out over the mark: surely nothing was executed.
 	_, err = s.settle(tried{}, NotExecuted(late))
-	return unmark(err)
+	return Unmark(err)
 }
 
 // unrecorded runs the step of an attempt without a claim.

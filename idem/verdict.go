@@ -21,7 +21,7 @@ func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class C
 		case ans.Err == nil:
 			ans.Err = halted
 		case !errors.Is(ans.Err, halted):
-			ans.Err = errors.Join(unmark(ans.Err), halted)
+			ans.Err = errors.Join(Unmark(ans.Err), halted)
 		}
 		return ClassUncertain
 	}
@@ -48,7 +48,7 @@ func (p *plan) settleSteps(ctx context.Context, a *attempt, ans *Answer, class C
 		return class
 	}
 	if err := a.compensate(ctx, cause); err != nil {
-		ans.Err = errors.Join(unmark(cause), err)
+		ans.Err = errors.Join(Unmark(cause), err)
 		return ClassUncertain
 	}
 	if verdict != nil {

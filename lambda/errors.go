@@ -85,7 +85,7 @@ func (e *lambdaInvokeError) Unwrap() error     { return e.given }
 // recordable makes a handler's error one that is recorded as the runtime reports
 // it.
 func recordable(err error) error {
-	if as, ok := bare(err).(messages.InvokeResponse_Error); ok {
+	if as, ok := idem.Unmark(err).(messages.InvokeResponse_Error); ok {
 		return &lambdaInvokeError{err, as}
 	}
 	return err
@@ -103,17 +103,6 @@ func fromHandler(err error) error {
 			kind = e.Code
 		}
 		return messages.InvokeResponse_Error{Message: e.Message, Type: kind}
-	}
-	return err
-}
-
-var markType = reflect.TypeOf(idem.Permanent(errors.New("mark")))
-
-// bare takes off the marks of idem.Permanent and idem.NotExecuted, as the engine
-// does before it returns a handler's error.
-func bare(err error) error {
-	for err != nil && reflect.TypeOf(err) == markType {
-		err = errors.Unwrap(err)
 	}
 	return err
 }
