@@ -24,7 +24,7 @@ func (p *plan) begins(c protocol.Claim, seen *Record) *attempt {
 func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part := c.claiming(ctx)
 	defer part.end()
-	next, out, err := c.follow(ctx, part, seen)
+	next, out, err := c.acquire(ctx, part, seen)
 	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
 		// Something was executed: the caller must not read that nothing was.
 		s := Absent

@@ -32,12 +32,12 @@ func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
 			return nil, Outcome{}, p.unavailable(ctx, err)
 		}
 	}
-	return p.follow(ctx, part, seen)
+	return p.acquire(ctx, part, seen)
 }
 
-// follow reserves the key over what was seen of its record, or goes where that
+// acquire reserves the key over what was seen of its record, or goes where that
 // leads. The store is asked within part, which begins anew after a wait.
-func (p *plan) follow(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
+func (p *plan) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
 	e := p.engine
 	atomic := p.call.Key.op.Mode == Atomic
 	var wait *waiter
