@@ -10,8 +10,8 @@ import (
 // Atomic mode: an attempt without a claim, and what it meets when it commits.
 
 // begins returns the attempt that may run without a claim, over what was seen.
-func (p *plan) begins(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: p.call.Key, rec: c.Record, born: &c}
+func (x *execution) begins(c protocol.Claim, seen *Record) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, born: &c}
 	a.stood = Absent
 	if seen != nil {
 		a.stood = seen.State

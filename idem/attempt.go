@@ -89,10 +89,10 @@ func (a *attempt) atomic() bool { return a.born != nil }
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.open && !a.atomic() }
 
-func (a *attempt) engine() *Engine { return a.running.plan.engine }
+func (a *attempt) engine() *Engine { return a.running.x.engine }
 
 func (a *attempt) notifyStep(ctx context.Context, kind NoticeKind, name string, err error) {
-	a.running.plan.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
+	a.running.x.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
 // SetNotExecuted says, beside a response and without an error, that surely

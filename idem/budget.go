@@ -15,27 +15,15 @@ func sizeAllowance(size int) time.Duration {
 	return time.Duration(size) * time.Second >> 20
 }
 
-// plan is one call on its way: what it may spend, and until when.
-type plan struct {
-	engine *Engine
-	call   *Call
-	begun  time.Time
-	end    time.Time     // of the invocation; zero outside Lambda
-	kill   time.Time     // the same; zero where that kills nothing
-	known  time.Time     // the same, by the process's clock
-	guard  time.Duration // before end
-	budget time.Duration // for the store, before the claim
-}
-
 // schedule works out the call's times, and reports a call with too few left for its
 // handler. A call without any has no budget either.
-func (p *plan) schedule(ctx context.Context) error {
-	e := p.engine
-	p.budget = 0
+func (x *execution) schedule(ctx context.Context) error {
+	e := x.engine
+	x.budget = 0
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}
-	p.budget = e.opts.ClaimBudget
+	x.budget = e.opts.ClaimBudget
 	end, bounded := ctx.Deadline()
 	kill, known := e.killTime(ctx)
 	if known && (!bounded || kill.Before(end)) {
@@ -45,29 +33,29 @@ func (p *plan) schedule(ctx context.Context) error {
 		return nil
 	}
 	// Deadlines go by the process's clock, records by the engine's.
-	if p.budget = min(p.budget, time.Until(end)/4); p.budget <= 0 {
+	if x.budget = min(x.budget, time.Until(end)/4); x.budget <= 0 {
 		return ErrOutOfTime
 	}
 	if known {
-		p.end, p.known = kill, kill
+		x.end, x.known = kill, kill
 		if e.opts.Now != nil {
-			p.end = kill.Add(time.Until(e.opts.Now()))
+			x.end = kill.Add(time.Until(e.opts.Now()))
 		}
 		if !e.runsOn {
-			p.kill = p.end
+			x.kill = x.end
 		}
-		p.guard = min(e.opts.Guard, time.Until(kill)/4)
+		x.guard = min(e.opts.Guard, time.Until(kill)/4)
 	}
-	return p.short(ctx)
+	return x.short(ctx)
 }
 
 // short reports whether less than MinTime is left for the handler.
-func (p *plan) short(ctx context.Context) error {
-	least := p.call.Key.op.minTime()
+func (x *execution) short(ctx context.Context) error {
+	least := x.call.Key.op.minTime()
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < least {
 		return ErrOutOfTime
 	}
-	if !p.known.IsZero() && time.Until(p.known)-p.guard < least {
+	if !x.known.IsZero() && time.Until(x.known)-x.guard < least {
 		return ErrOutOfTime
 	}
 	return nil
@@ -86,10 +74,10 @@ type claimTime struct {
 }
 
 // claiming begins the time of a claim.
-func (p *plan) claiming(ctx context.Context) *claimTime {
+func (x *execution) claiming(ctx context.Context) *claimTime {
 	start := time.Now()
-	t := &claimTime{withdrawBy: start.Add(p.budget)}
-	t.ctx, t.cancel = context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(p.budget))))
+	t := &claimTime{withdrawBy: start.Add(x.budget)}
+	t.ctx, t.cancel = context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(x.budget))))
 	return t
 }
 
@@ -97,16 +85,16 @@ func (t *claimTime) end() { t.cancel() }
 
 // finishing bounds the calls after the handler: the caller's cancellation does not
 // count any more, the kill time does.
-func (p *plan) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	return p.bounded(context.WithoutCancel(ctx), size)
+func (x *execution) finishing(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	return x.bounded(context.WithoutCancel(ctx), size)
 }
 
 // bounded bounds calls that carry a result of the size.
-func (p *plan) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	e := p.engine
+func (x *execution) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	e := x.engine
 	budget := e.opts.FinishBudget + sizeAllowance(size)
 	// Past its kill time the process lives: it was none.
-	if left := p.kill.Sub(e.now()); !p.kill.IsZero() && left > 0 {
+	if left := x.kill.Sub(e.now()); !x.kill.IsZero() && left > 0 {
 		budget = min(budget, left-left/10)
 	}
 	return context.WithTimeout(ctx, max(budget, leastFinish))

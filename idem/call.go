@@ -94,39 +94,6 @@ type Outcome struct {
 	ResponseVersion int
 }
 
-// Execute runs the call under the protocol: it claims the key and runs the
-// handler, or answers with the recorded outcome, or with one of the package's
-// errors. A handler's error is returned as the handler gave it; a recorded
-// failure is a [*RecordedError]. Called by another operation's handler, it hides the
-// error's marks from that operation: see [NotExecuted].
-func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
-	if err := c.check(); err != nil {
-		return Outcome{}, err
-	}
-	if outer := attemptOf(ctx); outer != nil {
-		outer.signs.Store(true)
-		out, err := e.execute(ctx, c)
-		return out, border(err)
-	}
-	return e.execute(ctx, c)
-}
-
-func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
-	p := &plan{engine: e, call: &c, begun: e.now()}
-	if err := p.schedule(ctx); err != nil && p.budget <= 0 {
-		p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
-		return Outcome{}, err
-	} else if err != nil && c.NoClaim == nil {
-		// What is recorded needs none of the handler's time.
-		c.NoClaim = err
-	}
-	a, out, err := p.claim(ctx)
-	if a == nil {
-		return out, err
-	}
-	return p.run(ctx, a)
-}
-
 func (c *Call) check() error {
 	switch {
 	case c.Key.Err() != nil:
@@ -138,14 +105,4 @@ func (c *Call) check() error {
 		return &ConfigError{What: "call", Problem: "the handler is nil"}
 	}
 	return nil
-}
-
-func (p *plan) notify(ctx context.Context, kind NoticeKind, n Notice) {
-	if p.engine.opts.Observer == nil {
-		return
-	}
-	k := &p.call.Key
-	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
-	n.Elapsed = p.engine.now().Sub(p.begun)
-	p.engine.tell(ctx, kind, n)
 }

@@ -15,36 +15,36 @@ const maxRounds = 8
 // claim reserves the key, following the record as the machine says; in atomic mode
 // it only looks. It returns the attempt that may run, or the answer that the
 // caller gets instead.
-func (p *plan) claim(ctx context.Context) (*attempt, Outcome, error) {
-	e := p.engine
-	part := p.claiming(ctx)
+func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
+	e := x.engine
+	part := x.claiming(ctx)
 	defer part.end()
 	_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
 	var seen *Record
-	if op := &p.call.Key.op; p.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
+	if op := &x.call.Key.op; x.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
 		var err error
-		if seen, err = p.look(part.ctx); err != nil {
-			if late := p.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
+		if seen, err = x.look(part.ctx); err != nil {
+			if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
 				// There was no time for the look either.
-				p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+				x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
 				return nil, Outcome{}, late
 			}
-			return nil, Outcome{}, p.unavailable(ctx, err)
+			return nil, Outcome{}, x.unavailable(ctx, err)
 		}
 	}
-	return p.acquire(ctx, part, seen)
+	return x.acquire(ctx, part, seen)
 }
 
 // acquire reserves the key over what was seen of its record, or goes where that
 // leads. The store is asked within part, which begins anew after a wait.
-func (p *plan) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
-	e := p.engine
-	atomic := p.call.Key.op.Mode == Atomic
+func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
+	e := x.engine
+	atomic := x.call.Key.op.Mode == Atomic
 	var wait *waiter
 	for range maxRounds {
 		d := protocol.Decision{Do: protocol.DoCreate, To: InProgress}
 		if seen != nil {
-			d = protocol.Next(seen, p.claimEvent(), e.now())
+			d = protocol.Next(seen, x.claimEvent(), e.now())
 		}
 		if atomic && d.Do == protocol.DoTakeOver && len(seen.Steps) > 0 {
 			// Left by the reserved mode: this one could not skip what is recorded.
@@ -52,12 +52,12 @@ func (p *plan) acquire(ctx context.Context, part *claimTime, seen *Record) (*att
 		}
 		switch d.Do {
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver, protocol.DoPark:
-			wrote, err := p.settleFirst(part.ctx)
+			wrote, err := x.settleFirst(part.ctx)
 			if err == nil && wrote {
-				seen, err = p.look(part.ctx)
+				seen, err = x.look(part.ctx)
 			}
 			if err != nil {
-				return nil, Outcome{}, p.unavailable(ctx, err)
+				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 			if wrote {
 				continue
@@ -65,93 +65,93 @@ func (p *plan) acquire(ctx context.Context, part *claimTime, seen *Record) (*att
 		}
 		switch d.Do {
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
-			if err := p.call.NoClaim; err != nil {
+			if err := x.call.NoClaim; err != nil {
 				if errors.Is(err, ErrOutOfTime) {
-					p.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+					x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
 				}
 				return nil, Outcome{}, err
 			}
 			// Taken before the record's own time: a pause between the two must not make the
 			// holder count longer than the record does.
 			sent := time.Now()
-			c := p.newClaim(seen, d.Do)
+			c := x.newClaim(seen, d.Do)
 			if atomic {
-				return p.begins(c, seen), Outcome{}, nil
+				return x.begins(c, seen), Outcome{}, nil
 			}
 			err := e.store.Acquire(part.ctx, e.now(), c)
 			if err == nil {
-				return p.claimed(ctx, c, sent), Outcome{}, nil
+				return x.claimed(ctx, c, sent), Outcome{}, nil
 			}
 			var sErr *StoreError
 			if errors.As(err, &sErr) || !isAnswer(err) {
-				return p.unclaimed(ctx, part, c, err, seen == nil)
+				return x.unclaimed(ctx, part, c, err, seen == nil)
 			}
-			if seen, err = p.existing(part.ctx, err); err != nil {
-				return nil, Outcome{}, p.unavailable(ctx, err)
+			if seen, err = x.existing(part.ctx, err); err != nil {
+				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoPark:
-			s := p.lapse(seen)
+			s := x.lapse(seen)
 			err := e.store.Settle(part.ctx, e.now(), s)
 			if err == nil {
-				p.notify(ctx, NoticeParked, Notice{Attempt: seen.Attempt, State: Unknown})
-				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoUnknown)
+				x.notify(ctx, NoticeParked, Notice{Attempt: seen.Attempt, State: Unknown})
+				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoUnknown)
 			}
-			if seen, err = p.existing(part.ctx, err); err != nil {
-				return nil, Outcome{}, p.unavailable(ctx, err)
+			if seen, err = x.existing(part.ctx, err); err != nil {
+				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoReplay:
-			out, err := p.replay(ctx, seen)
+			out, err := x.replay(ctx, seen)
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
-				p.notify(ctx, NoticeReplayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
+				x.notify(ctx, NoticeReplayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
 				return nil, out, err
 			}
-			return nil, Outcome{}, p.unavailable(ctx, err)
+			return nil, Outcome{}, x.unavailable(ctx, err)
 		case protocol.DoInFlight:
 			if wait == nil {
-				wait = p.waiting(ctx)
+				wait = x.waiting(ctx)
 			}
 			var over bool
 			if seen, over = wait.poll(ctx, seen); !over {
-				return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
+				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 			}
-			if !p.enough(ctx, seen) {
-				p.notify(ctx, NoticeOutOfTime, Notice{Err: ErrOutOfTime})
+			if !x.enough(ctx, seen) {
+				x.notify(ctx, NoticeOutOfTime, Notice{Err: ErrOutOfTime})
 				return nil, Outcome{}, ErrOutOfTime
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
 			part.end()
-			*part = *p.claiming(ctx)
+			*part = *x.claiming(ctx)
 		default:
-			return nil, Outcome{}, p.answer(ctx, seen, d.Do)
+			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
 		}
 	}
 	if seen == nil {
 		return nil, Outcome{}, &InFlightError{}
 	}
-	return nil, Outcome{}, p.answer(ctx, seen, protocol.DoInFlight)
+	return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 }
 
-func (p *plan) claimEvent() protocol.Event {
+func (x *execution) claimEvent() protocol.Event {
 	return protocol.Event{
-		Kind: protocol.EventClaim, Fingerprint: p.call.Fingerprint,
-		Repeat: p.call.Key.op.Repeat, Margin: p.engine.opts.Margin,
+		Kind: protocol.EventClaim, Fingerprint: x.call.Fingerprint,
+		Repeat: x.call.Key.op.Repeat, Margin: x.engine.opts.Margin,
 	}
 }
 
 // newClaim makes the record that a claim writes, over what was seen of it.
-func (p *plan) newClaim(seen *Record, do protocol.Action) protocol.Claim {
-	now := p.engine.now()
-	op := &p.call.Key.op
+func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
+	now := x.engine.now()
+	op := &x.call.Key.op
 	rec := Record{
-		ID: p.call.Key.id, State: InProgress, Repeat: op.Repeat,
-		Fingerprint: p.call.Fingerprint, Codec: p.call.Codec, Owner: newID(), Attempt: 1,
-		LeaseUntil: p.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
+		ID: x.call.Key.id, State: InProgress, Repeat: op.Repeat,
+		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
+		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
 	}
 	if op.KeepValue {
-		rec.Value = p.call.Key.value
+		rec.Value = x.call.Key.value
 	}
-	if p.kill.IsZero() {
-		rec.LeaseUntil = now.Add(p.engine.opts.Lease)
+	if x.kill.IsZero() {
+		rec.LeaseUntil = now.Add(x.engine.opts.Lease)
 	}
 	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
 	rec.Write = rec.Owner + ".0"
@@ -181,34 +181,34 @@ func over(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 }
 
 // lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
-func (p *plan) lapse(seen *Record) protocol.Settlement {
+func (x *execution) lapse(seen *Record) protocol.Settlement {
 	return protocol.Settlement{
 		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),
 		Ending: protocol.Ending{
 			State: Unknown, Failure: seen.Failure, Uncertain: true,
-			Stricter: protocol.Stricter(seen.Repeat, p.call.Key.op.Repeat) == NotRepeatable,
+			Stricter: protocol.Stricter(seen.Repeat, x.call.Key.op.Repeat) == NotRepeatable,
 		},
 	}
 }
 
 // existing takes the record out of a conflict, or reads it once more where it
 // could not be read. A nil record means that there is none any more.
-func (p *plan) existing(ctx context.Context, err error) (*Record, error) {
+func (x *execution) existing(ctx context.Context, err error) (*Record, error) {
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil {
 		return conflict.Existing, nil
 	}
 	if conflict != nil || errors.Is(err, ErrRecordUnreadable) {
-		return p.engine.store.Get(ctx, p.call.Key.id)
+		return x.engine.store.Get(ctx, x.call.Key.id)
 	}
 	return nil, err
 }
 
 // look reads the record without claiming it, once more if it cannot be read.
-func (p *plan) look(ctx context.Context) (*Record, error) {
-	rec, err := p.engine.store.Get(ctx, p.call.Key.id)
+func (x *execution) look(ctx context.Context) (*Record, error) {
+	rec, err := x.engine.store.Get(ctx, x.call.Key.id)
 	if errors.Is(err, ErrRecordUnreadable) {
-		return p.engine.store.Get(ctx, p.call.Key.id)
+		return x.engine.store.Get(ctx, x.call.Key.id)
 	}
 	return rec, err
 }
@@ -220,24 +220,24 @@ func isAnswer(err error) bool {
 }
 
 // claimed begins the attempt of a claim that was sent at the time and is written.
-func (p *plan) claimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
-	a := &attempt{key: p.call.Key, rec: c.Record, until: sent.Add(p.engine.opts.Lease)}
+func (x *execution) claimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
 	a.journal.inherit(c.Record.Steps)
 	kind := NoticeClaimed
 	if c.Seen != "" {
 		kind = NoticeTookOver
 	}
-	p.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress})
+	x.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress})
 	return a
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.
-func (p *plan) unavailable(ctx context.Context, err error) error {
+func (x *execution) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrRecordUnreadable) {
-		p.notify(ctx, NoticeUnreadable, Notice{Err: err})
+		x.notify(ctx, NoticeUnreadable, Notice{Err: err})
 		return err
 	}
-	p.notify(ctx, NoticeStoreUnavailable, Notice{Err: err})
+	x.notify(ctx, NoticeStoreUnavailable, Notice{Err: err})
 	if errors.Is(err, ErrStoreUnavailable) {
 		return err
 	}

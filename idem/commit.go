@@ -17,7 +17,7 @@ const commitShare = 0.6
 // outcome is written now or never: when its caller has been told that it is not
 // certain, it must not land later behind the caller's back.
 type commit struct {
-	*plan
+	*execution
 	a   *attempt
 	ans Answer
 	end ending // of ans
@@ -33,8 +33,8 @@ type commit struct {
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
 // atomic mode.
-func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
-	c := &commit{plan: p, a: a, ans: ans, outer: ctx, hctx: hctx}
+func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
+	c := &commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed {
 		return c.nothing(ctx)
 	}
@@ -46,7 +46,7 @@ func (p *plan) commit(ctx, hctx context.Context, a *attempt, ans Answer, end end
 		size += unit.Size()
 	}
 	// The time by size is for the commit alone, which gets a share of the whole.
-	ctx, cancel := p.finishing(ctx, int(float64(size)/commitShare))
+	ctx, cancel := x.finishing(ctx, int(float64(size)/commitShare))
 	defer cancel()
 	return c.write(ctx, end, unit)
 }

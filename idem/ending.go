@@ -11,9 +11,9 @@ const maxKept = 1 << 10
 
 // rule is whose word counts: the operation's own rule first, then what the
 // handler said, then the wrapper's rule, then the error.
-func (p *plan) rule(ctx context.Context, a *attempt, ans Answer) Class {
+func (x *execution) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	c := ClassDefault
-	if f := p.call.Key.op.Classify; f != nil {
+	if f := x.call.Key.op.Classify; f != nil {
 		c = f(ctx, ans.Value, ans.Err)
 	}
 	if c == ClassDefault || c > ClassRefused {
@@ -62,8 +62,8 @@ type ending struct {
 }
 
 // ending turns the class into what the record becomes, by the declaration.
-func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
-	en := ending{Ending: p.recordEnding(a, c, ans, f)}
+func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
+	en := ending{Ending: x.recordEnding(a, c, ans, f)}
 	if len(ans.Kept) <= maxKept {
 		en.kept = ans.Kept
 	}
@@ -73,9 +73,9 @@ func (p *plan) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
 	return en
 }
 
-func (p *plan) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
+func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
 	// A place for the expiry: it counts from when the end is written.
-	expires := p.engine.expiry(p.engine.now(), p.call.Key.op.retention(), len(ans.Body))
+	expires := x.engine.expiry(x.engine.now(), x.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
 		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}

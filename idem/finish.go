@@ -19,11 +19,11 @@ type finished struct {
 
 // finish records the end. The error, if any, says that the claim is lost. Whatever
 // else goes wrong is queued, and never releases the claim.
-func (p *plan) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
-	e := p.engine
+func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
+	e := x.engine
 	t := terminal{
 		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, LargeSteps: a.journal.anyLarge()},
-		kept: en.kept, retention: p.call.Key.op.retention(),
+		kept: en.kept, retention: x.call.Key.op.retention(),
 	}
 	if a.open {
 		absent := a.rec
@@ -32,7 +32,7 @@ func (p *plan) finish(ctx context.Context, a *attempt, en ending) (finished, err
 	if len(en.Result) > lateLarge {
 		t.f.Progress = new(protocol.Progress)
 	}
-	ctx, cancel := p.finishing(ctx, len(en.Result))
+	ctx, cancel := x.finishing(ctx, len(en.Result))
 	defer cancel()
 	err := e.put(ctx, &t)
 	done := finished{state: en.State, recordedAt: t.recorded, expiresAt: t.f.Ending.ExpiresAt}
@@ -43,13 +43,13 @@ func (p *plan) finish(ctx context.Context, a *attempt, en ending) (finished, err
 	var conflict *protocol.ConflictError
 	switch {
 	case err == nil:
-		done.queued, done.omitted = p.stands(ctx, &t, n)
+		done.queued, done.omitted = x.stands(ctx, &t, n)
 		return done, nil
 	case errors.As(err, &conflict):
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
 			// Parked by a stricter twin: the question stays open, and the claim is ours.
 			n.State = old.State
-			p.notify(ctx, noticeOf(old.State), n)
+			x.notify(ctx, noticeOf(old.State), n)
 			done.state = old.State
 			return done, nil
 		}
@@ -58,27 +58,27 @@ func (p *plan) finish(ctx context.Context, a *attempt, en ending) (finished, err
 		return finished{}, err
 	}
 	done.state = InProgress
-	done.queued, done.omitted = p.later(ctx, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
+	done.queued, done.omitted = x.later(ctx, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return done, nil
 }
 
 // stands tells that an end is recorded, and adds its result if that is owed: at once
 // if there is time, else later. It returns whether the result is queued, and whether
 // it was given up.
-func (p *plan) stands(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
-	e := p.engine
+func (x *execution) stands(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
+	e := x.engine
 	var err error
 	if t.owes() {
 		err = e.add(ctx, t)
 	}
 	if t.omitted != nil {
-		p.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
+		x.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
 	}
-	p.notify(ctx, noticeOf(n.State), n)
+	x.notify(ctx, noticeOf(n.State), n)
 	if err == nil {
 		return false, t.omitted != nil
 	}
-	return p.later(ctx, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
+	return x.later(ctx, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
 func noticeOf(s State) NoticeKind {
@@ -95,11 +95,11 @@ func noticeOf(s State) NoticeKind {
 
 // lost answers the caller of an attempt that lost its claim: with the recorded
 // outcome if there is one, never with the attempt's own.
-func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
-	e := p.engine
+func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
+	e := x.engine
 	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
-		p.notify(ctx, NoticeUnreadable, Notice{Attempt: a.rec.Attempt, Err: err})
+		x.notify(ctx, NoticeUnreadable, Notice{Attempt: a.rec.Attempt, Err: err})
 		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
 	}
 	rec := conflict.Existing
@@ -107,15 +107,15 @@ func (p *plan) lost(ctx context.Context, a *attempt, err error) (Outcome, error)
 	if rec != nil {
 		n.State = rec.State
 	}
-	p.notify(ctx, NoticeLeaseLost, n)
+	x.notify(ctx, NoticeLeaseLost, n)
 	if rec == nil {
 		return Outcome{}, &InFlightError{Lost: true}
 	}
-	switch protocol.Next(rec, p.claimEvent(), e.now()).Do {
+	switch protocol.Next(rec, x.claimEvent(), e.now()).Do {
 	case protocol.DoReplay:
-		ctx, cancel := p.finishing(ctx, rec.Body.Stored)
+		ctx, cancel := x.finishing(ctx, rec.Body.Stored)
 		defer cancel()
-		out, err := p.replay(ctx, rec)
+		out, err := x.replay(ctx, rec)
 		if errors.Is(err, ErrStoreUnavailable) {
 			// Something was executed: the caller must not read that nothing was.
 			break

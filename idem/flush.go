@@ -54,8 +54,8 @@ func (q *queue) first(ctx context.Context, id string) error {
 
 // settleFirst writes what this process knows of the key's earlier attempts, if it
 // knows anything. It returns false if it knows nothing: the claim may go on.
-func (p *plan) settleFirst(ctx context.Context) (wrote bool, err error) {
-	q, id := p.engine.queue, p.call.Key.id
+func (x *execution) settleFirst(ctx context.Context) (wrote bool, err error) {
+	q, id := x.engine.queue, x.call.Key.id
 	if !q.knows(id) {
 		return false, nil
 	}
@@ -140,8 +140,8 @@ func (q *queue) one(ctx context.Context, l *late, large bool) error {
 // flushLarge writes what waits if some of it is too large for the time before a
 // claim. It is for after a call's own end was written, which shows that the store
 // answers, where nothing runs in the background.
-func (p *plan) flushLarge(ctx context.Context) {
-	q := p.engine.queue
+func (x *execution) flushLarge(ctx context.Context) {
+	q := x.engine.queue
 	q.mu.Lock()
 	largest := 0
 	for _, l := range q.waiting {
@@ -151,7 +151,7 @@ func (p *plan) flushLarge(ctx context.Context) {
 	if largest < lateLarge {
 		return
 	}
-	ctx, cancel := p.finishing(ctx, largest)
+	ctx, cancel := x.finishing(ctx, largest)
 	defer cancel()
 	_ = q.write(ctx, q.take(), true) // what could not be written stays in the queue
 }

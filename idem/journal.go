@@ -208,9 +208,9 @@ func (j *journal) record(ctx context.Context, a *attempt, w *protocol.StepWrite)
 
 // send makes one call to the store, and says for when.
 func (l *lease) send(ctx context.Context, w *protocol.StepWrite) (time.Time, error) {
-	e := l.plan.engine
+	e := l.x.engine
 	w.ID, w.Owner, w.Write = l.a.rec.ID, l.a.rec.Owner, l.a.writeID()
-	ctx, cancel := l.plan.finishing(ctx, len(w.Result))
+	ctx, cancel := l.x.finishing(ctx, len(w.Result))
 	defer cancel()
 	now := e.now()
 	return now, e.store.RecordStep(ctx, now, *w)

@@ -17,7 +17,7 @@ const beats = 3
 type lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	plan   *plan
+	x      *execution
 	a      *attempt
 
 	mu      sync.Mutex
@@ -30,59 +30,59 @@ type lease struct {
 
 // lease starts counting a lease that the store is known to hold until the time, by the
 // monotonic clock. The handler's context carries its attempt.
-func (p *plan) lease(ctx context.Context, a *attempt, until time.Time) *lease {
-	l := &lease{plan: p, a: a, until: until}
+func (x *execution) lease(ctx context.Context, a *attempt, until time.Time) *lease {
+	l := &lease{x: x, a: a, until: until}
 	a.running = l
 	ctx = context.WithValue(ctx, attemptKey{}, a)
-	if !p.known.IsZero() {
+	if !x.known.IsZero() {
 		// An operation within this one has a shorter context, and the same kill time.
-		ctx = WithKillTime(ctx, p.known)
+		ctx = WithKillTime(ctx, x.known)
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	now := p.engine.now()
+	now := x.engine.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.end.IsZero() {
+	if !x.end.IsZero() {
 		// The deadline is one that the handler can read; its cause says why.
 		var cancel context.CancelFunc
 		parent := l.cancel
-		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(p.end.Sub(now)-p.guard), ErrOutOfTime)
+		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(x.end.Sub(now)-x.guard), ErrOutOfTime)
 		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
 	}
 	switch {
 	case !a.claimed():
-	case !p.kill.IsZero():
+	case !x.kill.IsZero():
 		l.arm()
 	default:
 		// A claim that took its time is renewed at once.
-		whole := p.engine.opts.Lease
-		l.timer = time.AfterFunc(min(whole/beats, p.leaseLeft(l.until)-whole/(2*beats)), l.beat)
+		whole := x.engine.opts.Lease
+		l.timer = time.AfterFunc(min(whole/beats, x.leaseLeft(l.until)-whole/(2*beats)), l.beat)
 	}
 	return l
 }
 
 // leaseLeft is how long the holder relies on a lease: it stops early, as far ahead
 // as the guard of a kill time.
-func (p *plan) leaseLeft(until time.Time) time.Duration { return time.Until(until) - p.reserve() }
+func (x *execution) leaseLeft(until time.Time) time.Duration { return time.Until(until) - x.reserve() }
 
-func (p *plan) reserve() time.Duration { return min(p.engine.opts.Guard, p.engine.opts.Lease/4) }
+func (x *execution) reserve() time.Duration { return min(x.engine.opts.Guard, x.engine.opts.Lease/4) }
 
 // parks reports whether an attempt that is killed leaves an open question. Other
 // attempts are left to their lease.
-func (p *plan) parks(a *attempt) bool {
+func (x *execution) parks(a *attempt) bool {
 	return a.claimed() && (a.rec.Repeat == NotRepeatable || a.journal.mustPark())
 }
 
 // arm sets the time at which an attempt that would leave an open question is parked
 // from the side, and else the time at which it proves to be still alive.
 func (l *lease) arm() {
-	left := l.plan.kill.Sub(l.plan.engine.now())
-	if l.parking = l.plan.parks(l.a); l.parking {
-		l.timer = time.AfterFunc(left-l.plan.guard/2, l.parkFromTheSide)
+	left := l.x.kill.Sub(l.x.engine.now())
+	if l.parking = l.x.parks(l.a); l.parking {
+		l.timer = time.AfterFunc(left-l.x.guard/2, l.parkFromTheSide)
 		return
 	}
 	// Whoever is killed is so by then, and observers still respect the lease.
-	l.timer = time.AfterFunc(left+l.plan.engine.opts.Margin/8, l.overrun)
+	l.timer = time.AfterFunc(left+l.x.engine.opts.Margin/8, l.overrun)
 }
 
 // overrun is for a handler that runs past its kill time, which therefore was none: a
@@ -91,19 +91,19 @@ func (l *lease) arm() {
 func (l *lease) overrun() {
 	l.mu.Lock()
 	// What the store holds is over. It may be raised while nobody has taken the claim.
-	l.until = time.Now().Add(l.plan.engine.opts.Lease / 2)
+	l.until = time.Now().Add(l.x.engine.opts.Lease / 2)
 	l.mu.Unlock()
 	l.beat()
 }
 
 // watch arms an attempt that has just begun what must not be left to its lease.
 func (l *lease) watch() {
-	if l.plan.kill.IsZero() {
+	if l.x.kill.IsZero() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.timer != nil && !l.parking && !l.stopped && l.plan.engine.now().Before(l.plan.kill) {
+	if l.timer != nil && !l.parking && !l.stopped && l.x.engine.now().Before(l.x.kill) {
 		l.timer.Stop()
 		l.arm()
 	}
@@ -129,7 +129,7 @@ func (l *lease) stop() {
 func (l *lease) parkFromTheSide() {
 	l.mu.Lock()
 	stopped := l.stopped
-	if !stopped && !l.plan.parks(l.a) {
+	if !stopped && !l.x.parks(l.a) {
 		l.arm() // the step has ended
 		stopped = true
 	}
@@ -137,20 +137,20 @@ func (l *lease) parkFromTheSide() {
 	if stopped {
 		return
 	}
-	p, e := l.plan, l.plan.engine
-	ctx, cancel := p.finishing(l.ctx, 0)
+	x, e := l.x, l.x.engine
+	ctx, cancel := x.finishing(l.ctx, 0)
 	defer cancel()
 	f := &Failure{Message: "the handler ran past its deadline", Type: "timeout"}
-	en := p.ending(l.a, ClassUncertain, Answer{}, f)
+	en := x.ending(l.a, ClassUncertain, Answer{}, f)
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending})
 	if err == nil {
-		p.notify(ctx, NoticeParked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
+		x.notify(ctx, NoticeParked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.stopped {
-		l.timer = time.AfterFunc(p.kill.Sub(e.now())+e.opts.Margin/8, l.overrun)
+		l.timer = time.AfterFunc(x.kill.Sub(e.now())+e.opts.Margin/8, l.overrun)
 	}
 }
 
@@ -162,21 +162,21 @@ func (l *lease) beat() {
 		l.mu.Unlock()
 		return
 	}
-	p, e := l.plan, l.plan.engine
+	x, e := l.x, l.x.engine
 	whole := e.opts.Lease
 	// The holder stops early even if the store has not answered by then.
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(l.ctx),
-		earlier(time.Now().Add(whole/(2*beats)), l.until.Add(-p.reserve())))
+		earlier(time.Now().Add(whole/(2*beats)), l.until.Add(-x.reserve())))
 	defer cancel()
 	l.beating = cancel
 	l.mu.Unlock()
 
 	sent, now := time.Now(), e.now()
-	x := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
+	ext := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
 	if !l.a.rec.ExpiresAt.IsZero() && !l.a.journal.any() {
-		x.ExpiresAt = ceil(x.LeaseUntil.Add(l.a.rec.Retention), time.Second)
+		ext.ExpiresAt = ceil(ext.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}
-	err := e.store.Extend(ctx, now, x)
+	err := e.store.Extend(ctx, now, ext)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,15 +193,15 @@ func (l *lease) beat() {
 		// The question is open, and this attempt's own outcome may settle it.
 		return
 	case errors.As(err, &conflict):
-		p.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		x.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	default:
 		next = whole / (4 * beats)
 	}
-	left := p.leaseLeft(l.until)
+	left := x.leaseLeft(l.until)
 	if left <= 0 {
-		p.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		x.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	}

@@ -91,8 +91,8 @@ func (q *queue) count(l *late, sign int) {
 // later queues a write that the store has not confirmed. Where there is no room for
 // everything the results go first: the fact is never lost for the sake of the body.
 // It returns whether there is room for the write, and whether its result was given up.
-func (p *plan) later(ctx context.Context, l *late, err error) (fits, omitted bool) {
-	e, key, t := p.engine, p.call.Key, l.terminal
+func (x *execution) later(ctx context.Context, l *late, err error) (fits, omitted bool) {
+	e, key, t := x.engine, x.call.Key, l.terminal
 	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
 	l.since = e.now()
 	l.result = t != nil && t.stands
@@ -116,7 +116,7 @@ func (p *plan) later(ctx context.Context, l *late, err error) (fits, omitted boo
 		q.count(l, 1)
 	}
 	omitted = t != nil && t.omitted != nil
-	background := fits && p.kill.IsZero() && !q.running
+	background := fits && x.kill.IsZero() && !q.running
 	q.running = q.running || background
 	q.mu.Unlock()
 	for _, s := range shed {

@@ -8,42 +8,42 @@ import (
 )
 
 // answer is what a call gets that neither runs nor replays.
-func (p *plan) answer(ctx context.Context, rec *Record, do protocol.Action) error {
-	e := p.engine
+func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action) error {
+	e := x.engine
 	n := Notice{Attempt: rec.Attempt, State: rec.State}
 	switch do {
 	case protocol.DoInFlight:
-		p.notify(ctx, NoticeInFlight, n)
+		x.notify(ctx, NoticeInFlight, n)
 		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 	case protocol.DoUnknown:
 		n.State = Unknown // also of a claim that was parked just now
-		p.notify(ctx, NoticeUnknown, n)
+		x.notify(ctx, NoticeUnknown, n)
 		return ErrOutcomeUnknown
 	case protocol.DoAccepted:
-		p.notify(ctx, NoticeAccepted, n)
+		x.notify(ctx, NoticeAccepted, n)
 		return ErrAccepted
 	case protocol.DoReused:
-		p.notify(ctx, NoticeReused, n)
-		return p.reused(ctx, rec)
+		x.notify(ctx, NoticeReused, n)
+		return x.reused(ctx, rec)
 	}
-	p.notify(ctx, NoticeUnreadable, n)
+	x.notify(ctx, NoticeUnreadable, n)
 	return ErrRecordUnreadable
 }
 
 // reused tells of the first input's outcome what the record holds itself: a call
 // that is refused is worth no further one.
-func (p *plan) reused(ctx context.Context, rec *Record) error {
+func (x *execution) reused(ctx context.Context, rec *Record) error {
 	e := &ReusedError{State: rec.State}
 	if rec.State == Completed && rec.Body.Parts == 0 {
-		e.Result, _ = p.engine.store.Result(ctx, rec)
+		e.Result, _ = x.engine.store.Result(ctx, rec)
 	}
 	return e
 }
 
 // replay answers with what is recorded, reading it once more if its result
 // cannot be read: the record may have moved on meanwhile.
-func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
+func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
@@ -57,18 +57,18 @@ func (p *plan) replay(ctx context.Context, rec *Record) (Outcome, error) {
 		out.Failure = f
 		return out, &RecordedError{*f}
 	}
-	ctx, cancel := p.bounded(ctx, rec.Body.Stored)
+	ctx, cancel := x.bounded(ctx, rec.Body.Stored)
 	defer cancel()
-	body, err := p.engine.store.Result(ctx, rec)
+	body, err := x.engine.store.Result(ctx, rec)
 	if errors.Is(err, ErrRecordUnreadable) {
-		again, gErr := p.engine.store.Get(ctx, rec.ID)
+		again, gErr := x.engine.store.Get(ctx, rec.ID)
 		if gErr != nil {
 			return Outcome{}, gErr
 		}
 		if again == nil || again.State != Completed || again.Write != rec.Write {
 			return Outcome{}, err
 		}
-		body, err = p.engine.store.Result(ctx, again)
+		body, err = x.engine.store.Result(ctx, again)
 	}
 	if err != nil {
 		return Outcome{}, err

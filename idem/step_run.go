@@ -196,7 +196,7 @@ func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	}
 	rec := s.a.rec
 	// Needed to undo the step too, so whether or not the caller has been cancelled.
-	ctx, cancel := s.a.running.plan.finishing(s.ctx, known.Body.Stored)
+	ctx, cancel := s.a.running.x.finishing(s.ctx, known.Body.Stored)
 	defer cancel()
 	raw, err := s.a.engine().store.StepResult(ctx, &rec, s.name)
 	if err != nil {

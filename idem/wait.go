@@ -14,23 +14,23 @@ type waiter struct {
 	pause  time.Duration
 }
 
-func (p *plan) waiting(ctx context.Context) *waiter {
-	wait := p.engine.opts.Wait
-	if p.call.Wait != 0 {
-		wait = p.call.Wait
+func (x *execution) waiting(ctx context.Context) *waiter {
+	wait := x.engine.opts.Wait
+	if x.call.Wait != 0 {
+		wait = x.call.Wait
 	}
-	w := &waiter{engine: p.engine, pause: 25 * time.Millisecond}
+	w := &waiter{engine: x.engine, pause: 25 * time.Millisecond}
 	if wait > 0 {
 		w.until = time.Now().Add(wait)
 		// A waiter leaves enough time to say that it waited in vain.
-		reserve := -2*p.guard - p.budget
+		reserve := -2*x.guard - x.budget
 		if end, ok := ctx.Deadline(); ok {
 			w.until = earlier(w.until, end.Add(reserve))
 		}
-		if !p.end.IsZero() {
-			w.until = earlier(w.until, time.Now().Add(p.end.Sub(p.engine.now())+reserve))
+		if !x.end.IsZero() {
+			w.until = earlier(w.until, time.Now().Add(x.end.Sub(x.engine.now())+reserve))
 		}
-		if end := p.call.WaitUntil; !end.IsZero() {
+		if end := x.call.WaitUntil; !end.IsZero() {
 			w.until = earlier(w.until, end)
 		}
 	}
@@ -39,17 +39,17 @@ func (p *plan) waiting(ctx context.Context) *waiter {
 
 // enough reports whether there is still time for what the record asks for: a
 // claim needs as much as at the call's begin, every answer comes for free.
-func (p *plan) enough(ctx context.Context, seen *Record) bool {
-	if p.call.NoClaim != nil {
+func (x *execution) enough(ctx context.Context, seen *Record) bool {
+	if x.call.NoClaim != nil {
 		return true
 	}
 	if seen != nil {
-		d := protocol.Next(seen, p.claimEvent(), p.engine.now()).Do
+		d := protocol.Next(seen, x.claimEvent(), x.engine.now()).Do
 		if d != protocol.DoReplace && d != protocol.DoTakeOver {
 			return true
 		}
 	}
-	return p.schedule(ctx) == nil
+	return x.schedule(ctx) == nil
 }
 
 // poll waits and reads the record until it is not in flight any more, and returns

@@ -17,23 +17,23 @@ const barredFor = lateFor
 // so that it cannot land later, unless the operation fails open: where the store is
 // down, nothing is known of an earlier attempt, from the record or from this process,
 // and somebody still waits for the answer.
-func (p *plan) unclaimed(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
-	e := p.engine
+func (x *execution) unclaimed(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
+	e := x.engine
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
-	if p.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(p.call.Key.id) {
-		p.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
-		return &attempt{key: p.call.Key, rec: c.Record, open: true}, Outcome{}, nil
+	if x.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(x.call.Key.id) {
+		x.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
+		return &attempt{key: x.call.Key, rec: c.Record, open: true}, Outcome{}, nil
 	}
 	if sErr == nil || sErr.Ambiguous {
-		p.withdraw(ctx, c, part.withdrawBy)
+		x.withdraw(ctx, c, part.withdrawBy)
 	}
-	return nil, Outcome{}, p.unavailable(ctx, err)
+	return nil, Outcome{}, x.unavailable(ctx, err)
 }
 
 // withdraw takes back a claim whose reply never came, by the time if it can, else later.
-func (p *plan) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
-	e := p.engine
+func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
+	e := x.engine
 	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
@@ -44,8 +44,8 @@ func (p *plan) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)
 	if err == nil || isAnswer(err) {
-		p.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
+		x.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	p.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+	x.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
 }

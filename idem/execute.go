@@ -1,0 +1,38 @@
+package idem
+
+import (
+	"context"
+)
+
+// Execute runs the call under the protocol: it claims the key and runs the
+// handler, or answers with the recorded outcome, or with one of the package's
+// errors. A handler's error is returned as the handler gave it; a recorded
+// failure is a [*RecordedError]. Called by another operation's handler, it hides the
+// error's marks from that operation: see [NotExecuted].
+func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
+	if err := c.check(); err != nil {
+		return Outcome{}, err
+	}
+	if outer := attemptOf(ctx); outer != nil {
+		outer.signs.Store(true)
+		out, err := e.execute(ctx, c)
+		return out, border(err)
+	}
+	return e.execute(ctx, c)
+}
+
+func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
+	x := &execution{engine: e, call: &c, begun: e.now()}
+	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
+		x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+		return Outcome{}, err
+	} else if err != nil && c.NoClaim == nil {
+		// What is recorded needs none of the handler's time.
+		c.NoClaim = err
+	}
+	a, out, err := x.claim(ctx)
+	if a == nil {
+		return out, err
+	}
+	return x.run(ctx, a)
+}

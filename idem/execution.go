@@ -1,0 +1,28 @@
+package idem
+
+import (
+	"context"
+	"time"
+)
+
+// execution is one call on its way: what it may spend, and until when.
+type execution struct {
+	engine *Engine
+	call   *Call
+	begun  time.Time
+	end    time.Time     // of the invocation; zero outside Lambda
+	kill   time.Time     // the same; zero where that kills nothing
+	known  time.Time     // the same, by the process's clock
+	guard  time.Duration // before end
+	budget time.Duration // for the store, before the claim
+}
+
+func (x *execution) notify(ctx context.Context, kind NoticeKind, n Notice) {
+	if x.engine.opts.Observer == nil {
+		return
+	}
+	k := &x.call.Key
+	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
+	n.Elapsed = x.engine.now().Sub(x.begun)
+	x.engine.tell(ctx, kind, n)
+}
