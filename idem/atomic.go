@@ -36,9 +36,9 @@ func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, err
 	return next, out, err
 }
 
-// over aims the commit at the record that the claim has seen. Owner and write stay:
+// retarget aims the commit at the record that the claim has seen. Owner and write stay:
 // whichever round lands, it is this outcome.
-func (c *commit) over(next protocol.Claim) {
+func (c *commit) retarget(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
 	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt

@@ -155,11 +155,11 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	}
 	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
 	rec.Write = rec.Owner + ".0"
-	return over(rec, seen, do)
+	return claimOver(rec, seen, do)
 }
 
-// over makes the claim that writes rec over what was seen of the record.
-func over(rec Record, seen *Record, do protocol.Action) protocol.Claim {
+// retarget makes the claim that writes rec over what was seen of the record.
+func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 	c := protocol.Claim{}
 	if seen != nil {
 		c.Seen = seen.Write

@@ -90,7 +90,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		if next == nil {
 			return out, err
 		}
-		c.over(*next.born)
+		c.retarget(*next.born)
 	}
 	return Outcome{}, c.failed(ctx, a.stood, false, errors.New("the record changes all the time"))
 }

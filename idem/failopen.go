@@ -33,7 +33,7 @@ func (e *Engine) record(ctx context.Context, now time.Time, f protocol.Finish) e
 		}
 		rec := *f.Absent
 		rec.Write = newID()
-		aErr := e.store.Acquire(ctx, now, over(rec, conflict.Existing, do))
+		aErr := e.store.Acquire(ctx, now, claimOver(rec, conflict.Existing, do))
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
 		}

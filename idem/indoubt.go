@@ -112,7 +112,7 @@ func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outco
 		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
-		c.over(next)
+		c.retarget(next)
 		c.a.stood = Released
 		return true, Outcome{}, nil
 	}
