@@ -19,9 +19,9 @@ func (x *execution) begins(c protocol.Claim, seen *Record) *attempt {
 	return a
 }
 
-// meet follows the record that a commit met, as a call does that has not run yet.
+// reconcile follows the record that a commit met, as a call does that has not run yet.
 // It returns an attempt if the commit may be tried again over it.
-func (c *commit) meet(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
+func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part := c.claiming(ctx)
 	defer part.end()
 	next, out, err := c.acquire(ctx, part, seen)

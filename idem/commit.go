@@ -86,7 +86,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		if err != nil {
 			return Outcome{}, c.failed(ctx, Absent, false, err)
 		}
-		next, out, err := c.meet(ctx, seen)
+		next, out, err := c.reconcile(ctx, seen)
 		if next == nil {
 			return out, err
 		}

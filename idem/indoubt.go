@@ -127,7 +127,7 @@ func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outco
 		return overIt()
 	case rec != nil && rec.Write != w.Claim.Seen:
 		// Where a rival's record stands the commit cannot land.
-		next, out, err := c.meet(ctx, rec)
+		next, out, err := c.reconcile(ctx, rec)
 		if next != nil {
 			return false, Outcome{}, c.failed(ctx, rec.State, false, why)
 		}
