@@ -9,7 +9,7 @@ import (
 )
 
 // commitShare of the time for an outcome goes to its commit. The rest is kept to
-// bar a commit whose reply never came, and to read what became of it.
+// fence a commit whose reply never came, and to read what became of it.
 const commitShare = 0.6
 
 // commit is an outcome that is more than a change of the record: it carries
@@ -74,7 +74,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
 			return c.refused(ctx, &protocol.RefusedError{Err: err})
 		case !isAnswer(err):
-			return c.doubt(ctx, err)
+			return c.resolveInDoubt(ctx, err)
 		case !a.atomic():
 			return c.lost(ctx, a, err)
 		}
@@ -111,7 +111,7 @@ func (c *commit) try(ctx context.Context) error {
 		err = e.record(part, c.at, c.f)
 	}
 	if blind(err) && !c.a.atomic() {
-		err = inDoubt(e.reread(part, c.at, c.f))
+		err = ambiguous(e.reread(part, c.at, c.f))
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func (q *queue) one(ctx context.Context, l *late, large bool) error {
 	if w := l.withdrawal; w != nil {
 		now := e.now()
 		if !w.ExpiresAt.IsZero() {
-			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, barredFor), 0)
+			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, fenceFor), 0)
 		}
 		return e.store.Withdraw(ctx, now, *w)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// inDoubt marks what a write was told that had been sent before and was told next to
+// ambiguous marks what a write was told that had been sent before and was told next to
 // nothing: an earlier try may still be under way.
-func inDoubt(err error) error {
+func ambiguous(err error) error {
 	var refused *protocol.RefusedError
 	var failed *StoreError
 	switch {
@@ -22,23 +22,23 @@ func inDoubt(err error) error {
 	return err
 }
 
-// doubt ends an attempt whose commit got no answer, or none that helps: the claim
+// resolveInDoubt ends an attempt whose commit got no answer, or none that helps: the claim
 // is given up as after an error, by a write that also bars the commit.
-func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
+func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error) {
 	var sErr *StoreError
 	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
 	if c.a.atomic() {
 		if !maybe {
 			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
 		}
-		if taken, out, otherErr := c.takeBack(ctx, err); !taken {
+		if taken, out, otherErr := c.withdrawCommit(ctx, err); !taken {
 			return out, otherErr
 		}
 		return Outcome{}, c.failed(ctx, Released, false, err)
 	}
 	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
 	if maybe {
-		written, out, otherErr := c.bar(ctx, end.Ending, err)
+		written, out, otherErr := c.fence(ctx, end.Ending, err)
 		if written == nil {
 			return out, otherErr
 		}
@@ -51,13 +51,13 @@ func (c *commit) doubt(ctx context.Context, err error) (Outcome, error) {
 	return Outcome{}, c.failed(ctx, done.state, false, err)
 }
 
-// bar writes an end without the unit, under a new owner, so that a commit in doubt
+// fence writes an end without the unit, under a new owner, so that a commit in doubt
 // cannot land later whatever becomes of the record, and settles what became of it:
 // it has landed, it is barred, another attempt has the claim, or nobody knows. It
 // returns the end that was written if the commit is barred, else the call's outcome.
-func (c *commit) bar(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
+func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
-	if least := ceil(e.now().Add(barredFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
+	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
 		// Where the bar is gone, a commit that took no claim could land.
 		end.ExpiresAt = least
 	}
@@ -74,7 +74,7 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, why error) (writt
 	var rec *Record
 	switch {
 	case err == nil:
-		return c.barredIn(ctx, &w.Ending), Outcome{}, nil
+		return c.fenced(ctx, &w.Ending), Outcome{}, nil
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
@@ -87,7 +87,7 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, why error) (writt
 		out, err = c.wasLanded(ctx)
 		return nil, out, err
 	case rec != nil && rec.Write == w.Write:
-		return c.barredIn(ctx, &w.Ending), Outcome{}, nil
+		return c.fenced(ctx, &w.Ending), Outcome{}, nil
 	case rec != nil && rec.HeldBy(w.Owner):
 		return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
 	}
@@ -95,19 +95,19 @@ func (c *commit) bar(ctx context.Context, end protocol.Ending, why error) (writt
 	return nil, out, err
 }
 
-func (c *commit) barredIn(ctx context.Context, end *protocol.Ending) *protocol.Ending {
+func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.Ending {
 	c.notify(ctx, noticeOf(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
 	return end
 }
 
-// takeBack keeps a commit in doubt from landing later, as a claim is taken back
+// withdrawCommit keeps a commit in doubt from landing later, as a claim is taken back
 // whose reply never came, and settles what became of it. If the commit is taken back
 // the next one goes over the withdrawal; else the call has the outcome.
-func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outcome, err error) {
+func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
 	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
 	w.Write = w.Owner + ".0"
-	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, barredFor)), time.Second)
+	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 	overIt := func() (bool, Outcome, error) {
 		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
@@ -116,7 +116,7 @@ func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outco
 		c.a.stood = Released
 		return true, Outcome{}, nil
 	}
-	rec, err := c.withdrawOnce(ctx, w)
+	rec, err := c.tryWithdraw(ctx, w)
 	switch {
 	case err == nil && rec == nil:
 		return overIt()
@@ -137,9 +137,9 @@ func (c *commit) takeBack(ctx context.Context, why error) (taken bool, out Outco
 	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 
-// withdrawOnce returns nothing if the withdrawal was written, else the record as it
+// tryWithdraw returns nothing if the withdrawal was written, else the record as it
 // stands, as far as that can be found out, and why it was not.
-func (c *commit) withdrawOnce(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
+func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	err := c.engine.store.Withdraw(part, c.at, w)

@@ -15,7 +15,7 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 		return c.refusedAtomic(ctx, r, end)
 	}
 	if r.Ambiguous {
-		written, out, err := c.bar(ctx, end.Ending, r.Err)
+		written, out, err := c.fence(ctx, end.Ending, r.Err)
 		if written == nil {
 			return out, err
 		}
@@ -90,7 +90,7 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 // twin's commit is why, the record's own condition failed, which comes first.
 func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end ending) (Outcome, error) {
 	if r.Ambiguous {
-		if taken, out, err := c.takeBack(ctx, r.Err); !taken {
+		if taken, out, err := c.withdrawCommit(ctx, r.Err); !taken {
 			return out, err
 		}
 	}

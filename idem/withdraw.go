@@ -8,10 +8,10 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// barredFor is how long a withdrawn claim is kept out at least, whatever the
+// fenceFor is how long a withdrawn claim is kept out at least, whatever the
 // retention: AWS takes a request for 15 minutes after it was signed, and the
 // withdrawal itself may be written late.
-const barredFor = lateFor
+const fenceFor = lateFor
 
 // unclaimed is what happens when the claim's reply never came: it is taken back,
 // so that it cannot land later, unless the operation fails open: where the store is
@@ -39,7 +39,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner + ".0"
 	if len(c.Record.Steps) == 0 {
-		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, barredFor)), time.Second)
+		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)
