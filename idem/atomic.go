@@ -11,10 +11,10 @@ import (
 
 // begins returns the attempt that may run without a claim, over what was seen.
 func (x *execution) begins(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: x.call.Key, rec: c.Record, born: &c}
-	a.stood = Absent
+	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
+	a.seenState = Absent
 	if seen != nil {
-		a.stood = seen.State
+		a.seenState = seen.State
 	}
 	return a
 }
@@ -41,13 +41,13 @@ func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome
 func (c *commit) retarget(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
-	a.rec, a.born, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
+	a.rec, a.unwritten, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
 }
 
 // nothing ends an attempt in atomic mode that has no outcome: the record, if there
 // is one, stays as it is.
 func (c *commit) nothing(ctx context.Context) (Outcome, error) {
-	s := c.a.stood
+	s := c.a.seenState
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
 	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)

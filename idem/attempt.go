@@ -25,11 +25,11 @@ type attempt struct {
 	signs   atomic.Bool
 	running *lease // while the handler runs
 	journal journal
-	// born is the claim that an attempt in atomic mode did not write, and stood the
+	// unwritten is the claim that an attempt in atomic mode did not write, and stood the
 	// state that the record was in when it began.
-	born  *protocol.Claim
-	stood State
-	unit  unitSlot
+	unwritten *protocol.Claim
+	seenState State
+	unit      unitSlot
 }
 
 type attemptKey struct{}
@@ -84,7 +84,7 @@ func InfoOf(ctx context.Context) (Info, bool) {
 }
 
 // atomic reports whether the attempt runs in atomic mode.
-func (a *attempt) atomic() bool { return a.born != nil }
+func (a *attempt) atomic() bool { return a.unwritten != nil }
 
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.open && !a.atomic() }

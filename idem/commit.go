@@ -54,7 +54,7 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.end, c.replaced, c.owed = end, false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Born: a.born, Unit: unit, LargeSteps: a.journal.anyLarge()}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Born: a.unwritten, Unit: unit, LargeSteps: a.journal.anyLarge()}
 	if a.open {
 		absent := a.rec
 		c.f.Absent = &absent
@@ -90,9 +90,9 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		if next == nil {
 			return out, err
 		}
-		c.retarget(*next.born)
+		c.retarget(*next.unwritten)
 	}
-	return Outcome{}, c.failed(ctx, a.stood, false, errors.New("the record changes all the time"))
+	return Outcome{}, c.failed(ctx, a.seenState, false, errors.New("the record changes all the time"))
 }
 
 // date gives the outcome the times of a commit that is sent now.

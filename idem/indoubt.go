@@ -29,7 +29,7 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
 	if c.a.atomic() {
 		if !maybe {
-			return Outcome{}, c.failed(ctx, c.a.stood, false, err)
+			return Outcome{}, c.failed(ctx, c.a.seenState, false, err)
 		}
 		if taken, out, otherErr := c.withdrawCommit(ctx, err); !taken {
 			return out, otherErr
@@ -105,7 +105,7 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 // the next one goes over the withdrawal; else the call has the outcome.
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
-	w := protocol.Withdrawal{Claim: *c.a.born, Owner: newID(), Uncertain: true}
+	w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
 	w.Write = w.Owner + ".0"
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 	overIt := func() (bool, Outcome, error) {
@@ -113,7 +113,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
 		c.retarget(next)
-		c.a.stood = Released
+		c.a.seenState = Released
 		return true, Outcome{}, nil
 	}
 	rec, err := c.tryWithdraw(ctx, w)

@@ -39,7 +39,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 			return
 		}
 		if a.atomic() {
-			c.notify(c.outer, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			c.notify(c.outer, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}

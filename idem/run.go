@@ -29,7 +29,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		a.unit.seal()
 		_ = a.journal.close()
 		if a.atomic() {
-			x.notify(ctx, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.stood, Err: errPanicked})
+			x.notify(ctx, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
