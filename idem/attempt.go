@@ -11,9 +11,9 @@ import (
 
 // attempt is one run of a handler: its claim, and what the handler may ask of it.
 type attempt struct {
-	key  Key
-	rec  Record // as claimed
-	open bool   // runs without a claim, because the store was down
+	key        Key
+	rec        Record // as claimed
+	failedOpen bool   // runs without a claim, because the store was down
 	// until is when the lease is over as it was claimed. The holder counts it from when
 	// the claim was sent, by the monotonic clock, which no correction of the wall clock
 	// moves.
@@ -87,7 +87,7 @@ func InfoOf(ctx context.Context) (Info, bool) {
 func (a *attempt) atomic() bool { return a.unwritten != nil }
 
 // claimed reports whether the attempt holds a claim.
-func (a *attempt) claimed() bool { return !a.open && !a.atomic() }
+func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 
 func (a *attempt) engine() *Engine { return a.running.x.engine }
 

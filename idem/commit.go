@@ -55,7 +55,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 	a := c.a
 	c.end, c.replaced, c.owed = end, false, nil
 	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Born: a.unwritten, Unit: unit, LargeSteps: a.journal.anyLarge()}
-	if a.open {
+	if a.failedOpen {
 		absent := a.rec
 		c.f.Absent = &absent
 	}

@@ -97,7 +97,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if err := j.beginUndoing(cause); err != nil {
 		return err
 	}
-	if a.open {
+	if a.failedOpen {
 		return j.undoUnrecorded(ctx, todo)
 	}
 	if !j.marked() {

@@ -25,7 +25,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, LargeSteps: a.journal.anyLarge()},
 		kept: en.kept, retention: x.call.Key.op.retention(),
 	}
-	if a.open {
+	if a.failedOpen {
 		absent := a.rec
 		t.f.Absent = &absent
 	}

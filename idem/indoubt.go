@@ -57,7 +57,7 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 // returns the end that was written if the commit is barred, else the call's outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
-	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.open && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
+	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.failedOpen && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
 		// Where the bar is gone, a commit that took no claim could land.
 		end.ExpiresAt = least
 	}
@@ -78,7 +78,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
-		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.open {
+		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.failedOpen {
 			return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
 		}
 	}

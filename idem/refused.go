@@ -61,7 +61,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	if c.ans.Cause == nil {
 		c.ans.Cause = r.Err
 	}
-	if class == ClassFailed && (a.journal.any() || a.open) {
+	if class == ClassFailed && (a.journal.any() || a.failedOpen) {
 		class = c.undo(r, class)
 	}
 	class, _ = a.response(class, c.ans, nil)

@@ -118,7 +118,7 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
-	if s.a.open {
+	if s.a.failedOpen {
 		return s.unrecorded(fn)
 	}
 	// A mark holds, whatever the step has been declared as since.

@@ -13,7 +13,7 @@ var errResponse = errors.New("the handler answered with a failure")
 func (x *execution) settleSteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
-	if halted == nil && !j.any() && !a.open {
+	if halted == nil && !j.any() && !a.failedOpen {
 		return class
 	}
 	if halted != nil {

@@ -23,7 +23,7 @@ func (x *execution) unclaimed(ctx context.Context, part *claimTime, c protocol.C
 	down := errors.As(err, &sErr) && sErr.Down
 	if x.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(x.call.Key.id) {
 		x.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
-		return &attempt{key: x.call.Key, rec: c.Record, open: true}, Outcome{}, nil
+		return &attempt{key: x.call.Key, rec: c.Record, failedOpen: true}, Outcome{}, nil
 	}
 	if sErr == nil || sErr.Ambiguous {
 		x.withdraw(ctx, c, part.withdrawBy)
