@@ -59,7 +59,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		absent := a.rec
 		c.f.Absent = &absent
 	}
-	if len(end.Result) > lateLarge {
+	if len(end.Result) > largeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
 	for range maxRounds {

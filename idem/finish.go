@@ -29,7 +29,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		absent := a.rec
 		t.f.Absent = &absent
 	}
-	if len(en.Result) > lateLarge {
+	if len(en.Result) > largeResult {
 		t.f.Progress = new(protocol.Progress)
 	}
 	ctx, cancel := x.finishing(ctx, len(en.Result))
@@ -58,7 +58,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		return finished{}, err
 	}
 	done.state = InProgress
-	done.queued, done.omitted = x.later(ctx, &late{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
+	done.queued, done.omitted = x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return done, nil
 }
 
@@ -78,7 +78,7 @@ func (x *execution) stands(ctx context.Context, t *terminal, n Notice) (queued, 
 	if err == nil {
 		return false, t.omitted != nil
 	}
-	return x.later(ctx, &late{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
+	return x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
 func noticeOf(s State) NoticeKind {

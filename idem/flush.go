@@ -11,16 +11,16 @@ import (
 var errKnown = errors.New("this process knows how an earlier attempt with this key ended, and could not write it yet")
 
 const (
-	latePauseMin = 50 * time.Millisecond
-	latePauseMax = 5 * time.Second
+	flushPauseMin = 50 * time.Millisecond
+	flushPauseMax = 5 * time.Second
 )
 
 // takeOf takes what settles the record out of the queue, as [queue.take] does with
 // everything.
-func (q *queue) takeOf(id string) (mine []late) {
+func (q *queue) takeOf(id string) (mine []pendingWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var others []late
+	var others []pendingWrite
 	for _, l := range q.waiting {
 		if l.settles == id {
 			mine = append(mine, l)
@@ -36,7 +36,7 @@ func (q *queue) takeOf(id string) (mine []late) {
 // process knows that the operation has run, whatever the record says. What another
 // round has in its hands is waited for.
 func (q *queue) first(ctx context.Context, id string) error {
-	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, latePauseMin) {
+	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, flushPauseMin) {
 		if mine := q.takeOf(id); len(mine) > 0 {
 			if err := q.write(ctx, mine, false); err != nil {
 				return fmt.Errorf("%w: %w", errKnown, err)
@@ -79,12 +79,12 @@ func (q *queue) flush(ctx context.Context) error {
 // write writes what was taken, one after the other, until the store fails. Each gets
 // as much time as its call would have had, within the context's. It leaves large
 // results whose outcome is recorded for later unless it is told to write them.
-func (q *queue) write(ctx context.Context, took []late, large bool) error {
+func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) error {
 	if len(took) == 0 {
 		return nil
 	}
 	e := q.engine
-	var back []late
+	var back []pendingWrite
 	for i := range took {
 		l := took[i]
 		err := q.one(ctx, &l, large)
@@ -99,7 +99,7 @@ func (q *queue) write(ctx context.Context, took []late, large bool) error {
 			if t == nil || t.omitted == nil || !l.result {
 				e.tellOf(context.Background(), NoticeOutcomeLanded, &l, nil)
 			}
-		case !isAnswer(err) && e.now().Sub(l.since) <= lateFor:
+		case !isAnswer(err) && e.now().Sub(l.since) <= pendingFor:
 			// The one that failed goes behind the others: the fault may be its own.
 			q.settle(took, append(append(back, took[i+1:]...), l))
 			return err
@@ -114,7 +114,7 @@ func (q *queue) write(ctx context.Context, took []late, large bool) error {
 }
 
 // one writes one, as far as it may.
-func (q *queue) one(ctx context.Context, l *late, large bool) error {
+func (q *queue) one(ctx context.Context, l *pendingWrite, large bool) error {
 	e := q.engine
 	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
 	defer cancel()
@@ -131,7 +131,7 @@ func (q *queue) one(ctx context.Context, l *late, large bool) error {
 			return err
 		}
 	}
-	if !t.owes() || !large && len(t.f.Ending.Result) >= lateLarge {
+	if !t.owes() || !large && len(t.f.Ending.Result) >= largeResult {
 		return nil
 	}
 	return e.add(ctx, t)
@@ -148,7 +148,7 @@ func (x *execution) flushLarge(ctx context.Context) {
 		largest = max(largest, l.size)
 	}
 	q.mu.Unlock()
-	if largest < lateLarge {
+	if largest < largeResult {
 		return
 	}
 	ctx, cancel := x.finishing(ctx, largest)
@@ -158,7 +158,7 @@ func (x *execution) flushLarge(ctx context.Context) {
 
 // drain flushes in the background until nothing waits.
 func (q *queue) drain() {
-	pause := latePauseMin
+	pause := flushPauseMin
 	for {
 		select {
 		case <-time.After(pause):
@@ -166,9 +166,9 @@ func (q *queue) drain() {
 		}
 		err := q.write(context.Background(), q.take(), true)
 		if err == nil {
-			pause = latePauseMin
+			pause = flushPauseMin
 		} else {
-			pause = min(2*pause, latePauseMax)
+			pause = min(2*pause, flushPauseMax)
 		}
 		q.mu.Lock()
 		if len(q.waiting)+q.inHands == 0 {
@@ -185,7 +185,7 @@ func (q *queue) drain() {
 // background. It returns the store's error if some still wait;
 // inside Lambda the next call does it by itself.
 func (e *Engine) Flush(ctx context.Context) error {
-	pause := latePauseMin
+	pause := flushPauseMin
 	for {
 		err := e.queue.write(ctx, e.queue.take(), true)
 		if err == nil && e.queue.empty() {
@@ -198,6 +198,6 @@ func (e *Engine) Flush(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, latePauseMax)
+		pause = min(2*pause, flushPauseMax)
 	}
 }

@@ -133,7 +133,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 		}
 		return false, out, err
 	}
-	c.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
+	c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
 	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 

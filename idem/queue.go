@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// lateFor is how long a queued write is tried. The record has long gone by its
+	// pendingFor is how long a queued write is tried. The record has long gone by its
 	// declaration then, but an Unknown still accepts its own attempt's outcome.
-	lateFor = time.Hour
-	// lateOverhead is what a queued write counts for besides what it carries, a record
+	pendingFor = time.Hour
+	// pendingOverhead is what a queued write counts for besides what it carries, a record
 	// that it carries for recordOverhead more.
-	lateOverhead   = 1 << 10
-	recordOverhead = 512
-	// lateLarge is the size from which a queued result may need more time than a call
+	pendingOverhead = 1 << 10
+	recordOverhead  = 512
+	// largeResult is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
-	lateLarge = 64 << 10
+	largeResult = 64 << 10
 )
 
 var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
 
-// late is a write that could not be confirmed in time: an end, or a withdrawal. It
+// pendingWrite is a write that could not be confirmed in time: an end, or a withdrawal. It
 // holds what the write needs and nothing else, neither the call nor its context.
-type late struct {
+type pendingWrite struct {
 	terminal   *terminal
 	withdrawal *protocol.Withdrawal
 
@@ -43,8 +43,8 @@ type late struct {
 }
 
 // weigh says what the write counts for from now on.
-func (l *late) weigh() {
-	l.size, l.settles = lateOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
+func (l *pendingWrite) weigh() {
+	l.size, l.settles = pendingOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
 	if w := l.withdrawal; w != nil {
 		l.size += recordSize(&w.Claim.Record)
 		return
@@ -57,7 +57,7 @@ func (l *late) weigh() {
 
 // spare is what the queue has of giving up its result: all, if the end is recorded, and
 // of a withdrawal, under whose claim nothing ran.
-func (l *late) spare() int {
+func (l *pendingWrite) spare() int {
 	if l.terminal == nil || l.terminal.stands {
 		return l.size
 	}
@@ -70,7 +70,7 @@ func (l *late) spare() int {
 type queue struct {
 	engine  *Engine
 	mu      sync.Mutex
-	waiting []late
+	waiting []pendingWrite
 	inHands int            // of a round on its way
 	settled map[string]int // how many settle a record, in hands too
 	bytes   int
@@ -78,7 +78,7 @@ type queue struct {
 	idle    chan struct{} // wakes the background writer when nothing waits any more
 }
 
-func (q *queue) count(l *late, sign int) {
+func (q *queue) count(l *pendingWrite, sign int) {
 	q.bytes += sign * l.size
 	if l.settles == "" {
 		return
@@ -88,10 +88,10 @@ func (q *queue) count(l *late, sign int) {
 	}
 }
 
-// later queues a write that the store has not confirmed. Where there is no room for
+// enqueue queues a write that the store has not confirmed. Where there is no room for
 // everything the results go first: the fact is never lost for the sake of the body.
 // It returns whether there is room for the write, and whether its result was given up.
-func (x *execution) later(ctx context.Context, l *late, err error) (fits, omitted bool) {
+func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fits, omitted bool) {
 	e, key, t := x.engine, x.call.Key, l.terminal
 	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
 	l.since = e.now()
@@ -99,7 +99,7 @@ func (x *execution) later(ctx context.Context, l *late, err error) (fits, omitte
 	l.weigh()
 	q := e.queue
 	q.mu.Lock()
-	var shed []late
+	var shed []pendingWrite
 	fits = q.bytes+l.size <= e.opts.QueueBytes
 	if !fits && t != nil && t.spare() > 0 {
 		t.drop(errors.Join(errQueueFull, err))
@@ -143,7 +143,7 @@ func (x *execution) later(ctx context.Context, l *late, err error) (fits, omitte
 // shed gives up waiting results until the bytes are free: those whose end is recorded,
 // then those of ends that are still to be written, which stay without them, and then
 // withdrawals. It returns what does not wait any more. The caller holds the lock.
-func (q *queue) shed(bytes int) (gone []late) {
+func (q *queue) shed(bytes int) (gone []pendingWrite) {
 	free := 0
 	for i := range q.waiting {
 		free += q.waiting[i].spare()
@@ -151,8 +151,8 @@ func (q *queue) shed(bytes int) (gone []late) {
 	if free < bytes {
 		return nil
 	}
-	remove := func(which func(*late) bool) {
-		q.waiting = slices.DeleteFunc(q.waiting, func(l late) bool {
+	remove := func(which func(*pendingWrite) bool) {
+		q.waiting = slices.DeleteFunc(q.waiting, func(l pendingWrite) bool {
 			if bytes <= 0 || !which(&l) {
 				return false
 			}
@@ -162,7 +162,7 @@ func (q *queue) shed(bytes int) (gone []late) {
 			return true
 		})
 	}
-	remove(func(l *late) bool { return l.terminal != nil && l.terminal.stands })
+	remove(func(l *pendingWrite) bool { return l.terminal != nil && l.terminal.stands })
 	for i := range q.waiting {
 		l := &q.waiting[i]
 		n := l.spare()
@@ -175,12 +175,12 @@ func (q *queue) shed(bytes int) (gone []late) {
 		q.count(l, 1)
 		bytes -= n
 	}
-	remove(func(l *late) bool { return l.withdrawal != nil })
+	remove(func(l *pendingWrite) bool { return l.withdrawal != nil })
 	return gone
 }
 
 // tellOf tells the observer about a write that was queued.
-func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *late, err error) {
+func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *pendingWrite, err error) {
 	n := Notice{
 		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
 		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
@@ -193,7 +193,7 @@ func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *late, err error
 
 // take empties the queue into the caller's hands, so that nobody else writes the
 // same at once. What is in hands still counts: for the bound, and as waiting.
-func (q *queue) take() []late {
+func (q *queue) take() []pendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ls := q.waiting
@@ -203,7 +203,7 @@ func (q *queue) take() []late {
 
 // settle ends a round of what was taken: back, in front of what has come meanwhile,
 // waits again.
-func (q *queue) settle(took, back []late) {
+func (q *queue) settle(took, back []pendingWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range took {

@@ -37,7 +37,7 @@ func (t *terminal) owes() bool { return t.fact != "" }
 // spare is what giving up the result would free, zero where that is not worth it.
 func (t *terminal) spare() int {
 	n := len(t.f.Ending.Result) - len(t.kept)
-	if t.f.Ending.State != Completed || t.f.Ending.Omitted || n < lateOverhead {
+	if t.f.Ending.State != Completed || t.f.Ending.Omitted || n < pendingOverhead {
 		return 0
 	}
 	return n

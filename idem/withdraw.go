@@ -11,7 +11,7 @@ import (
 // fenceFor is how long a withdrawn claim is kept out at least, whatever the
 // retention: AWS takes a request for 15 minutes after it was signed, and the
 // withdrawal itself may be written late.
-const fenceFor = lateFor
+const fenceFor = pendingFor
 
 // unclaimed is what happens when the claim's reply never came: it is taken back,
 // so that it cannot land later, unless the operation fails open: where the store is
@@ -47,5 +47,5 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 		x.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	x.later(ctx, &late{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
 }
