@@ -114,7 +114,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if seen, over = wait.poll(ctx, seen); !over {
 				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 			}
-			if !x.enough(ctx, seen) {
+			if !x.timeFor(ctx, seen) {
 				x.notify(ctx, NoticeOutOfTime, Notice{Err: ErrOutOfTime})
 				return nil, Outcome{}, ErrOutOfTime
 			}

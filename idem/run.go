@@ -8,7 +8,7 @@ import (
 // run executes the handler under its claim and records how it ended. It returns
 // only when the handler has returned.
 func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
-	if err := x.late(ctx, a); err != nil {
+	if err := x.checkTime(ctx, a); err != nil {
 		// The claim came with no time left to use it: surely nothing was executed.
 		x.notify(ctx, NoticeOutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
 		if a.atomic() {
@@ -74,8 +74,8 @@ func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 	}
 }
 
-// late reports whether the handler's time was over before it began.
-func (x *execution) late(ctx context.Context, a *attempt) error {
+// checkTime reports whether the handler's time was over before it began.
+func (x *execution) checkTime(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {
 		return errors.Join(ErrOutOfTime, context.Cause(ctx))
 	}

@@ -37,9 +37,9 @@ func (x *execution) waiting(ctx context.Context) *waiter {
 	return w
 }
 
-// enough reports whether there is still time for what the record asks for: a
+// timeFor reports whether there is still time for what the record asks for: a
 // claim needs as much as at the call's begin, every answer comes for free.
-func (x *execution) enough(ctx context.Context, seen *Record) bool {
+func (x *execution) timeFor(ctx context.Context, seen *Record) bool {
 	if x.call.NoClaim != nil {
 		return true
 	}
