@@ -52,7 +52,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 		}
 		switch d.Do {
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver, protocol.DoPark:
-			wrote, err := x.settleFirst(part.ctx)
+			wrote, err := x.writePending(part.ctx)
 			if err == nil && wrote {
 				seen, err = x.look(part.ctx)
 			}

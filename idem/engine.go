@@ -132,7 +132,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
-	e.queue = &queue{engine: e, settled: map[string]int{}, idle: make(chan struct{}, 1)}
+	e.queue = &queue{engine: e, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }
 

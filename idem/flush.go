@@ -22,7 +22,7 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 	defer q.mu.Unlock()
 	var others []pendingWrite
 	for _, l := range q.waiting {
-		if l.settles == id {
+		if l.blocks == id {
 			mine = append(mine, l)
 		} else {
 			others = append(others, l)
@@ -32,10 +32,10 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 	return mine
 }
 
-// first writes what settles the record, before the key may be claimed again: this
+// writePendingOf writes what settles the record, before the key may be claimed again: this
 // process knows that the operation has run, whatever the record says. What another
 // round has in its hands is waited for.
-func (q *queue) first(ctx context.Context, id string) error {
+func (q *queue) writePendingOf(ctx context.Context, id string) error {
 	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, flushPauseMin) {
 		if mine := q.takeOf(id); len(mine) > 0 {
 			if err := q.write(ctx, mine, false); err != nil {
@@ -52,14 +52,14 @@ func (q *queue) first(ctx context.Context, id string) error {
 	return nil
 }
 
-// settleFirst writes what this process knows of the key's earlier attempts, if it
+// writePending writes what this process knows of the key's earlier attempts, if it
 // knows anything. It returns false if it knows nothing: the claim may go on.
-func (x *execution) settleFirst(ctx context.Context) (wrote bool, err error) {
+func (x *execution) writePending(ctx context.Context) (wrote bool, err error) {
 	q, id := x.engine.queue, x.call.Key.id
 	if !q.knows(id) {
 		return false, nil
 	}
-	if err := q.first(ctx, id); err != nil {
+	if err := q.writePendingOf(ctx, id); err != nil {
 		return true, &StoreError{Op: "claim", Err: err}
 	}
 	return true, nil
@@ -101,7 +101,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			}
 		case !isAnswer(err) && e.now().Sub(l.since) <= pendingFor:
 			// The one that failed goes behind the others: the fault may be its own.
-			q.settle(took, append(append(back, took[i+1:]...), l))
+			q.requeue(took, append(append(back, took[i+1:]...), l))
 			return err
 		case t != nil && t.stands:
 			e.tellOf(context.Background(), NoticeResultOmitted, &l, err)
@@ -109,7 +109,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			e.tellOf(context.Background(), NoticeOutcomeDropped, &l, err)
 		}
 	}
-	q.settle(took, back)
+	q.requeue(took, back)
 	return nil
 }
 

@@ -38,20 +38,20 @@ type pendingWrite struct {
 	since                 time.Time
 	result                bool // of the terminal, only the result was left to write
 	// As it is counted in the queue.
-	size    int
-	settles string // the record that it settles, empty if the key may run again
+	size   int
+	blocks string // the record that it settles, empty if the key may run again
 }
 
 // weigh says what the write counts for from now on.
 func (l *pendingWrite) weigh() {
-	l.size, l.settles = pendingOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
+	l.size, l.blocks = pendingOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
 	if w := l.withdrawal; w != nil {
 		l.size += recordSize(&w.Claim.Record)
 		return
 	}
 	l.size += l.terminal.size()
 	if !l.terminal.stands && l.State != Released {
-		l.settles = l.id
+		l.blocks = l.id
 	}
 }
 
@@ -72,7 +72,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []pendingWrite
 	inHands int            // of a round on its way
-	settled map[string]int // how many settle a record, in hands too
+	blocked map[string]int // how many settle a record, in hands too
 	bytes   int
 	running bool
 	idle    chan struct{} // wakes the background writer when nothing waits any more
@@ -80,11 +80,11 @@ type queue struct {
 
 func (q *queue) count(l *pendingWrite, sign int) {
 	q.bytes += sign * l.size
-	if l.settles == "" {
+	if l.blocks == "" {
 		return
 	}
-	if q.settled[l.settles] += sign; q.settled[l.settles] <= 0 {
-		delete(q.settled, l.settles)
+	if q.blocked[l.blocks] += sign; q.blocked[l.blocks] <= 0 {
+		delete(q.blocked, l.blocks)
 	}
 }
 
@@ -201,9 +201,9 @@ func (q *queue) take() []pendingWrite {
 	return ls
 }
 
-// settle ends a round of what was taken: back, in front of what has come meanwhile,
+// writeSettlement ends a round of what was taken: back, in front of what has come meanwhile,
 // waits again.
-func (q *queue) settle(took, back []pendingWrite) {
+func (q *queue) requeue(took, back []pendingWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range took {
@@ -227,7 +227,7 @@ func (q *queue) settle(took, back []pendingWrite) {
 func (q *queue) knows(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.settled[id] > 0
+	return q.blocked[id] > 0
 }
 
 func (q *queue) empty() bool {

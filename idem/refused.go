@@ -83,7 +83,7 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	a.running.mu.Unlock()
 	l := c.lease(c.outer, a, until)
 	defer l.stop()
-	return c.settleSteps(l.ctx, a, &c.ans, class)
+	return c.applySteps(l.ctx, a, &c.ans, class)
 }
 
 // refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a

@@ -122,7 +122,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		}
 		now := e.now()
 		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.Interrupted()) {
-			err := e.settle(ctx, 0, protocol.Settlement{
+			err := e.writeSettlement(ctx, 0, protocol.Settlement{
 				ID: id, Kind: protocol.EventLapse, Seen: rec.Write, Write: newID(),
 				Ending: protocol.Ending{State: Unknown, Failure: rec.Failure, Uncertain: true},
 			})
@@ -145,7 +145,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		if due := notUndone(rec); r.To == Failed && !r.Undone && len(due) > 0 {
 			return &NotUndoneError{Steps: due}
 		}
-		err = e.settle(ctx, rec.Retention, e.settlement(rec, r))
+		err = e.writeSettlement(ctx, rec.Retention, e.settlement(rec, r))
 		var conflict *protocol.ConflictError
 		if !errors.As(err, &conflict) {
 			return err
@@ -155,10 +155,10 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 	return ErrNotUnknown
 }
 
-// settle writes the resolution, and the same again if its reply was lost: a
+// writeSettlement writes the resolution, and the same again if its reply was lost: a
 // resolver that asks anew would meet its own answer as somebody else's. The retention
 // of an outcome counts from the try that lands.
-func (e *Engine) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
+func (e *Engine) writeSettlement(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
 	for range 3 {
 		now := e.now()
 		if !s.Ending.ExpiresAt.IsZero() {

@@ -39,7 +39,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}()
 	ans := x.call.Run(l.ctx)
 	unit := a.unit.seal()
-	class := x.settleSteps(l.ctx, a, &ans, x.rule(l.ctx, a, ans))
+	class := x.applySteps(l.ctx, a, &ans, x.rule(l.ctx, a, ans))
 	class, unit = a.response(class, ans, unit)
 	if class == ClassCompleted {
 		// The result is the outcome, live as on replay, whatever stood beside it.

@@ -7,10 +7,10 @@ import (
 
 var errResponse = errors.New("the handler answered with a failure")
 
-// settleSteps decides what the steps make of the handler's end: an operation that
+// applySteps decides what the steps make of the handler's end: an operation that
 // was stopped, or has an open step, has no outcome; one that fails for good is
 // undone first.
-func (x *execution) settleSteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
+func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
 	if halted == nil && !j.any() && !a.failedOpen {
