@@ -106,9 +106,9 @@ func (c *commit) try(ctx context.Context) error {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	e := c.engine
-	err := e.record(part, c.at, c.f)
+	err := e.writeFinish(part, c.at, c.f)
 	if c.shorten(err) {
-		err = e.record(part, c.at, c.f)
+		err = e.writeFinish(part, c.at, c.f)
 	}
 	if blind(err) && !c.a.atomic() {
 		err = ambiguous(e.reread(part, c.at, c.f))

@@ -34,7 +34,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	}
 	ctx, cancel := x.finishing(ctx, len(en.Result))
 	defer cancel()
-	err := e.put(ctx, &t)
+	err := e.writeTerminal(ctx, &t)
 	done := finished{state: en.State, recordedAt: t.recorded, expiresAt: t.f.Ending.ExpiresAt}
 	n := Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
@@ -69,7 +69,7 @@ func (x *execution) stands(ctx context.Context, t *terminal, n Notice) (queued, 
 	e := x.engine
 	var err error
 	if t.owes() {
-		err = e.add(ctx, t)
+		err = e.addResult(ctx, t)
 	}
 	if t.omitted != nil {
 		x.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})

@@ -76,7 +76,7 @@ func (q *queue) flush(ctx context.Context) error {
 	return q.write(ctx, q.take(), false)
 }
 
-// write writes what was taken, one after the other, until the store fails. Each gets
+// confirmFinish writes what was taken, one after the other, until the store fails. Each gets
 // as much time as its call would have had, within the context's. It leaves large
 // results whose outcome is recorded for later unless it is told to write them.
 func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) error {
@@ -127,14 +127,14 @@ func (q *queue) one(ctx context.Context, l *pendingWrite, large bool) error {
 	}
 	t := l.terminal
 	if !t.stands {
-		if err := e.put(ctx, t); err != nil {
+		if err := e.writeTerminal(ctx, t); err != nil {
 			return err
 		}
 	}
 	if !t.owes() || !large && len(t.f.Ending.Result) >= largeResult {
 		return nil
 	}
-	return e.add(ctx, t)
+	return e.addResult(ctx, t)
 }
 
 // flushLarge writes what waits if some of it is too large for the time before a

@@ -59,32 +59,32 @@ func (t *terminal) asFact() protocol.Finish {
 	return f
 }
 
-// put writes how the attempt ended. Repeating it is safe. The retention counts from
+// writeTerminal writes how the attempt ended. Repeating it is safe. The retention counts from
 // the write that lands: every try has its own times, under the same write id, and
 // none can land after another one.
 //
 // A result that the store cannot keep at all, or not in time, costs the end nothing
 // but the result, and the text of an error nothing but the text.
-func (e *Engine) put(ctx context.Context, t *terminal) error {
+func (e *Engine) writeTerminal(ctx context.Context, t *terminal) error {
 	t.whole = cmp.Or(t.whole, t.f.Write)
 	var err error
 	if !t.owes() {
-		err = e.send(ctx, t)
+		err = e.sendTerminal(ctx, t)
 		var large *protocol.TooLargeError
 		var failed *StoreError
 		switch {
 		case errors.As(err, &large) && t.f.Ending.State == Completed:
 			t.drop(err)
-			err = e.send(ctx, t)
+			err = e.sendTerminal(ctx, t)
 		case errors.As(err, &large) && t.f.Ending.Failure != nil:
 			t.f.Write, t.f.Ending.Failure = newID(), shortFailure(t.f.Ending.Failure)
-			err = e.send(ctx, t)
+			err = e.sendTerminal(ctx, t)
 		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
 			t.fact = newID()
-			err = e.send(ctx, t)
+			err = e.sendTerminal(ctx, t)
 		}
 	} else {
-		err = e.send(ctx, t)
+		err = e.sendTerminal(ctx, t)
 	}
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == t.whole {
@@ -95,32 +95,32 @@ func (e *Engine) put(ctx context.Context, t *terminal) error {
 	return err
 }
 
-// send sends the end, without its result if that is owed.
-func (e *Engine) send(ctx context.Context, t *terminal) error {
+// sendTerminal sends the end, without its result if that is owed.
+func (e *Engine) sendTerminal(ctx context.Context, t *terminal) error {
 	t.recorded = e.now()
 	if !t.f.Ending.ExpiresAt.IsZero() {
 		t.f.Ending.ExpiresAt = e.expiry(t.recorded, t.retention, len(t.f.Ending.Result))
 	}
-	return e.write(ctx, t.recorded, t.asFact())
+	return e.confirmFinish(ctx, t.recorded, t.asFact())
 }
 
-// write records an end, and looks once more at a record that stood in the way and was
+// confirmFinish records an end, and looks once more at a record that stood in the way and was
 // not shown.
-func (e *Engine) write(ctx context.Context, now time.Time, f protocol.Finish) error {
-	err := e.record(ctx, now, f)
+func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	err := e.writeFinish(ctx, now, f)
 	if blind(err) {
 		err = e.reread(ctx, now, f)
 	}
 	return err
 }
 
-// add gives an end that stands as the fact its result. It can land on that very
-// write and nowhere else, and changes neither the record's expiry nor when the
+// addResult gives an end that stands as the fact its result. It can land on that very
+// confirmFinish and nowhere else, and changes neither the record's expiry nor when the
 // outcome was recorded. Where the fact is gone the result is given up.
-func (e *Engine) add(ctx context.Context, t *terminal) error {
+func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	f := t.f
 	f.Upgrades, f.Absent, f.LargeSteps = t.fact, nil, false
-	err := e.write(ctx, t.recorded, f)
+	err := e.confirmFinish(ctx, t.recorded, f)
 	var large *protocol.TooLargeError
 	switch {
 	case err == nil:
