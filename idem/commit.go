@@ -110,7 +110,7 @@ func (c *commit) try(ctx context.Context) error {
 	if c.shorten(err) {
 		err = e.writeFinish(part, c.at, c.f)
 	}
-	if blind(err) && !c.a.atomic() {
+	if conflictUnseen(err) && !c.a.atomic() {
 		err = ambiguous(e.reread(part, c.at, c.f))
 	}
 	return err

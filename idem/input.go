@@ -20,7 +20,7 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 		return fingerprint.Bytes([]byte(v)), nil
 	}
 	s := e.shape(reflect.TypeFor[In](), true)
-	blind := s.blind
+	blind := s.opaque
 	var raw []byte
 	if blind == nil {
 		var err error
@@ -28,7 +28,7 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 			return "", &ConfigError{What: "input", Problem: fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
 		}
 		if s.open {
-			blind = e.blindIn(reflect.ValueOf(in).Elem())
+			blind = e.opaqueIn(reflect.ValueOf(in).Elem())
 		}
 	}
 	if blind != nil {
@@ -42,13 +42,13 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 	return fingerprint.JSON(raw, nil)
 }
 
-// blindIn returns the type of a value behind an interface that looks like every other
+// opaqueIn returns the type of a value behind an interface that looks like every other
 // one of its type, nil if there is none.
-func (e *Engine) blindIn(v reflect.Value) (blind reflect.Type) {
+func (e *Engine) opaqueIn(v reflect.Value) (blind reflect.Type) {
 	behind := false
 	e.walk(v, true, func(v reflect.Value, pointed bool) visit {
 		if behind {
-			if blind = e.shape(v.Type(), false).blind; blind != nil {
+			if blind = e.shape(v.Type(), false).opaque; blind != nil {
 				return stop
 			}
 		}

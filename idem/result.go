@@ -43,8 +43,8 @@ func (s *shape) asResult(t reflect.Type) error {
 	switch {
 	case s.never != nil:
 		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
-	case s.blind != nil:
-		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.blind, seen)}
+	case s.opaque != nil:
+		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.opaque, seen)}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ var (
 type shape struct {
 	// never is a type within that cannot be encoded, blind one whose values all
 	// look the same.
-	never, blind reflect.Type
+	never, opaque reflect.Type
 	// open is set if an interface is within: only its value tells what it holds.
 	open bool
 	// members of the type itself, if it is a struct.
@@ -85,7 +85,7 @@ func (s *shape) add(p typeAt, seen map[typeAt]bool) {
 	case reflect.Struct:
 		fields := members(p)
 		if len(fields) == 0 && p.Size() > 0 {
-			s.blind = cmp.Or(s.blind, p.Type)
+			s.opaque = cmp.Or(s.opaque, p.Type)
 		}
 		for _, f := range fields {
 			s.add(f.typeAt, seen)

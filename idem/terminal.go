@@ -108,7 +108,7 @@ func (e *Engine) sendTerminal(ctx context.Context, t *terminal) error {
 // not shown.
 func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	err := e.writeFinish(ctx, now, f)
-	if blind(err) {
+	if conflictUnseen(err) {
 		err = e.reread(ctx, now, f)
 	}
 	return err
@@ -133,8 +133,8 @@ func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// blind reports whether the answer leaves open which record stood in the way.
-func blind(err error) bool {
+// opaque reports whether the answer leaves open which record stood in the way.
+func conflictUnseen(err error) bool {
 	var conflict *protocol.ConflictError
 	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
 }
@@ -153,7 +153,7 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) e
 		return nil
 	case protocol.Next(rec, f.Event(), now).Do == protocol.DoApply:
 		err := e.store.Finish(ctx, now, f)
-		if blind(err) {
+		if conflictUnseen(err) {
 			return &StoreError{Op: "finish", Ambiguous: true, Err: errors.New(err.Error())}
 		}
 		return err
