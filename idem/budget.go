@@ -41,7 +41,7 @@ func (x *execution) schedule(ctx context.Context) error {
 		if e.opts.Now != nil {
 			x.end = kill.Add(time.Until(e.opts.Now()))
 		}
-		if !e.runsOn {
+		if !e.managed {
 			x.kill = x.end
 		}
 		x.guard = min(e.opts.Guard, time.Until(kill)/4)

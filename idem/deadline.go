@@ -34,9 +34,9 @@ func WithKillTime(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, killTimeKey{}, t)
 }
 
-// runsOn reports whether the process is a Lambda Managed Instance. Such a one may
+// managed reports whether the process is a Lambda Managed Instance. Such a one may
 // be limited to one invocation at a time; several tell it for certain.
-func runsOn() bool {
+func managedInstance() bool {
 	n, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
 	return os.Getenv("AWS_LAMBDA_INITIALIZATION_TYPE") == "lambda-managed-instances" || err == nil && n > 1
 }

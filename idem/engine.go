@@ -83,7 +83,7 @@ type Engine struct {
 	opts     Options
 	now      func() time.Time
 	inLambda bool
-	runsOn   bool // a handler does, when its invocation's time is over
+	managed  bool // a handler does, when its invocation's time is over
 	queue    *queue
 	types    sync.Map // reflect.Type or typeAt → *shape
 }
@@ -94,7 +94,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}
 	}
-	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", runsOn: runsOn()}
+	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", managed: managedInstance()}
 	if o != nil {
 		e.opts = *o
 	}
