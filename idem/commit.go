@@ -123,10 +123,10 @@ func (c *commit) shorten(err error) bool {
 	var failed *StoreError
 	switch {
 	case errors.As(err, &large):
-		c.owed = &terminal{omitted: err, stands: true}
+		c.owed = &terminal{omitted: err, written: true}
 		c.f.Write = c.a.writeID()
 	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
-		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), stands: true}
+		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), written: true}
 		c.owed.f.Unit, c.owed.f.Born = nil, nil
 		c.f.Write = c.owed.fact
 	default:
@@ -148,7 +148,7 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 		t.recorded, t.f.Ending.ExpiresAt = c.at, end.ExpiresAt
 	}
 	done := finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}
-	done.queued, done.omitted = c.stands(ctx, t, n)
+	done.queued, done.omitted = c.endWritten(ctx, t, n)
 	if !done.queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)
 	}

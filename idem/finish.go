@@ -43,7 +43,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	var conflict *protocol.ConflictError
 	switch {
 	case err == nil:
-		done.queued, done.omitted = x.stands(ctx, &t, n)
+		done.queued, done.omitted = x.endWritten(ctx, &t, n)
 		return done, nil
 	case errors.As(err, &conflict):
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
@@ -62,10 +62,10 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	return done, nil
 }
 
-// stands tells that an end is recorded, and adds its result if that is owed: at once
+// endWritten tells that an end is recorded, and adds its result if that is owed: at once
 // if there is time, else later. It returns whether the result is queued, and whether
 // it was given up.
-func (x *execution) stands(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
+func (x *execution) endWritten(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
 	e := x.engine
 	var err error
 	if t.owes() {

@@ -103,7 +103,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			// The one that failed goes behind the others: the fault may be its own.
 			q.requeue(took, append(append(back, took[i+1:]...), l))
 			return err
-		case t != nil && t.stands:
+		case t != nil && t.written:
 			e.tellOf(context.Background(), NoticeResultOmitted, &l, err)
 		default:
 			e.tellOf(context.Background(), NoticeOutcomeDropped, &l, err)
@@ -126,7 +126,7 @@ func (q *queue) one(ctx context.Context, l *pendingWrite, large bool) error {
 		return e.store.Withdraw(ctx, now, *w)
 	}
 	t := l.terminal
-	if !t.stands {
+	if !t.written {
 		if err := e.writeTerminal(ctx, t); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (l *pendingWrite) weigh() {
 		return
 	}
 	l.size += l.terminal.size()
-	if !l.terminal.stands && l.State != Released {
+	if !l.terminal.written && l.State != Released {
 		l.blocks = l.id
 	}
 }
@@ -58,7 +58,7 @@ func (l *pendingWrite) weigh() {
 // spare is what the queue has of giving up its result: all, if the end is recorded, and
 // of a withdrawal, under whose claim nothing ran.
 func (l *pendingWrite) spare() int {
-	if l.terminal == nil || l.terminal.stands {
+	if l.terminal == nil || l.terminal.written {
 		return l.size
 	}
 	return l.terminal.spare()
@@ -95,7 +95,7 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 	e, key, t := x.engine, x.call.Key, l.terminal
 	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
 	l.since = e.now()
-	l.result = t != nil && t.stands
+	l.result = t != nil && t.written
 	l.weigh()
 	q := e.queue
 	q.mu.Lock()
@@ -162,7 +162,7 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 			return true
 		})
 	}
-	remove(func(l *pendingWrite) bool { return l.terminal != nil && l.terminal.stands })
+	remove(func(l *pendingWrite) bool { return l.terminal != nil && l.terminal.written })
 	for i := range q.waiting {
 		l := &q.waiting[i]
 		n := l.spare()
@@ -185,7 +185,7 @@ func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *pendingWrite, e
 		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
 		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
 	}
-	if l.terminal != nil && !l.terminal.stands {
+	if l.terminal != nil && !l.terminal.written {
 		n.State = InProgress
 	}
 	e.tell(ctx, kind, n)

@@ -22,8 +22,8 @@ type terminal struct {
 	fact string
 	// whole is the write id under which the end was sent first. It may land late.
 	whole string
-	// stands is set once the end is written, with its result or as the fact.
-	stands bool
+	// endWritten is set once the end is written, with its result or as the fact.
+	written bool
 	// recorded is the time under which it was last sent.
 	recorded time.Time
 	// omitted is why the result was given up.
@@ -91,7 +91,7 @@ func (e *Engine) writeTerminal(ctx context.Context, t *terminal) error {
 		// An earlier try with the result has landed after all.
 		t.fact, t.omitted, err = "", nil, nil
 	}
-	t.stands = err == nil
+	t.written = err == nil
 	return err
 }
 
