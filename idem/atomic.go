@@ -9,8 +9,8 @@ import (
 
 // Atomic mode: an attempt without a claim, and what it meets when it commits.
 
-// begins returns the attempt that may run without a claim, over what was seen.
-func (x *execution) begins(c protocol.Claim, seen *Record) *attempt {
+// beginAtomic returns the attempt that may run without a claim, over what was seen.
+func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
 	a.seenState = Absent
 	if seen != nil {
@@ -44,9 +44,9 @@ func (c *commit) retarget(next protocol.Claim) {
 	a.rec, a.unwritten, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
 }
 
-// nothing ends an attempt in atomic mode that has no outcome: the record, if there
+// endUncommitted ends an attempt in atomic mode that has no outcome: the record, if there
 // is one, stays as it is.
-func (c *commit) nothing(ctx context.Context) (Outcome, error) {
+func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 	s := c.a.seenState
 	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}

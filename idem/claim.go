@@ -76,15 +76,15 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			sent := time.Now()
 			c := x.newClaim(seen, d.Do)
 			if atomic {
-				return x.begins(c, seen), Outcome{}, nil
+				return x.beginAtomic(c, seen), Outcome{}, nil
 			}
 			err := e.store.Acquire(part.ctx, e.now(), c)
 			if err == nil {
-				return x.claimed(ctx, c, sent), Outcome{}, nil
+				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}
 			var sErr *StoreError
 			if errors.As(err, &sErr) || !isAnswer(err) {
-				return x.unclaimed(ctx, part, c, err, seen == nil)
+				return x.claimUnanswered(ctx, part, c, err, seen == nil)
 			}
 			if seen, err = x.existing(part.ctx, err); err != nil {
 				return nil, Outcome{}, x.unavailable(ctx, err)
@@ -219,8 +219,8 @@ func isAnswer(err error) bool {
 	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
 }
 
-// claimed begins the attempt of a claim that was sent at the time and is written.
-func (x *execution) claimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
+// beginClaimed begins the attempt of a claim that was sent at the time and is written.
+func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
 	a.journal.inherit(c.Record.Steps)
 	kind := NoticeClaimed

@@ -36,7 +36,7 @@ type commit struct {
 func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
 	c := &commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
 	if a.atomic() && end.State != Completed && end.State != Failed {
-		return c.nothing(ctx)
+		return c.endUncommitted(ctx)
 	}
 	if end.State != Completed {
 		unit = nil

@@ -72,7 +72,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 
 // undo compensates the steps of an operation that fails for good because its unit
 // of work was refused. The lease goes on meanwhile. While the commit may still land
-// nothing is undone: that is left to the next attempt, whose commit settles it.
+// endUncommitted is undone: that is left to the next attempt, whose commit settles it.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Ambiguous {
 		return ClassUncertain
@@ -95,7 +95,7 @@ func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, en
 		}
 	}
 	if end.State != Failed && end.State != Completed {
-		return c.nothing(ctx)
+		return c.endUncommitted(ctx)
 	}
 	return c.write(ctx, end, nil)
 }

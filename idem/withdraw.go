@@ -13,11 +13,11 @@ import (
 // withdrawal itself may be written late.
 const fenceFor = pendingFor
 
-// unclaimed is what happens when the claim's reply never came: it is taken back,
+// claimUnanswered is what happens when the claim's reply never came: it is taken back,
 // so that it cannot land later, unless the operation fails open: where the store is
 // down, nothing is known of an earlier attempt, from the record or from this process,
 // and somebody still waits for the answer.
-func (x *execution) unclaimed(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
+func (x *execution) claimUnanswered(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
 	e := x.engine
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
