@@ -37,12 +37,12 @@ func (x *execution) schedule(ctx context.Context) error {
 		return ErrOutOfTime
 	}
 	if known {
-		x.end, x.known = kill, kill
+		x.endByEngine, x.endByProcess = kill, kill
 		if e.opts.Now != nil {
-			x.end = kill.Add(time.Until(e.opts.Now()))
+			x.endByEngine = kill.Add(time.Until(e.opts.Now()))
 		}
 		if !e.managed {
-			x.kill = x.end
+			x.kill = x.endByEngine
 		}
 		x.guard = min(e.opts.Guard, time.Until(kill)/4)
 	}
@@ -55,7 +55,7 @@ func (x *execution) short(ctx context.Context) error {
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < least {
 		return ErrOutOfTime
 	}
-	if !x.known.IsZero() && time.Until(x.known)-x.guard < least {
+	if !x.endByProcess.IsZero() && time.Until(x.endByProcess)-x.guard < least {
 		return ErrOutOfTime
 	}
 	return nil

@@ -7,14 +7,14 @@ import (
 
 // execution is one call on its way: what it may spend, and until when.
 type execution struct {
-	engine *Engine
-	call   *Call
-	begun  time.Time
-	end    time.Time     // of the invocation; zero outside Lambda
-	kill   time.Time     // the same; zero where that kills nothing
-	known  time.Time     // the same, by the process's clock
-	guard  time.Duration // before end
-	budget time.Duration // for the store, before the claim
+	engine       *Engine
+	call         *Call
+	begun        time.Time
+	endByEngine  time.Time     // of the invocation; zero outside Lambda
+	kill         time.Time     // the same; zero where that kills nothing
+	endByProcess time.Time     // the same, by the process's clock
+	guard        time.Duration // before end
+	budget       time.Duration // for the store, before the claim
 }
 
 func (x *execution) notify(ctx context.Context, kind NoticeKind, n Notice) {

@@ -34,19 +34,19 @@ func (x *execution) lease(ctx context.Context, a *attempt, until time.Time) *lea
 	l := &lease{x: x, a: a, until: until}
 	a.running = l
 	ctx = context.WithValue(ctx, attemptKey{}, a)
-	if !x.known.IsZero() {
+	if !x.endByProcess.IsZero() {
 		// An operation within this one has a shorter context, and the same kill time.
-		ctx = WithKillTime(ctx, x.known)
+		ctx = WithKillTime(ctx, x.endByProcess)
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	now := x.engine.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !x.end.IsZero() {
+	if !x.endByEngine.IsZero() {
 		// The deadline is one that the handler can read; its cause says why.
 		var cancel context.CancelFunc
 		parent := l.cancel
-		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(x.end.Sub(now)-x.guard), ErrOutOfTime)
+		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(x.endByEngine.Sub(now)-x.guard), ErrOutOfTime)
 		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
 	}
 	switch {

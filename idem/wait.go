@@ -27,8 +27,8 @@ func (x *execution) waiting(ctx context.Context) *waiter {
 		if end, ok := ctx.Deadline(); ok {
 			w.until = earlier(w.until, end.Add(reserve))
 		}
-		if !x.end.IsZero() {
-			w.until = earlier(w.until, time.Now().Add(x.end.Sub(x.engine.now())+reserve))
+		if !x.endByEngine.IsZero() {
+			w.until = earlier(w.until, time.Now().Add(x.endByEngine.Sub(x.engine.now())+reserve))
 		}
 		if end := x.call.WaitUntil; !end.IsZero() {
 			w.until = earlier(w.until, end)
