@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Atomic mode: an attempt without a claim, and what it meets when it commits.
+// Atomic mode: an attempt without a claim, which commits over the record as it then is.
 
 // beginAtomic returns the attempt that may run without a claim, over what was seen.
 func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
@@ -19,7 +19,8 @@ func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 	return a
 }
 
-// reconcile follows the record that a commit met, as a call does that has not run yet.
+// reconcile does with the record that conflicts with a commit what a call does with it
+// that has not run yet.
 // It returns an attempt if the commit may be tried again over it.
 func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part := c.claiming(ctx)
@@ -36,7 +37,7 @@ func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome
 	return next, out, err
 }
 
-// retarget aims the commit at the record that the claim has seen. Owner and write stay:
+// retarget makes the commit go over the record that the claim has seen. Owner and write stay:
 // whichever round lands, it is this outcome.
 func (c *commit) retarget(next protocol.Claim) {
 	a := c.a

@@ -25,7 +25,7 @@ type attempt struct {
 	signs   atomic.Bool
 	running *lease // while the handler runs
 	journal journal
-	// unwritten is the claim that an attempt in atomic mode did not write, and stood the
+	// unwritten is the claim that an attempt in atomic mode did not write, and seenState the
 	// state that the record was in when it began.
 	unwritten *protocol.Claim
 	seenState State

@@ -158,7 +158,7 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	return claimOver(rec, seen, do)
 }
 
-// retarget makes the claim that writes rec over what was seen of the record.
+// claimOver makes the claim that writes rec over what was seen of the record.
 func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 	c := protocol.Claim{}
 	if seen != nil {
@@ -213,7 +213,7 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 	return rec, err
 }
 
-// isAnswer reports whether the error says where the record stands.
+// isAnswer reports whether the error tells of the record.
 func isAnswer(err error) bool {
 	var conflict *protocol.ConflictError
 	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)

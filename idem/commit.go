@@ -78,7 +78,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		case !a.atomic():
 			return c.lost(ctx, a, err)
 		}
-		// A record stands where there was none, or another one, when the handler began.
+		// The record is not the one that the handler began with.
 		seen, err := c.existing(ctx, err)
 		if errors.Is(err, ErrRecordUnreadable) {
 			return Outcome{}, c.unavailable(ctx, err)

@@ -34,7 +34,7 @@ func WithKillTime(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, killTimeKey{}, t)
 }
 
-// managed reports whether the process is a Lambda Managed Instance. Such a one may
+// managedInstance reports whether the process is a Lambda Managed Instance. Such a one may
 // be limited to one invocation at a time; several tell it for certain.
 func managedInstance() bool {
 	n, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))

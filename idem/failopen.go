@@ -10,9 +10,8 @@ import (
 
 // writeFinish writes how an attempt ended, under the time now. Repeating it is safe.
 //
-// An attempt without a claim may meet another record. Where that one stands in
-// nobody's way, because it has expired or is free to be claimed, the attempt claims
-// it now, as it would have before its handler ran: else its outcome would be lost,
+// An attempt without a claim may conflict with a record. Where that one has expired or
+// is free to be claimed, the attempt claims it now, as it would have before its handler ran: else its outcome would be lost,
 // and the next call would run again. A process that dies in between leaves a lapsed
 // claim, which says what is true.
 func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Finish) error {

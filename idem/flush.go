@@ -15,7 +15,7 @@ const (
 	flushPauseMax = 5 * time.Second
 )
 
-// takeOf takes what settles the record out of the queue, as [queue.take] does with
+// takeOf takes the outcomes of the record out of the queue, as [queue.take] does with
 // everything.
 func (q *queue) takeOf(id string) (mine []pendingWrite) {
 	q.mu.Lock()
@@ -32,7 +32,7 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 	return mine
 }
 
-// writePendingOf writes what settles the record, before the key may be claimed again: this
+// writePendingOf writes the record's outcomes before the key may be claimed again: this
 // process knows that the operation has run, whatever the record says. What another
 // round has in its hands is waited for.
 func (q *queue) writePendingOf(ctx context.Context, id string) error {
@@ -76,7 +76,7 @@ func (q *queue) flush(ctx context.Context) error {
 	return q.write(ctx, q.take(), false)
 }
 
-// confirmFinish writes what was taken, one after the other, until the store fails. Each gets
+// write writes what was taken, one after the other, until the store fails. Each gets
 // as much time as its call would have had, within the context's. It leaves large
 // results whose outcome is recorded for later unless it is told to write them.
 func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// ambiguous marks what a write was told that had been sent before and was told next to
-// nothing: an earlier try may still be under way.
+// ambiguous marks the answer of a write that was sent before, without an answer that
+// said much: that try may still be under way.
 func ambiguous(err error) error {
 	var refused *protocol.RefusedError
 	var failed *StoreError
@@ -23,7 +23,7 @@ func ambiguous(err error) error {
 }
 
 // resolveInDoubt ends an attempt whose commit got no answer, or none that helps: the claim
-// is given up as after an error, by a write that also bars the commit.
+// is given up as after an error, by a write that also fences the commit.
 func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error) {
 	var sErr *StoreError
 	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
@@ -52,13 +52,13 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 }
 
 // fence writes an end without the unit, under a new owner, so that a commit in doubt
-// cannot land later whatever becomes of the record, and settles what became of it:
-// it has landed, it is barred, another attempt has the claim, or nobody knows. It
-// returns the end that was written if the commit is barred, else the call's outcome.
+// cannot land later whatever becomes of the record, and finds out what became of it:
+// it has landed, it is fenced, another attempt has the claim, or nobody knows. It
+// returns the end that was written if the commit is fenced, else the call's outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
 	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.failedOpen && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
-		// Where the bar is gone, a commit that took no claim could land.
+		// Where the fence is gone, a commit that took no claim could land.
 		end.ExpiresAt = least
 	}
 	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Absent: c.f.Absent, LargeSteps: c.f.LargeSteps}
@@ -66,7 +66,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	err = e.store.Finish(part, c.at, w)
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
-		// By a stricter twin: the question stays open, and the commit is barred.
+		// By a stricter twin: the question stays open, and the commit is fenced.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
 		err = e.store.Finish(part, c.at, w)
 	}
@@ -101,7 +101,7 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 }
 
 // withdrawCommit keeps a commit in doubt from landing later, as a claim is taken back
-// whose reply never came, and settles what became of it. If the commit is taken back
+// whose reply never came, and finds out what became of it. If the commit is taken back
 // the next one goes over the withdrawal; else the call has the outcome.
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
@@ -126,7 +126,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	case rec != nil && rec.Write == w.Write:
 		return overIt()
 	case rec != nil && rec.Write != w.Claim.Seen:
-		// Where a rival's record stands the commit cannot land.
+		// Over a rival's record the commit cannot land.
 		next, out, err := c.reconcile(ctx, rec)
 		if next != nil {
 			return false, Outcome{}, c.failed(ctx, rec.State, false, why)
@@ -137,8 +137,8 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 
-// tryWithdraw returns nothing if the withdrawal was written, else the record as it
-// stands, as far as that can be found out, and why it was not.
+// tryWithdraw returns nothing if the withdrawal was written, else the record as it is,
+// as far as that can be found out, and why it was not.
 func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()

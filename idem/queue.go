@@ -39,7 +39,7 @@ type pendingWrite struct {
 	result                bool // of the terminal, only the result was left to write
 	// As it is counted in the queue.
 	size   int
-	blocks string // the record that it settles, empty if the key may run again
+	blocks string // the record whose key must not run before; empty if it may
 }
 
 // weigh says what the write counts for from now on.
@@ -72,7 +72,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []pendingWrite
 	inHands int            // of a round on its way
-	blocked map[string]int // how many settle a record, in hands too
+	blocked map[string]int // how many block a record's key, in hands too
 	bytes   int
 	running bool
 	idle    chan struct{} // wakes the background writer when nothing waits any more
@@ -201,7 +201,7 @@ func (q *queue) take() []pendingWrite {
 	return ls
 }
 
-// writeSettlement ends a round of what was taken: back, in front of what has come meanwhile,
+// requeue ends a round of what was taken: back, in front of what has come meanwhile,
 // waits again.
 func (q *queue) requeue(took, back []pendingWrite) {
 	q.mu.Lock()
@@ -223,7 +223,7 @@ func (q *queue) requeue(took, back []pendingWrite) {
 	}
 }
 
-// knows reports whether what settles the record waits to be written.
+// knows reports whether an outcome of the record waits to be written.
 func (q *queue) knows(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

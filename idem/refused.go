@@ -72,7 +72,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 
 // undo compensates the steps of an operation that fails for good because its unit
 // of work was refused. The lease goes on meanwhile. While the commit may still land
-// endUncommitted is undone: that is left to the next attempt, whose commit settles it.
+// nothing is undone: that is left to the next attempt, whose commit finds out.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Ambiguous {
 		return ClassUncertain

@@ -22,7 +22,7 @@ type terminal struct {
 	fact string
 	// whole is the write id under which the end was sent first. It may land late.
 	whole string
-	// endWritten is set once the end is written, with its result or as the fact.
+	// written is set once the end is written, with its result or as the fact.
 	written bool
 	// recorded is the time under which it was last sent.
 	recorded time.Time
@@ -104,8 +104,8 @@ func (e *Engine) sendTerminal(ctx context.Context, t *terminal) error {
 	return e.confirmFinish(ctx, t.recorded, t.asFact())
 }
 
-// confirmFinish records an end, and looks once more at a record that stood in the way and was
-// not shown.
+// confirmFinish writes an end, and reads a conflicting record that the answer does not
+// show.
 func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	err := e.writeFinish(ctx, now, f)
 	if conflictUnseen(err) {
@@ -114,8 +114,8 @@ func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Fi
 	return err
 }
 
-// addResult gives an end that stands as the fact its result. It can land on that very
-// confirmFinish and nowhere else, and changes neither the record's expiry nor when the
+// addResult adds the result to an end that is written as the fact. It can land on that
+// very write and nowhere else, and changes neither the record's expiry nor when the
 // outcome was recorded. Where the fact is gone the result is given up.
 func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	f := t.f
@@ -133,13 +133,13 @@ func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// opaque reports whether the answer leaves open which record stood in the way.
+// conflictUnseen reports whether the answer does not show the conflicting record.
 func conflictUnseen(err error) bool {
 	var conflict *protocol.ConflictError
 	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
 }
 
-// reread looks once more at what stood in the way and was not shown. A record
+// reread reads a conflicting record that the answer did not show. A record
 // that the attempt still holds gets the write once more.
 func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) error {
 	rec, gErr := e.store.Get(ctx, f.ID)
