@@ -35,9 +35,10 @@ type attempt struct {
 type attemptKey struct{}
 
 // writeID returns the id of the attempt's next write. The owner is random, so a
-// counter behind it is unique.
+// counter behind its start is unique. The claim's own id is the owner, so that a store
+// need not keep both.
 func (a *attempt) writeID() string {
-	return a.rec.Owner + "." + strconv.Itoa(int(a.writes.Add(1)))
+	return a.rec.Owner[:startOfID] + "." + strconv.Itoa(int(a.writes.Add(1)))
 }
 
 func attemptOf(ctx context.Context) *attempt {

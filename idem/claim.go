@@ -154,7 +154,7 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 		rec.LeaseUntil = now.Add(x.engine.opts.Lease)
 	}
 	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
-	rec.Write = rec.Owner + ".0"
+	rec.Write = rec.Owner
 	return claimOver(rec, seen, do)
 }
 

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"reflect"
@@ -140,5 +141,13 @@ func New(store Store, o *Options) (*Engine, error) {
 // whoever has to compare with a record's times.
 func (e *Engine) Now() time.Time { return e.now() }
 
-// newID returns a random identifier of at least 128 bits.
-func newID() string { return rand.Text() }
+// newID returns a random identifier of 128 bits.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// startOfID is how much of an attempt's owner its write ids start with: 66 bits. They
+// are compared with the few others of the same record alone.
+const startOfID = 11

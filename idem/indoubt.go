@@ -106,7 +106,7 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
 	w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
-	w.Write = w.Owner + ".0"
+	w.Write = w.Owner
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 	overIt := func() (bool, Outcome, error) {
 		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})

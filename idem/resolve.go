@@ -178,7 +178,7 @@ func (e *Engine) settlement(rec *Record, r Resolution) protocol.Settlement {
 		State: r.To, Result: r.Result, Failure: r.Failure, Ref: r.Ref, ResponseVersion: r.ResponseVersion,
 		ExpiresAt: e.expiry(e.now(), rec.Retention, len(r.Result)),
 	}}
-	s.Write = s.Owner + ".0"
+	s.Write = s.Owner
 	s.Ending.Omitted = r.To == Completed && r.Result == nil
 	kept := 0
 	for name, step := range rec.Steps {

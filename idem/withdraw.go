@@ -37,7 +37,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
-	w.Write = w.Owner + ".0"
+	w.Write = w.Owner
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
