@@ -18,43 +18,57 @@ import (
 func decode(it item) (*protocol.Record, error) {
 	d := &decoder{item: it}
 	d.id = d.str(schema.PK)
-	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.RecordVersion) {
-		return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
+	if d.has(schema.Version) {
+		switch v := d.num(schema.Version); {
+		case d.err != nil:
+			return nil, d.err
+		case v <= schema.RecordVersion:
+			return nil, unreadable(d.id, "it has attribute %q with %d, as before the first release, whose attributes had other names: "+
+				"delete it, or start with a new table", schema.Version, v)
+		default:
+			return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
+		}
 	}
 	rec := &protocol.Record{
 		ID:              d.id,
 		State:           d.state(),
-		Repeat:          d.repeat(),
 		Fingerprint:     protocol.Fingerprint(d.str(schema.Fingerprint)),
-		Write:           d.str(schema.Write),
 		Seen:            d.optStr(schema.Seen),
 		LeaseUntil:      d.time(schema.LeaseUntil),
-		Retention:       time.Duration(d.numUpTo(schema.Retention, math.MaxInt64/int64(time.Second))) * time.Second,
+		Attempt:         int(d.numOr(schema.Attempt, defaultAttempt, math.MaxInt32)),
+		Retention:       time.Duration(d.numOr(schema.Retention, defaultRetention, math.MaxInt64/int64(time.Second))) * time.Second,
 		CreatedAt:       d.time(schema.CreatedAt),
-		UpdatedAt:       d.time(schema.UpdatedAt),
 		Value:           d.optStr(schema.Value),
 		Codec:           d.optStr(schema.Codec),
 		Uncertain:       d.flag(schema.Uncertain),
-		Omitted:         d.flag(schema.Unavailable),
+		Omitted:         d.flag(schema.Omitted),
 		Ref:             d.optStr(schema.Ref),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
 		Probes:          int(d.optNum(schema.Probes, math.MaxInt32)),
 		ResponseVersion: int(d.optNum(schema.ResponseVersion, math.MaxInt32)),
 	}
-	if rec.State != protocol.Pending {
-		rec.Owner = d.str(schema.Owner)
-		rec.Attempt = int(d.numUpTo(schema.Attempt, math.MaxInt32))
-	} else {
+	if rec.State == protocol.Pending {
 		rec.Owner = d.optStr(schema.Owner)
-		rec.Attempt = int(d.optNum(schema.Attempt, math.MaxInt32))
+	} else {
+		rec.Owner = d.str(schema.Owner)
+	}
+	if rec.Write = rec.Owner; d.has(schema.Write) || rec.State != protocol.InProgress {
+		rec.Write = d.str(schema.Write)
+	}
+	if d.flag(schema.Repeatable) {
+		rec.Repeat = protocol.Repeatable
+	}
+	rec.UpdatedAt = rec.CreatedAt
+	if d.has(schema.UpdatedAt) {
+		rec.UpdatedAt = d.time(schema.UpdatedAt)
 	}
 	if d.has(schema.ExpiresAt) {
 		rec.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
 	}
 	rec.Body = d.body(rec.State)
 	if rec.State == protocol.Failed && rec.Failure == nil {
-		d.fail(schema.Error, "is missing although the record is failed")
+		d.fail(schema.Failure, "is missing although the record is failed")
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -113,6 +127,14 @@ func (d *decoder) optStr(name string) string {
 }
 
 func (d *decoder) num(name string) int64 { return d.numUpTo(name, math.MaxInt64) }
+
+// numOr gives what it is without the attribute.
+func (d *decoder) numOr(name string, without, most int64) int64 {
+	if !d.has(name) {
+		return without
+	}
+	return d.optNum(name, most)
+}
 
 func (d *decoder) numUpTo(name string, most int64) int64 {
 	if !d.has(name) {
@@ -192,22 +214,11 @@ func (d *decoder) state() protocol.State {
 	return s
 }
 
-func (d *decoder) repeat() protocol.Repeat {
-	s := d.str(schema.Repeat)
-	if s == protocol.Repeatable.String() {
-		return protocol.Repeatable
-	}
-	if s != protocol.NotRepeatable.String() {
-		d.fail(schema.Repeat, "is "+strconv.Quote(s)+", which is no declaration")
-	}
-	return protocol.NotRepeatable
-}
-
 // body reads where the result is. A completed record has exactly one of result
 // and parts, any other none of what describes it.
 func (d *decoder) body(state protocol.State) (b protocol.Body) {
 	if state != protocol.Completed {
-		for _, name := range []string{schema.Result, schema.Parts, schema.Encoding, schema.Size} {
+		for _, name := range []string{schema.Body, schema.Parts, schema.Encoding, schema.Size} {
 			if d.has(name) {
 				d.fail(name, "is there although the record is "+string(state))
 			}
@@ -218,11 +229,11 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 	if b.Encoding != "" && b.Encoding != encodingZstd {
 		d.fail(schema.Encoding, "is "+strconv.Quote(b.Encoding)+", which this code cannot decompress")
 	}
-	switch inline := d.has(schema.Result); {
+	switch inline := d.has(schema.Body); {
 	case inline == d.has(schema.Parts):
-		d.fail(schema.Result, "or \"parts\": a completed record has exactly one of them")
+		d.fail(schema.Body, "or \"parts\": a completed record has exactly one of them")
 	case inline:
-		b.Data = d.bin(schema.Result)
+		b.Data = d.bin(schema.Body)
 		b.Stored = len(b.Data)
 	default:
 		p := &decoder{item: d.members(schema.Parts), id: d.id, err: d.err}
@@ -249,17 +260,17 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 }
 
 func (d *decoder) failure() *protocol.Failure {
-	if !d.has(schema.Error) {
+	if !d.has(schema.Failure) {
 		return nil
 	}
-	m := &decoder{item: d.members(schema.Error), id: d.id, err: d.err}
-	if !m.has(schema.ErrorMessage) {
-		m.fail(schema.Error, "has no message")
+	m := &decoder{item: d.members(schema.Failure), id: d.id, err: d.err}
+	if !m.has(schema.FailureMessage) {
+		m.fail(schema.Failure, "has no message")
 	}
 	f := &protocol.Failure{
-		Message: m.optStr(schema.ErrorMessage),
-		Type:    m.optStr(schema.ErrorType),
-		Code:    m.optStr(schema.ErrorCode),
+		Message: m.optStr(schema.FailureMessage),
+		Type:    m.optStr(schema.FailureType),
+		Code:    m.optStr(schema.FailureCode),
 	}
 	d.err = m.err
 	return f
@@ -279,13 +290,13 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		e.item = e.members(name)
 		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
-			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Omitted: e.flag(schema.Unavailable),
+			Compensates: e.flag(schema.StepCompensates), Failure: e.failure(), Omitted: e.flag(schema.Omitted),
 		}
 		if e.has(schema.StepBegunAt) {
 			s.BegunAt = e.time(schema.StepBegunAt)
 		}
 		kinds := 0
-		for _, is := range []bool{s.Begun, s.NotExecuted, s.Failure != nil, e.has(schema.Result) || e.has(schema.Parts)} {
+		for _, is := range []bool{s.Begun, s.NotExecuted, s.Failure != nil, e.has(schema.Body) || e.has(schema.Parts)} {
 			if is {
 				kinds++
 			}
@@ -294,7 +305,7 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 			e.fail(schema.Steps, "has step "+strconv.Quote(name)+" with none or several of a begin mark, an error and a result")
 		}
 		if s.Omitted && s.Failure == nil {
-			e.fail(schema.Error, "is missing although step "+strconv.Quote(name)+" is unavailable")
+			e.fail(schema.Failure, "is missing although step "+strconv.Quote(name)+" has no result")
 		}
 		if !s.Begun && !s.NotExecuted && s.Failure == nil {
 			s.Body = e.body(protocol.Completed)

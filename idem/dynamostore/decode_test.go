@@ -69,7 +69,7 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 	yes := &types.AttributeValueMemberBOOL{Value: true}
 	parts := func(n, length string, digest int) func(item) {
 		return func(it item) {
-			delete(it, schema.Result)
+			delete(it, schema.Body)
 			it[schema.Size] = num(length)
 			it[schema.Parts] = m(item{"n": num(n), "len": num(length), "sha256": bin(make([]byte, digest)...)})
 		}
@@ -79,9 +79,9 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		says   string
 	}{
 		"newer version":      {set(schema.Version, num("2")), "version 2"},
-		"version 0":          {set(schema.Version, num("0")), "version 0"},
-		"unknown state":      {set(schema.State, str("done")), `"state"`},
-		"unknown repeat":     {set(schema.Repeat, str("perhaps")), `"repeat"`},
+		"first release's":    {set(schema.Version, num("1")), "before the first release"},
+		"unknown state":      {set(schema.State, str("done")), `"in_state"`},
+		"text for repeat":    {set(schema.Repeatable, str("repeatable")), `"repeatable" is not true or false`},
 		"negative attempt":   {set(schema.Attempt, num("-1")), `"attempt"`},
 		"huge attempt":       {set(schema.Attempt, num("99999999999")), `"attempt"`},
 		"fraction":           {set(schema.LeaseUntil, num("1.5")), `"lease_until"`},
@@ -89,25 +89,25 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		"microseconds":       {set(schema.ExpiresAt, num("1735689600000000")), `"expires_at"`},
 		"huge retention":     {set(schema.Retention, num("9999999999999")), `"retention"`},
 		"text for a number":  {set(schema.Attempt, str("1")), `"attempt" is not a number`},
-		"number for a text":  {set(schema.Owner, num("1")), `"owner" is not a string`},
+		"number for a text":  {set(schema.Owner, num("1")), `"owner_id" is not a string`},
 		"text for a flag":    {set(schema.Uncertain, str("true")), `"uncertain"`},
-		"text for binary":    {set(schema.Result, str("{}")), `"result" is not binary`},
-		"text for a map":     {set(schema.Error, str("broke")), `"error"`},
-		"empty owner":        {set(schema.Owner, str("")), `"owner" is empty`},
-		"value of bytes":     {set(schema.Value, bin(1)), `"value"`},
-		"ref of bytes":       {set(schema.Ref, bin(1)), `"ref"`},
-		"no message":         {set(schema.Error, m(item{})), "message"},
-		"no result":          {without(schema.Result), "exactly one"},
+		"text for binary":    {set(schema.Body, str("{}")), `"body" is not binary`},
+		"text for a map":     {set(schema.Failure, str("broke")), `"failure"`},
+		"empty owner":        {set(schema.Owner, str("")), `"owner_id" is empty`},
+		"value of bytes":     {set(schema.Value, bin(1)), `"key_value"`},
+		"ref of bytes":       {set(schema.Ref, bin(1)), `"provider_ref"`},
+		"no message":         {set(schema.Failure, m(item{})), "message"},
+		"no result":          {without(schema.Body), "exactly one"},
 		"result and parts":   {set(schema.Parts, m(item{})), "exactly one"},
 		"unknown codec":      {set(schema.Encoding, str("br")), `"enc"`},
-		"codec, no size":     {set(schema.Encoding, str(encodingZstd)), `"size" is missing`},
-		"size, no codec":     {set(schema.Size, num("2")), `"size"`},
+		"codec, no size":     {set(schema.Encoding, str(encodingZstd)), `"body_size" is missing`},
+		"size, no codec":     {set(schema.Size, num("2")), `"body_size"`},
 		"result in progress": {set(schema.State, str("in_progress")), "although the record is in_progress"},
 		"failed, no error": {func(it item) {
 			it[schema.State] = str("failed")
-			delete(it, schema.Result)
-			delete(it, schema.Error)
-		}, `"error" is missing`},
+			delete(it, schema.Body)
+			delete(it, schema.Failure)
+		}, `"failure" is missing`},
 		"parts of nothing":     {parts("0", "0", 32), `"parts"`},
 		"too few parts":        {parts("1", "300000", 32), `"parts"`},
 		"too many parts":       {parts("65", "9000000", 32), `"n"`},
@@ -115,13 +115,12 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		"half a digest":        {parts("1", "5000", 16), `"parts"`},
 		"empty steps":          {set(schema.Steps, m(item{})), `"steps" is empty`},
 		"step of text":         {set(schema.Steps, m(item{"s": str("x")})), `"s" is not a map`},
-		"step without write":   {set(schema.Steps, m(item{"s": m(item{"result": bin(1)})})), `"write"`},
-		"step without anthing": {set(schema.Steps, m(item{"s": m(item{"write": str("w")})})), `step "s"`},
-		"step with both":       {set(schema.Steps, m(item{"s": m(item{"write": str("w"), "begun": yes, "result": bin(1)})})), `step "s"`},
+		"step without write":   {set(schema.Steps, m(item{"s": m(item{"body": bin(1)})})), `"write_id"`},
+		"step without anthing": {set(schema.Steps, m(item{"s": m(item{"write_id": str("w")})})), `step "s"`},
+		"step with both":       {set(schema.Steps, m(item{"s": m(item{"write_id": str("w"), "begun": yes, "body": bin(1)})})), `step "s"`},
 	}
 	for _, name := range []string{
-		schema.Version, schema.State, schema.Repeat, schema.Fingerprint, schema.Owner, schema.Attempt,
-		schema.Write, schema.LeaseUntil, schema.Retention, schema.CreatedAt, schema.UpdatedAt,
+		schema.State, schema.Fingerprint, schema.Owner, schema.Write, schema.LeaseUntil, schema.CreatedAt,
 	} {
 		cases["no "+name] = struct {
 			damage func(item)
@@ -147,7 +146,10 @@ func TestUnreadableOnEveryPath(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
 	for name, damage := range map[string]func(item){
-		"newer": func(it item) { it[schema.Version] = num("2") },
+		"newer": func(it item) {
+			it[schema.Version], it["in_state_2"] = num("2"), it[schema.State]
+			delete(it, schema.State)
+		},
 		"damaged": func(it item) {
 			delete(it, schema.Fingerprint)
 			it[schema.State] = num("1")

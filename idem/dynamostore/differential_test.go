@@ -260,7 +260,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 
 func (g *generator) claim(id, write string, state protocol.State, now time.Time) protocol.Claim {
 	c := claim(id, g.fresh("o"))
-	c.Record.Write = g.fresh("w")
+	if c.Record.Write = c.Record.Owner; g.chance(40) {
+		c.Record.Write = g.fresh("w")
+	}
 	c.Record.CreatedAt, c.Record.UpdatedAt = now, now
 	c.Record.LeaseUntil = now.Add(30 * time.Second)
 	c.Record.ExpiresAt = g.expiry(now, 50)

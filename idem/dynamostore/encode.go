@@ -7,25 +7,41 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
+// What a record without the attribute has: hardly any differs.
+const (
+	defaultAttempt   = 1
+	defaultRetention = 24 * 60 * 60 // seconds
+)
+
 // encode makes the item of a whole record.
 func encode(rec *protocol.Record) item {
-	v := newValues(12, 10)
+	v := newValues(11, 9)
 	v.str(schema.PK, rec.ID)
 	v.str(schema.SK, schema.RecordSK)
-	v.num(schema.Version, schema.RecordVersion)
 	v.str(schema.State, string(rec.State))
-	v.str(schema.Repeat, rec.Repeat.String())
+	if rec.Repeat == protocol.Repeatable {
+		v.yes(schema.Repeatable)
+	}
 	v.str(schema.Fingerprint, string(rec.Fingerprint))
 	v.str(schema.Owner, rec.Owner)
-	v.num(schema.Attempt, int64(rec.Attempt))
-	v.str(schema.Write, rec.Write)
+	if rec.Write != rec.Owner || rec.State != protocol.InProgress {
+		v.str(schema.Write, rec.Write)
+	}
+	if rec.Attempt != defaultAttempt {
+		v.num(schema.Attempt, int64(rec.Attempt))
+	}
 	if rec.Seen != "" {
 		v.str(schema.Seen, rec.Seen)
 	}
 	v.num(schema.LeaseUntil, millis(rec.LeaseUntil))
-	v.num(schema.Retention, seconds(rec.Retention))
-	v.num(schema.CreatedAt, millis(rec.CreatedAt))
-	v.num(schema.UpdatedAt, millis(rec.UpdatedAt))
+	if n := seconds(rec.Retention); n != defaultRetention {
+		v.num(schema.Retention, n)
+	}
+	created, updated := millis(rec.CreatedAt), millis(rec.UpdatedAt)
+	v.num(schema.CreatedAt, created)
+	if updated != created {
+		v.num(schema.UpdatedAt, updated)
+	}
 	if rec.Value != "" {
 		v.str(schema.Value, rec.Value)
 	}
@@ -39,13 +55,13 @@ func encode(rec *protocol.Record) item {
 		v.yes(schema.Uncertain)
 	}
 	if rec.Omitted {
-		v.yes(schema.Unavailable)
+		v.yes(schema.Omitted)
 	}
 	if rec.State == protocol.Completed {
 		encodeBody(v, rec.Body)
 	}
 	if rec.Failure != nil {
-		v.item[schema.Error] = encodeFailure(rec.Failure)
+		v.item[schema.Failure] = encodeFailure(rec.Failure)
 	}
 	if rec.Ref != "" {
 		v.str(schema.Ref, rec.Ref)
@@ -61,7 +77,7 @@ func encode(rec *protocol.Record) item {
 	}
 	if rec.Open() {
 		v.str(schema.OpenShard, shard(rec.ID))
-		v.num(schema.OpenSince, millis(rec.UpdatedAt))
+		v.num(schema.OpenSince, updated)
 	}
 	return v.item
 }
@@ -71,7 +87,7 @@ func encodeBody(v *values, b protocol.Body) {
 	if b.Parts > 0 {
 		v.item[schema.Parts] = encodeParts(b)
 	} else {
-		v.bytes(schema.Result, b.Data)
+		v.bytes(schema.Body, b.Data)
 	}
 	if b.Encoding != "" {
 		v.str(schema.Encoding, b.Encoding)
@@ -91,12 +107,12 @@ func encodeParts(b protocol.Body) types.AttributeValue {
 
 func encodeFailure(f *protocol.Failure) types.AttributeValue {
 	v := newValues(3, 0)
-	v.str(schema.ErrorMessage, f.Message)
+	v.str(schema.FailureMessage, f.Message)
 	if f.Type != "" {
-		v.str(schema.ErrorType, f.Type)
+		v.str(schema.FailureType, f.Type)
 	}
 	if f.Code != "" {
-		v.str(schema.ErrorCode, f.Code)
+		v.str(schema.FailureCode, f.Code)
 	}
 	return &types.AttributeValueMemberM{Value: v.item}
 }
@@ -121,9 +137,9 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 	case s.NotExecuted:
 		v.yes(schema.StepNotExecuted)
 	case s.Failure != nil:
-		v.item[schema.Error] = encodeFailure(s.Failure)
+		v.item[schema.Failure] = encodeFailure(s.Failure)
 		if s.Omitted {
-			v.yes(schema.Unavailable)
+			v.yes(schema.Omitted)
 		}
 	default:
 		encodeBody(v, s.Body)

@@ -1,29 +1,33 @@
 package dynamostore
 
-// The writes as expressions. Reserved words are written #name. Attributes that
-// may or may not be there are set or removed one by one; their clauses are with
-// the code that decides, and testdata has the whole expressions.
+// The writes as expressions. No attribute has the name of a reserved word, so that
+// they need no aliases. Attributes that may or may not be there are set or removed one
+// by one; their clauses are with the code that decides, and testdata has the whole
+// expressions. Every byte of them is sent and signed with every write: there are no
+// blanks but those that are needed, and nothing is removed that cannot be there.
 
 // Conditions.
 const (
 	// There is no record.
 	ifAbsent = "attribute_not_exists(pk)"
-	// The record is the one that was read: every write changes write.
-	ifSeen = "#write = :seen"
-	// The owner's attempt runs. A record of a newer version is left alone.
-	ifRunning = "#owner = :owner AND #state = :in_progress AND v <= :v"
-	// The owner's attempt runs, or was parked and nobody has run or resolved it since.
-	ifHeld = "#owner = :owner AND #state IN (:in_progress, :unknown) AND v <= :v"
+	// The record is the one that was read: every write changes its id.
+	ifSeen = "(write_id=:seen OR attribute_not_exists(write_id) AND owner_id=:seen)"
+	// The owner's attempt is in the state :is: it runs, or it was parked and nobody
+	// has run or resolved it since.
+	// Records of a later version have no in_state, see [schema.RecordVersion].
+	ifHeld = "owner_id=:own AND in_state=:is"
+	// The owner's attempt runs or was parked.
+	ifHeldOrParked = "owner_id=:own AND in_state IN(:is,:unknown)"
 	// The owner's outcome, recorded without its result.
-	ifFact = "#owner = :owner AND #state = :completed AND #write = :seen AND attribute_exists(unavailable) AND v <= :v"
+	ifFact = ifHeld + " AND " + ifSeen + " AND attribute_exists(omitted)"
 	// An attempt ended or lapsed without outcome.
-	ifLeft = " AND #state IN (:in_progress, :released)"
+	ifLeft = " AND in_state IN(:in_progress,:released)"
 	// The question is open.
-	ifUnknown = " AND #state = :unknown"
+	ifUnknown = " AND in_state=:unknown"
 	// An extension only ever raises the lease.
-	ifEarlier = " AND lease_until < :lease_until"
+	ifEarlier = " AND lease_until<:lease_until"
 	// A park sent twice is not applied twice: it may start from unknown.
-	ifNotMine = " AND #write <> :write"
+	ifNotMine = " AND write_id<>:id"
 	// Steps decide whether a released record is an open question, and whether an
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
@@ -31,18 +35,18 @@ const (
 	// A begin mark is set once, anew only over the entry that took the one before back,
 	// and taken back once; a result is written once, where there is none yet.
 	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
-	ifStepAgain  = " AND steps.#step.not_executed = :true AND steps.#step.#write = :seen"
-	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true AND steps.#step.#write = :seen)"
-	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun = :true OR steps.#step.not_executed = :true)"
+	ifStepAgain  = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
+	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND steps.#step.write_id=:seen)"
+	ifStepOpen   = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true OR steps.#step.not_executed=:true)"
 )
 
 // Conditions on outbox messages.
 const (
 	// The message that was read is still to be sent.
-	ifWaiting = "created_at = :created AND #state IN (:new, :retrying)"
+	ifWaiting = "created_at = :created AND in_state IN (:new, :retrying)"
 	// It has not been marked as sent.
-	ifUnsent = "created_at = :created AND #state <> :state"
-	ifDead   = "created_at = :created AND #state = :dead"
+	ifUnsent = "created_at = :created AND in_state <> :state"
+	ifDead   = "created_at = :created AND in_state = :dead"
 	// Nobody has begun this try, or a later one.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
 	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"
@@ -50,38 +54,31 @@ const (
 
 // Updates. What is not named stays.
 const (
-	takeoverSet = "SET #state = :state, #repeat = :repeat, #owner = :owner, attempt = :attempt, #write = :write, " +
-		"seen = :seen, lease_until = :lease_until, retention = :retention, updated_at = :now"
-	takeoverNames = nState | nRepeat | nOwner | nWrite
+	takeoverSet = "SET in_state=:to,owner_id=:own,write_id=:id,seen=:seen,lease_until=:lease_until,updated_at=:now"
 
-	withdrawSet = "SET v = :v, #state = :state, #repeat = :repeat, fp = :fp, #owner = :new_owner, attempt = :attempt, " +
-		"#write = :write, lease_until = :lease_until, retention = :retention, updated_at = :now"
+	withdrawSet = "SET in_state=:to,fp=:fp,owner_id=:new_owner,write_id=:id,lease_until=:lease_until,updated_at=:now"
 	// Of an expired record nothing stays, of any other its beginning and its steps.
-	createdAnew   = ", created_at = :created_at"
-	createdKept   = ", created_at = if_not_exists(created_at, :created_at)"
-	withdrawNames = nState | nRepeat | nOwner | nWrite | nValue
+	createdAnew = ",created_at=:created_at"
+	createdKept = ",created_at=if_not_exists(created_at,:created_at)"
 
-	extendSet   = "SET lease_until = :lease_until, #write = :write, updated_at = :now"
-	extendNames = nOwner | nState | nWrite
+	extendSet = "SET lease_until=:lease_until,write_id=:id,updated_at=:now"
 
-	stepSet   = "SET steps.#step = :step, #write = :write, updated_at = :now REMOVE expires_at"
-	stepFirst = "SET steps = :steps, #write = :write, updated_at = :now REMOVE expires_at"
-	stepNames = nOwner | nState | nWrite
+	stepSet   = "SET steps.#step=:step,write_id=:id,updated_at=:now REMOVE expires_at"
+	stepFirst = "SET steps=:steps,write_id=:id,updated_at=:now REMOVE expires_at"
 
 	// A part of a step's result goes with the outcome.
-	partExpires = "SET expires_at = :expires_at"
+	partExpires = "SET expires_at=:exp"
 	partIsThere = "attribute_exists(pk)"
 
-	endSet     = "SET #state = :state, #write = :write, updated_at = :now"
-	upgradeSet = "SET #write = :write"
-
-	endNames = nState | nWrite | nResult | nSize | nError
-
-	// What an attempt that ran without a claim adds where there is no record.
-	absentSet = ", v = if_not_exists(v, :v), fp = if_not_exists(fp, :fp), " +
-		"attempt = if_not_exists(attempt, :attempt), lease_until = if_not_exists(lease_until, :lease_until), " +
-		"retention = if_not_exists(retention, :retention), created_at = if_not_exists(created_at, :created_at)"
+	endSet     = "SET in_state=:to,write_id=:id,updated_at=:now"
+	upgradeSet = "SET write_id=:id"
 
 	// Open since the first of several writes that leave the question open.
-	openSet = ", open_shard = :open_shard, open_since = if_not_exists(open_since, :now)"
+	openSet = ",open_shard=:open_shard,open_since=if_not_exists(open_since,:now)"
+)
+
+// What an attempt may have left, and a claim removes.
+const (
+	leftOpen = "open_shard,open_since"
+	leftAll  = "body,body_size,enc,parts,rv,omitted,failure,provider_ref,probes"
 )

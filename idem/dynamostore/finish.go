@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -40,7 +42,8 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		return s.upgrade(k, f, body)
 	}
 	if f.Born != nil {
-		return s.born(k, f, w, body, now)
+		old, err := s.insert(k, f, w, body, now)
+		return s.ended(old, err, k, f.Write, f.Ending)
 	}
 	var spent item
 	if w != nil && f.LargeSteps {
@@ -49,74 +52,93 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 			return err
 		}
 	}
-	send := func(u *update, cond string) (item, error) { return s.update(k, f.ID, u, cond) }
-	if w != nil {
-		send = func(u *update, cond string) (item, error) { return w.update(k, f.Write, u, cond) }
+	likely := form{protocol.InProgress, likely(f.Ending)}
+	if f.Absent != nil {
+		likely.state = protocol.Absent
 	}
-	err = s.end(k, send, f.Write, f.Ending, likely(f.Ending), func(steps ifReleased) (*update, string) {
-		u, names := s.ending(f.ID, f.Write, f.Ending, body, now, steps)
-		u.wantsOld = f.LargeSteps
-		u.str(":owner", f.Owner)
-		u.str(":in_progress", string(protocol.InProgress))
-		u.num(":v", schema.RecordVersion)
-		cond := ifHeld
-		if f.Ending.State == protocol.Released && f.Ending.Uncertain {
-			// Parked, it must not make itself repeatable again.
-			cond = ifRunning
-		} else {
-			u.str(":unknown", string(protocol.Unknown))
+	old, err := inForm(likely, f.Write, func(of form) (item, error) {
+		if of.state == protocol.Absent {
+			return s.insert(k, f, w, body, now)
 		}
-		if f.Ending.State == protocol.Unknown {
+		u, cond := s.ending(f.ID, f.Write, f.Ending, body, now, of)
+		u.wantsOld = f.LargeSteps
+		u.str(":own", f.Owner)
+		u.str(":is", string(of.state))
+		if f.NewOwner != "" {
+			u.add(",owner_id=:new_owner")
+			u.str(":new_owner", f.NewOwner)
+		}
+		cond = ifHeld + cond
+		if of.state == protocol.Unknown && f.Ending.State == protocol.Unknown {
 			cond += ifNotMine
 		}
-		names |= nOwner
-		if f.NewOwner != "" {
-			u.add(", #owner = :new_owner")
-			u.str(":new_owner", f.NewOwner)
-		} else if f.Absent != nil {
-			u.add(", #owner = :owner")
+		if w != nil {
+			return w.update(k, f.Write, u, cond)
 		}
-		if f.Absent != nil {
-			names |= u.absent(f.Absent, f.Ending)
-			cond = "(" + ifAbsent + " OR " + cond + ")"
-		}
-		u.names = s.names.of(names)
-		return u, cond + steps.condition()
-	}, func(old item) {
+		return s.update(k, f.ID, u, cond)
+	}, func(old item) (form, bool) { return formFor(f, old) })
+	if err == nil && f.LargeSteps {
 		if w == nil {
 			spent = old
 		}
-	})
-	if err == nil && f.LargeSteps {
 		s.expireSteps(k, f.ID, f.Ending, spent)
 	}
-	return err
+	return s.ended(old, err, k, f.Write, f.Ending)
 }
 
-// absent adds what the end of an attempt that ran without a claim needs where
-// there is no record.
-func (u *update) absent(rec *protocol.Record, e protocol.Ending) (names nameSet) {
-	u.add(absentSet)
-	u.str(":fp", string(rec.Fingerprint))
-	u.num(":attempt", int64(rec.Attempt))
-	u.num(":lease_until", millis(rec.LeaseUntil))
-	u.num(":retention", seconds(rec.Retention))
-	u.num(":created_at", millis(rec.CreatedAt))
-	if !e.Stricter {
-		u.add(", #repeat = if_not_exists(#repeat, :repeat)")
-		u.str(":repeat", rec.Repeat.String())
-		names |= nRepeat
+// form is what the end of an attempt takes its record for: its expression is made for
+// a record of which so much is known.
+type form struct {
+	state protocol.State // Absent, InProgress or Unknown
+	steps ifReleased
+}
+
+// formFor is the form of an attempt's end for the record as it turned out to be, if it can
+// leave that.
+func formFor(f protocol.Finish, old item) (form, bool) {
+	if old == nil {
+		return form{}, f.Absent != nil
 	}
-	if rec.Value != "" {
-		u.add(", #value = if_not_exists(#value, :value)")
-		u.str(":value", rec.Value)
-		names |= nValue
+	of := form{protocol.State(text(old, schema.State)), stepsOf(f.Ending, old)}
+	switch {
+	case text(old, schema.Owner) != f.Owner:
+		return of, false
+	case of.state == protocol.Unknown:
+		// Parked, it must not make itself repeatable again.
+		return of, f.Ending.State != protocol.Released || !f.Ending.Uncertain
 	}
-	if rec.Codec != "" {
-		u.add(", codec = if_not_exists(codec, :codec)")
-		u.str(":codec", rec.Codec)
+	return of, of.state == protocol.InProgress
+}
+
+// insert writes the whole record of an attempt that took no claim, or none that is
+// there.
+func (s *Store) insert(k *call, f protocol.Finish, w *unit, body protocol.Body, now time.Time) (item, error) {
+	rec, err := f.Apply(nil, now)
+	if err != nil {
+		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
 	}
-	return names
+	rec.Body = body
+	cond := ifAbsent
+	var seen item // nil, not empty, where there is none
+	if f.Born != nil && f.Born.Seen != "" {
+		cond += " OR " + ifSeen
+		seen = seenValue(f.Born.Seen)
+	}
+	if w == nil {
+		return s.put(k, encode(rec), cond, seen)
+	}
+	return w.send(k, f.Write, types.TransactWriteItem{Put: &types.Put{
+		TableName: s.table, Item: encode(rec), ConditionExpression: &cond, ExpressionAttributeValues: seen,
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}})
+}
+
+// ended says what the end of a write that ends an attempt, or settles it, means.
+func (s *Store) ended(old item, err error, k *call, write string, e protocol.Ending) error {
+	if tooLarge(err, e, k) {
+		return &protocol.TooLargeError{Size: len(e.Result), Limit: maxItem}
+	}
+	return conclude(old, err, write)
 }
 
 // maxItem is DynamoDB's limit. A record comes near it by its steps alone.
@@ -139,42 +161,37 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 		if cleared, err = s.clearing(k, w); err != nil {
 			return err
 		}
-		steps = unsure
-	}
-	send := func(u *update, cond string) (item, error) { return s.update(k, w.ID, u, cond) }
-	var spent item
-	err = s.end(k, send, w.Write, w.Ending, steps, func(steps ifReleased) (*update, string) {
-		if cleared != nil && w.Ending.State == protocol.Released {
+		if w.Ending.State == protocol.Released {
 			steps = cleared.after
 		}
-		u, names := s.ending(w.ID, w.Write, w.Ending, body, now, steps)
+	}
+	old, err := inForm(steps, w.Write, func(steps ifReleased) (item, error) {
+		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{protocol.Unknown, steps})
 		u.wantsOld = w.Kind == protocol.EventResolve
 		u.str(":seen", w.Seen)
-		cond := ifSeen + ifUnknown
+		if w.Owner != "" {
+			u.add(",owner_id=:own")
+			u.str(":own", w.Owner)
+		}
+		from := ifUnknown
 		if w.Kind == protocol.EventLapse {
-			cond = ifSeen + ifLeft
+			from = ifLeft
 			u.str(":in_progress", string(protocol.InProgress))
 			u.str(":released", string(protocol.Released))
 		} else {
 			u.str(":unknown", string(protocol.Unknown))
 		}
-		if w.Owner != "" {
-			u.add(", #owner = :owner")
-			u.str(":owner", w.Owner)
-			names |= nOwner
+		if cleared != nil {
+			// The write that was seen settles which steps there are.
+			cond = ""
+			cleared.apply(u)
 		}
-		u.names = s.names.of(names)
-		if cleared == nil {
-			return u, cond + steps.condition()
-		}
-		// The write that was seen settles which steps there are.
-		cleared.apply(u, names)
-		return u, cond
-	}, func(old item) { spent = old })
+		return s.update(k, w.ID, u, ifSeen+from+cond)
+	}, func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil })
 	if err == nil {
-		s.expireSteps(k, w.ID, w.Ending, spent)
+		s.expireSteps(k, w.ID, w.Ending, old)
 	}
-	return err
+	return s.ended(old, err, k, w.Write, w.Ending)
 }
 
 // likely is the form of an end to try first: the engine gives an expiry exactly
@@ -189,26 +206,15 @@ func likely(e protocol.Ending) ifReleased {
 	return withoutSteps
 }
 
-// end sends an end in the form that fits the record's steps: the likely one
-// first, the other one if that was refused because of the steps.
-func (s *Store) end(k *call, send func(*update, string) (item, error), write string, e protocol.Ending, steps ifReleased, form func(ifReleased) (*update, string), applied ...func(item)) error {
-	for n := 1; ; n++ {
-		u, cond := form(steps)
-		old, err := send(u, cond)
-		if tooLarge(err, e, k) {
-			return &protocol.TooLargeError{Size: len(e.Result), Limit: maxItem}
-		}
-		if err == errRefused && !bears(old, write) && steps != unsure && n < maxForms && hasSteps(old) != (steps == withSteps) {
-			steps = withSteps + withoutSteps - steps
-			continue
-		}
-		if err == nil {
-			for _, f := range applied {
-				f(old)
-			}
-		}
-		return conclude(old, err, write)
+// stepsOf is the form of an end for a record as it turned out to be.
+func stepsOf(e protocol.Ending, old item) ifReleased {
+	switch {
+	case e.State != protocol.Released:
+		return unsure
+	case hasSteps(old):
+		return withSteps
 	}
+	return withoutSteps
 }
 
 // ifReleased says for which records a form of a released end is.
@@ -230,102 +236,100 @@ func (r ifReleased) condition() string {
 	return ""
 }
 
-// ending starts the update that makes of a record what the ending says. It
-// returns the reserved names that it uses.
-func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, steps ifReleased) (*update, nameSet) {
-	names := endNames
-	u := newUpdate(endSet, 12, 10)
-	u.str(":state", string(e.State))
-	u.str(":write", write)
+// ending starts the update that makes of a record what the ending says, and the part
+// of its condition that is about steps. Of a record in progress it removes what such
+// one may have, which no result, error or place in the index is: claims leave none.
+func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, of form) (*update, string) {
+	u := newUpdate(endSet, 8, 4)
+	u.str(":to", string(e.State))
+	u.str(":id", write)
 	u.num(":now", millis(now))
-	open := e.State == protocol.Unknown || steps == withSteps
-	if open {
+	left := func(names string) {
+		if of.state != protocol.InProgress {
+			u.drop(names)
+		}
+	}
+	if e.State == protocol.Unknown || of.steps == withSteps {
 		// The table never forgets an open question.
 		u.expires(time.Time{})
+		u.opens(id)
 	} else {
 		u.expires(e.ExpiresAt)
+		left(leftOpen)
 	}
-	u.open(id, open)
-	u.uncertain(e.Uncertain)
-	u.body(e.State, body)
+	u.yesOr(schema.Uncertain, e.Uncertain)
+	if e.State == protocol.Completed {
+		u.body(body, false)
+	}
 	if e.State == protocol.Completed || e.State == protocol.Failed {
 		// Nobody resumes any more: see [idem.Record].
-		u.drop("steps")
+		u.drop(schema.Steps)
 	}
 	if e.Failure != nil {
-		u.add(", #error = :error")
-		u.item[":error"] = encodeFailure(e.Failure)
+		u.add(",failure=:failure")
+		u.item[":failure"] = encodeFailure(e.Failure)
 	} else {
-		u.drop("#error")
+		left(schema.Failure)
 	}
 	if e.Omitted {
-		u.add(", unavailable = :unavailable")
-		u.yes(":unavailable")
+		u.yesOr(schema.Omitted, true)
 	} else {
-		u.drop("unavailable")
+		left(schema.Omitted)
 	}
 	if e.ResponseVersion != 0 {
-		u.add(", rv = :rv")
-		u.num(":rv", int64(e.ResponseVersion))
+		u.numOr(schema.ResponseVersion, int64(e.ResponseVersion), 0)
 	} else {
-		u.drop("rv")
+		left(schema.ResponseVersion)
 	}
 	if e.Stricter {
-		u.add(", #repeat = :repeat")
-		u.str(":repeat", protocol.NotRepeatable.String())
-		names |= nRepeat
+		u.drop(schema.Repeatable)
 	}
 	if e.Ref != "" {
-		u.add(", #ref = :ref")
-		u.str(":ref", e.Ref)
-		names |= nRef
+		u.strOr(schema.Ref, e.Ref)
 	}
-	return u, names
+	return u, of.steps.condition()
 }
 
-// body sets where the result is, or that there is none.
-func (u *update) body(state protocol.State, b protocol.Body) {
-	switch {
-	case state != protocol.Completed:
-		u.drop("#result, parts, enc, #size")
-		return
-	case b.Parts > 0:
-		u.add(", parts = :parts")
+// body sets where the result is, over another one if there may be one.
+func (u *update) body(b protocol.Body, over bool) {
+	if b.Parts > 0 {
+		u.add(",parts=:parts")
 		u.item[":parts"] = encodeParts(b)
-		u.drop("#result")
-	default:
-		u.add(", #result = :result")
-		u.bytes(":result", b.Data)
-		u.drop("parts")
+		if over {
+			u.drop(schema.Body)
+		}
+	} else {
+		u.add(",body=:body")
+		u.bytes(":body", b.Data)
+		if over {
+			u.drop(schema.Parts)
+		}
 	}
 	if b.Encoding != "" {
-		u.add(", enc = :enc")
-		u.str(":enc", b.Encoding)
-	} else {
-		u.drop("enc")
+		u.strOr(schema.Encoding, b.Encoding)
+	} else if over {
+		u.drop(schema.Encoding)
 	}
 	if b.Encoding != "" || b.Parts > 0 {
-		u.add(", #size = :size")
-		u.num(":size", int64(b.Size))
-	} else {
-		u.drop("#size")
+		u.add(",body_size=:body_size")
+		u.num(":body_size", int64(b.Size))
+	} else if over {
+		u.drop(schema.Size)
 	}
 }
 
 // upgrade adds the result to an outcome that was recorded without it.
 func (s *Store) upgrade(k *call, f protocol.Finish, body protocol.Body) error {
 	if f.Ending.State != protocol.Completed || f.Unit != nil || f.Absent != nil || f.Born != nil {
-		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave With, Absent and Born nil"))
+		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave Unit, Absent and Born nil"))
 	}
 	u := newUpdate(upgradeSet, 6, 2)
-	u.str(":owner", f.Owner)
-	u.str(":completed", string(protocol.Completed))
+	u.str(":own", f.Owner)
+	u.str(":is", string(protocol.Completed))
 	u.str(":seen", f.Upgrades)
-	u.str(":write", f.Write)
-	u.num(":v", schema.RecordVersion)
-	u.drop("unavailable")
-	u.body(protocol.Completed, body)
-	u.names = s.names.of(nState | nWrite | nResult | nSize | nOwner)
+	u.str(":id", f.Write)
+	u.drop(schema.Omitted)
+	u.body(body, true)
 	old, err := s.update(k, f.ID, u, ifFact)
 	return conclude(old, err, f.Write)
 }

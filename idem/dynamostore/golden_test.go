@@ -28,6 +28,7 @@ func TestRequestsAreGolden(t *testing.T) {
 	const id, owner = "t#op#key", "owner-1"
 	now := base.Add(time.Second)
 	fresh := claim(id, owner)
+	fresh.Record.Write = owner // as the engine's
 	over := fresh
 	over.Seen = "seen.0"
 	over.Record.Uncertain = true
@@ -110,7 +111,7 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"complete-parts", func(s *Store) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
 		}},
-		{"complete-unavailable", func(s *Store) error {
+		{"complete-omitted", func(s *Store) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day}))
 		}},
 		{"complete-add", func(s *Store) error {

@@ -70,7 +70,6 @@ type Store struct {
 	retry     retrier
 	maxResult int
 	codec     codec
-	names     nameTable
 	keys      map[string][]string
 	optFns    []func(*dynamodb.Options)
 }

@@ -251,7 +251,7 @@ func (b *Outbox) query(k *call, shard string, until int64, from item, limit *int
 // Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the
 // stream's filter does not take the note for a new message.
 func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next time.Time) (bool, error) {
-	u := newUpdate("SET tries = :tries, next_try = :next, #state = :retrying", 4, 3)
+	u := newUpdate("SET tries = :tries, next_try = :next, in_state = :retrying", 4, 3)
 	u.num(":tries", int64(tries))
 	u.num(":next", millis(next))
 	u.hold(e)
@@ -262,7 +262,7 @@ func (b *Outbox) Begin(ctx context.Context, e *outbox.Entry, tries int, next tim
 
 // Retry implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
-	u := newUpdate("SET tries = :tries, next_try = :next, reason = :reason, #state = :retrying", 6, 3)
+	u := newUpdate("SET tries = :tries, next_try = :next, reason = :reason, in_state = :retrying", 6, 3)
 	u.hold(e)
 	u.num(":tries", int64(tries))
 	u.num(":known", int64(max(tries, e.Tries)))
@@ -273,7 +273,7 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 
 // DeadLetter implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
-	u := newUpdate("SET #state = :state, tries = :tries, reason = :reason, dead_at = :now, "+
+	u := newUpdate("SET in_state = :state, tries = :tries, reason = :reason, dead_at = :now, "+
 		"open_shard = :open_shard, open_since = :now REMOVE next_try", 5, 3)
 	u.str(":state", schema.OutboxDead)
 	u.num(":tries", int64(tries))
@@ -287,7 +287,7 @@ func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry,
 
 // Dispatch implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
-	u := newUpdate("SET #state = :state, dispatched_at = :now, expires_at = :expires "+
+	u := newUpdate("SET in_state = :state, dispatched_at = :now, expires_at = :expires "+
 		"REMOVE open_shard, open_since, next_try, dead_at", 1, 3)
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
@@ -298,7 +298,7 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 // Requeue has a dead letter sent again, from its first try on. It returns an error
 // that matches [idem.ErrNotFound] if there is no such dead letter.
 func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
-	u := newUpdate("SET #state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, dead_at", 3, 2)
+	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, dead_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
 	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
 	u.item[":at"] = openSince(e.Created, e.Number)
@@ -327,7 +327,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	expr := u.expression()
 	in := &dynamodb.UpdateItemInput{
 		TableName: b.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
-		ExpressionAttributeValues: u.item, ExpressionAttributeNames: b.names.of(nState),
+		ExpressionAttributeValues:           u.item,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	err := k.do(true, k.attempt, func(ctx context.Context) error {

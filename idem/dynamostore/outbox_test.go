@@ -283,7 +283,7 @@ func TestUnreadableMessages(t *testing.T) {
 	for name, damage := range map[string]func(item){
 		"newer":    func(it item) { it["v"] = num("2") },
 		"no body":  func(it item) { delete(it, "body") },
-		"state":    func(it item) { it["state"] = str("lost") },
+		"state":    func(it item) { it["in_state"] = str("lost") },
 		"tags":     func(it item) { it["tags"] = str("x") },
 		"tag":      func(it item) { it["tags"] = &types.AttributeValueMemberM{Value: item{"a": num("1")}} },
 		"created":  func(it item) { delete(it, "created_at") },

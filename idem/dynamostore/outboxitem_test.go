@@ -19,7 +19,7 @@ func TestOutboxItem(t *testing.T) {
 	at := it["created_at"].(*types.AttributeValueMemberN).Value
 	require.Equal(t, item{
 		"pk": str("acme#charge#abc"), "sk": str("outbox#" + outbox.MessageID("acme#charge#abc", base, "placed")),
-		"v": num("1"), "state": str("new"), "destination": str("orders"), "ordering_key": str("o-1"),
+		"v": num("1"), "in_state": str("new"), "destination": str("orders"), "ordering_key": str("o-1"),
 		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
 		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
 		"tags":       &types.AttributeValueMemberM{Value: item{"region": str("eu")}},

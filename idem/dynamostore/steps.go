@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -56,59 +55,63 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 			return err
 		}
 	}
-	for n, first := 1, w.First; ; n++ {
-		u, cond := s.stepForm(w, step, now, first)
-		old, err := s.update(k, w.ID, u, cond)
-		if isItemTooLarge(err) {
-			return &protocol.TooLargeError{Size: len(w.Result), Limit: maxItem}
-		}
-		if err != errRefused {
-			return err
-		}
-		if landedStep(old, w) && (!w.Begin || holdsRunning(old, w.Owner)) {
-			return nil
-		}
-		if old != nil && hasSteps(old) == first && n < maxForms {
-			first = !first
-			continue
-		}
-		err = conclude(old, err, "")
-		if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
-			// Nothing will ever name them: what refuses a step refuses it for good.
-			s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
-		}
-		return err
+	likely := form{protocol.InProgress, withSteps}
+	if w.First {
+		likely.steps = withoutSteps
 	}
+	old, err := inForm(likely, "", func(of form) (item, error) {
+		u, cond := s.stepForm(w, step, now, of)
+		return s.update(k, w.ID, u, cond)
+	}, func(old item) (form, bool) { return formForStep(w, old) })
+	switch {
+	case isItemTooLarge(err):
+		return &protocol.TooLargeError{Size: len(w.Result), Limit: maxItem}
+	case err != errRefused:
+		return err
+	case landedStep(old, w):
+		return nil
+	}
+	err = conclude(old, err, "")
+	if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
+		// Nothing will ever name them: what refuses a step refuses it for good.
+		s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
+	}
+	return err
+}
+
+// formForStep is the form of a step's write for the record as it turned out to be, if it
+// can be written there.
+func formForStep(w protocol.StepWrite, old item) (form, bool) {
+	of := form{protocol.State(text(old, schema.State)), withoutSteps}
+	if hasSteps(old) {
+		of.steps = withSteps
+	}
+	if text(old, schema.Owner) != w.Owner || landedStep(old, w) {
+		return of, false
+	}
+	return of, of.state == protocol.InProgress || of.state == protocol.Unknown && !w.Begin
 }
 
 // stepForm makes the form that adds to a record's steps, or the one for its
 // first: an expression can set a member only of a map that is there.
-func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now time.Time, first bool) (*update, string) {
-	set, strs := stepSet, 4
+func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now time.Time, of form) (*update, string) {
+	set, first := stepSet, of.steps == withoutSteps
 	if first {
 		set = stepFirst
 	}
-	u := newUpdate(set, strs, 2)
-	u.str(":owner", w.Owner)
-	u.str(":in_progress", string(protocol.InProgress))
-	u.str(":write", w.Write)
-	u.num(":v", schema.RecordVersion)
+	u := newUpdate(set, 4, 1)
+	u.str(":own", w.Owner)
+	u.str(":is", string(of.state))
+	u.str(":id", w.Write)
 	u.num(":now", millis(now))
 	step := encodeStep(entry)
-	cond := ifRunning
-	if !w.Begin {
-		cond = ifHeld
-		u.str(":unknown", string(protocol.Unknown))
-	}
+	cond := ifHeld + of.steps.condition()
 	if first {
-		u.names = s.names.of(stepNames)
 		u.item[":steps"] = &types.AttributeValueMemberM{Value: item{w.Name: step}}
-		return u, cond + ifNoSteps
+		return u, cond
 	}
-	u.names = stepNames.fresh()
-	u.names["#step"] = w.Name
+	u.names = map[string]string{"#step": w.Name}
 	u.item[":step"] = step
-	cond += ifSteps
 	switch {
 	case w.Seen == "" && (w.Begin || w.NotExecuted):
 		return u, cond + ifStepAbsent
@@ -125,20 +128,18 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 	return u, cond
 }
 
-// holdsRunning reports whether the owner's attempt runs. A begin mark that landed
-// lets its function run only then.
-func holdsRunning(it item, owner string) bool {
-	return text(it, schema.Owner) == owner && text(it, schema.State) == string(protocol.InProgress)
-}
-
-// landedStep looks at the step's own entry: the record may have moved on since.
+// landedStep looks at the step's own entry: the record may have moved on since. A begin
+// mark that landed lets its function run only while the attempt does.
 func landedStep(old item, w protocol.StepWrite) bool {
+	if w.Begin && (text(old, schema.Owner) != w.Owner || text(old, schema.State) != string(protocol.InProgress)) {
+		return false
+	}
 	steps, ok := old[schema.Steps].(*types.AttributeValueMemberM)
 	if !ok {
 		return false
 	}
 	step, ok := steps.Value[w.Name].(*types.AttributeValueMemberM)
-	return ok && bears(step.Value, w.Write)
+	return ok && text(step.Value, schema.Write) == w.Write
 }
 
 // expireSteps lets the large results of the steps that went with an outcome expire
@@ -171,7 +172,7 @@ func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires tim
 				_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 					TableName: s.table, Key: key(prefix + strconv.Itoa(n)),
 					UpdateExpression: aws.String(partExpires), ConditionExpression: aws.String(partIsThere),
-					ExpressionAttributeValues: item{":expires_at": &types.AttributeValueMemberN{Value: at}},
+					ExpressionAttributeValues: item{":exp": &types.AttributeValueMemberN{Value: at}},
 				}, s.optFns...)
 				return err
 			})
@@ -194,7 +195,7 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if it == nil || text(it, schema.Write) != w.Seen {
+	if it == nil || writeOf(it) != w.Seen {
 		// The write will be refused, or has landed: its condition finds out.
 		return &clearing{withoutSteps, []string{}}, nil
 	}
@@ -219,18 +220,18 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	return &clearing{withoutSteps, remove}, nil
 }
 
-func (c *clearing) apply(u *update, names nameSet) {
+func (c *clearing) apply(u *update) {
 	if c.remove == nil {
-		u.drop("steps")
+		u.drop(schema.Steps)
 		return
 	}
 	if len(c.remove) == 0 {
 		return
 	}
-	u.names = names.fresh()
+	u.names = make(map[string]string, len(c.remove))
 	for i, name := range c.remove {
 		alias := "#step" + strconv.Itoa(i)
 		u.names[alias] = name
-		u.drop(fmt.Sprintf("steps.%s", alias))
+		u.drop(schema.Steps + "." + alias)
 	}
 }

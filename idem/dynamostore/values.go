@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -84,46 +83,3 @@ func shard(id string) string {
 }
 
 func shardName(n uint32) string { return string([]byte{'0' + byte(n/10), '0' + byte(n%10)}) }
-
-// nameSet is a set of those attributes whose names are DynamoDB's reserved
-// words, which expressions must write as #name.
-type nameSet uint16
-
-const (
-	nError nameSet = 1 << iota
-	nOwner
-	nRef
-	nRepeat
-	nResult
-	nSize
-	nState
-	nValue
-	nWrite
-	allNames = iota
-)
-
-// nameTable keeps the maps of names that expressions need, each made once.
-type nameTable [1 << allNames]atomic.Pointer[map[string]string]
-
-func (t *nameTable) of(set nameSet) map[string]string {
-	if m := t[set].Load(); m != nil {
-		return *m
-	}
-	m := set.fresh()
-	t[set].Store(&m)
-	return m
-}
-
-func (set nameSet) fresh() map[string]string {
-	reserved := [allNames]string{
-		schema.Error, schema.Owner, schema.Ref, schema.Repeat, schema.Result,
-		schema.Size, schema.State, schema.Value, schema.Write,
-	}
-	m := make(map[string]string, allNames+1)
-	for i, name := range reserved {
-		if set&(1<<i) != 0 {
-			m["#"+name] = name
-		}
-	}
-	return m
-}

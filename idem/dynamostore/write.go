@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -12,15 +13,32 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// maxForms bounds how often one write changes its form because steps appeared
-// or went in between; each time somebody else has written.
+// maxForms bounds how often one write changes its form because the record is not what
+// it was taken for; each time somebody else has written.
 const maxForms = 4
 
+// inForm sends a write in the form for a record that is as was guessed. Where it is
+// refused, fits says of the record that stood in the way (nil for none) which form is
+// for it; the write is sent again if that is another one.
+func inForm[F comparable](form F, write string, send func(F) (item, error), fits func(item) (F, bool)) (item, error) {
+	for n := 1; ; n++ {
+		old, err := send(form)
+		if err != errRefused || bears(old, write) || n == maxForms {
+			return old, err
+		}
+		other, ok := fits(old)
+		if !ok || other == form {
+			return old, err
+		}
+		form = other
+	}
+}
+
 // put sends a conditional PutItem. See [Store.send].
-func (s *Store) put(c *call, it item, cond string, vals item, names map[string]string) (item, error) {
+func (s *Store) put(c *call, it item, cond string, vals item) (item, error) {
 	in := &dynamodb.PutItemInput{
 		TableName: s.table, Item: it,
-		ConditionExpression: &cond, ExpressionAttributeValues: vals, ExpressionAttributeNames: names,
+		ConditionExpression: &cond, ExpressionAttributeValues: vals,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	return s.send(c, it, func(ctx context.Context) error {
@@ -101,8 +119,11 @@ func conclude(old item, err error, write string) error {
 // bears reports whether the write with this id has landed: the item is what it made of
 // it, or what the latest claim made of that.
 func bears(it item, write string) bool {
-	return write != "" && (text(it, schema.Write) == write || text(it, schema.Seen) == write)
+	return write != "" && (writeOf(it) == write || text(it, schema.Seen) == write)
 }
+
+// writeOf is the id of the write that made the item what it is.
+func writeOf(it item) string { return cmp.Or(text(it, schema.Write), text(it, schema.Owner)) }
 
 // text is a string attribute, or "".
 func text(it item, name string) string {
@@ -128,8 +149,38 @@ func key(pk string) item {
 type update struct {
 	*values
 	set, remove strings.Builder
-	names       map[string]string
-	wantsOld    bool // of what it changes
+	names       map[string]string // of steps
+	wantsOld    bool              // of what it changes
+}
+
+// numOr sets a number, or removes it where without it it is the same.
+func (u *update) numOr(name string, value, without int64) {
+	if value == without {
+		u.drop(name)
+		return
+	}
+	u.add("," + name + "=:" + name)
+	u.num(":"+name, value)
+}
+
+// strOr sets a text, or removes it where it is empty.
+func (u *update) strOr(name, value string) {
+	if value == "" {
+		u.drop(name)
+		return
+	}
+	u.add("," + name + "=:" + name)
+	u.str(":"+name, value)
+}
+
+// yesOr sets a flag, or removes it.
+func (u *update) yesOr(name string, is bool) {
+	if !is {
+		u.drop(name)
+		return
+	}
+	u.add("," + name + "=:true")
+	u.yes(":true")
 }
 
 // newUpdate starts with the clauses that are always there.
@@ -146,7 +197,7 @@ func (u *update) add(clause string) { u.set.WriteString(clause) }
 // drop appends attributes to the REMOVE clause.
 func (u *update) drop(names string) {
 	if u.remove.Len() > 0 {
-		u.remove.WriteString(", ")
+		u.remove.WriteByte(',')
 	}
 	u.remove.WriteString(names)
 }

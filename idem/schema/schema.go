@@ -23,41 +23,45 @@ const (
 	PartPK = "#part#"
 )
 
-// Attributes of a record. Times ending in Until and At are milliseconds since
-// 1970, but for ExpiresAt.
+// Attributes of a record. None is a reserved word of DynamoDB's
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html),
+// so that expressions can name them. Times ending in Until and At are milliseconds
+// since 1970, but for ExpiresAt. What says "without it" is left out where it says that.
 const (
-	Version         = "v"
-	State           = "state"
-	Repeat          = "repeat"
-	Value           = "value"
+	Version         = "v" // without it: 1
+	State           = "in_state"
+	Repeatable      = "repeatable" // true; without it: not repeatable
+	Value           = "key_value"
 	Codec           = "codec"
 	Fingerprint     = "fp"
-	Owner           = "owner"
-	Attempt         = "attempt"
-	Write           = "write"
-	Seen            = "seen" // the write that the latest claim was made over
+	Owner           = "owner_id"
+	Attempt         = "attempt"  // without it: 1
+	Write           = "write_id" // without it: Owner, of a fresh claim
+	Seen            = "seen"     // the write that the latest claim was made over
 	LeaseUntil      = "lease_until"
-	Retention       = "retention" // seconds
+	Retention       = "retention" // seconds; without it: a day
 	CreatedAt       = "created_at"
-	UpdatedAt       = "updated_at"
+	UpdatedAt       = "updated_at" // without it: CreatedAt
 	Uncertain       = "uncertain"
-	Result          = "result"
 	Encoding        = "enc"
-	Size            = "size" // of the result, where it is compressed or in parts
+	Size            = "body_size" // of the result, where it is compressed or in parts
 	ResponseVersion = "rv"
 	Parts           = "parts"
-	Unavailable     = "unavailable"
+	Omitted         = "omitted" // true: the result could not be kept
 	Steps           = "steps"
-	Error           = "error"
-	Ref             = "ref"
+	Failure         = "failure"
+	Ref             = "provider_ref"
 	Probes          = "probes"
+
+	// Body (B) is a result's stored form, or an outbox message's body.
+	Body = "body"
 
 	// Members of Parts: how many, the length of the stored form, its SHA-256.
 	PartCount  = "n"
 	PartLength = "len"
 	PartDigest = "sha256"
 
-	// Members of an entry of Steps, beside Write, Error, Unavailable and where its
+	// Members of an entry of Steps, beside Write, Failure, Omitted and where its
 	// result is as in a record: the begin mark and its time in milliseconds, that the
 	// step had no effect, that it has a compensation.
 	StepBegun       = "begun"
@@ -65,10 +69,10 @@ const (
 	StepNotExecuted = "not_executed"
 	StepCompensates = "compensates"
 
-	// Members of Error.
-	ErrorMessage = "message"
-	ErrorType    = "type"
-	ErrorCode    = "code"
+	// Members of Failure.
+	FailureMessage = "message"
+	FailureType    = "type"
+	FailureCode    = "code"
 
 	// ExpiresAt is the table's TTL attribute: seconds since 1970.
 	ExpiresAt = "expires_at"
@@ -88,7 +92,7 @@ const (
 	ShardCount = 16
 )
 
-// Attributes of an outbox message, beside its keys, State, CreatedAt, ExpiresAt
+// Attributes of an outbox message, beside its keys, State, Body, CreatedAt, ExpiresAt
 // and the index's. It sits in the index as long as it is not dispatched: OpenSince is
 // when it was committed or became a dead letter. It has an expiry once it is dispatched.
 const (
@@ -96,7 +100,6 @@ const (
 	OrderingKey = "ordering_key"
 	MessageType = "message_type"
 	ContentType = "content_type"
-	Body        = "body" // B
 	Tags        = "tags" // M of S
 	// Number is the message's place among those of its record, from 0.
 	Number = "number"
@@ -130,13 +133,15 @@ const (
 
 // OutboxFilter is the relay's filter for its event source mapping: messages that
 // nobody has tried to send yet.
-const OutboxFilter = `{"dynamodb":{"Keys":{"sk":{"S":[{"prefix":"outbox#"}]}},"NewImage":{"state":{"S":["new"]}}}}`
+const OutboxFilter = `{"dynamodb":{"Keys":{"sk":{"S":[{"prefix":"outbox#"}]}},"NewImage":{"in_state":{"S":["new"]}}}}`
 
 // OutboxItemVersion is the version of a message's form that this code writes.
 const OutboxItemVersion = 1
 
-// RecordVersion is the version of the record's form that this code writes. A
-// record of a higher version is never interpreted.
+// RecordVersion is the version of the record's form that this code writes. A record of
+// version 1 has no [Version]. One of a later version is never interpreted, and keeps its
+// state in another attribute than [State]: so no write of an attempt that claimed it by
+// this version can change it.
 const RecordVersion = 1
 
 // Environment variables of a function.

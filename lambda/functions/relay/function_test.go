@@ -95,7 +95,7 @@ func serve(t *testing.T, s *notingStore, send sender) func(raw string) (string, 
 func change(name, sequence, sk, state string) string {
 	image := ""
 	if state != "" {
-		image = `,"NewImage":{"state":{"S":"` + state + `"}}`
+		image = `,"NewImage":{"in_state":{"S":"` + state + `"}}`
 	}
 	return `{"eventName":"` + name + `","dynamodb":{"SequenceNumber":"` + sequence + `","Keys":{"pk":{"S":"r"},"sk":{"S":"` + sk + `"}}` + image + `}}`
 }

@@ -61,7 +61,7 @@ func recordNewer(t *testing.T, s *service) {
 // acceptedForLater: another part of the service has written the record, and will run
 // the operation.
 func acceptedForLater(t *testing.T, s *service) {
-	s.spoilt(t, "SET #s = :pending REMOVE expires_at, #r, enc, size, parts", idemhttp.CodeAccepted)
+	s.spoilt(t, "SET #s = :pending REMOVE expires_at, #r, enc, body_size, parts", idemhttp.CodeAccepted)
 }
 
 // spoilt changes a record in the table; its request is then refused.
@@ -99,7 +99,7 @@ func (s *service) update(t *testing.T, r request, expression string) {
 			schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
 		},
 	}
-	for name, attribute := range map[string]string{"#s": schema.State, "#r": schema.Result} {
+	for name, attribute := range map[string]string{"#s": schema.State, "#r": schema.Body} {
 		if strings.Contains(expression, name) {
 			if in.ExpressionAttributeNames == nil {
 				in.ExpressionAttributeNames = map[string]string{}

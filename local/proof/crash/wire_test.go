@@ -125,7 +125,7 @@ func read(c *faultnet.Call) (label, step string, err error) {
 	case vals[":seen"].S != "":
 		return "park what was left", "", nil
 	}
-	return endLabel(idem.State(vals[":state"].S), false), "", nil
+	return endLabel(idem.State(vals[":to"].S), false), "", nil
 }
 
 // database is a table on DynamoDB Local.

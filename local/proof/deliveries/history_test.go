@@ -1,6 +1,7 @@
 package deliveries
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func (s *setup) histories() map[string][]image {
 	for _, c := range s.changes(s.records) {
 		require.NotEmpty(s.t, c.NewImage, "no record goes")
 		require.Equal(s.t, schema.RecordSK, text(c.Keys, schema.SK))
-		attempt, err := strconv.Atoi(text(c.NewImage, schema.Attempt))
+		attempt, err := strconv.Atoi(cmp.Or(text(c.NewImage, schema.Attempt), "1"))
 		require.NoError(s.t, err)
 		id := text(c.Keys, schema.PK)
 		all[id] = append(all[id], image{idem.State(text(c.NewImage, schema.State)), text(c.NewImage, schema.Owner), attempt})
