@@ -26,21 +26,13 @@ type (
 	Unit = protocol.Unit
 )
 
-// The states of a record. [protocol.Next] says what leads where.
+// The states of a record, of which [protocol.Next] says what leads where, and the
+// declarations of an operation.
 const (
-	Absent     = protocol.Absent
-	Pending    = protocol.Pending
-	InProgress = protocol.InProgress
-	Completed  = protocol.Completed
-	Failed     = protocol.Failed
-	Released   = protocol.Released
-	Unknown    = protocol.Unknown
-)
-
-// The declarations of an operation; see [protocol.Repeat].
-const (
-	NotRepeatable = protocol.NotRepeatable
-	Repeatable    = protocol.Repeatable
+	Absent, Pending, InProgress = protocol.Absent, protocol.Pending, protocol.InProgress
+	Completed, Failed, Released = protocol.Completed, protocol.Failed, protocol.Released
+	Unknown                     = protocol.Unknown
+	NotRepeatable, Repeatable   = protocol.NotRepeatable, protocol.Repeatable
 )
 
 // What a store can say of a whole call.

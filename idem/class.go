@@ -10,45 +10,39 @@ type Class uint8
 const (
 	// ClassDefault leaves the decision to the default rules.
 	ClassDefault Class = iota
-	// ClassCompleted: the result is the outcome; it is recorded and replayed. An
-	// error beside it is not: this caller does not get it either.
+	// ClassCompleted: the result is recorded and replayed. An error beside it is dropped.
 	ClassCompleted
-	// ClassFailed: the error is the outcome; it is recorded and replayed. The [Unit]
-	// of work is dropped and the steps are undone. Without an error the result is
-	// what is recorded and replayed, in state Completed.
+	// ClassFailed: the error is recorded and replayed, or without one the result, in
+	// state Completed. The [Unit] of work is dropped and the steps are undone.
 	ClassFailed
-	// ClassNotExecuted: surely nothing took effect; the next call gets the claim,
-	// whatever the declaration and, as long as no step is recorded, whatever its input.
+	// ClassNotExecuted: nothing took effect; the next call gets the claim, as after
+	// [NotExecuted].
 	ClassNotExecuted
 	// ClassUncertain: nobody knows. A repeatable operation becomes Released, any
 	// other Unknown.
 	ClassUncertain
 	// ClassRejected: the answer is one that handlers give before they do anything,
-	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of
-	// an effect, and ClassUncertain afterwards. Signs are a call of [Token] or [InfoOf], a
-	// [Step], a [Unit] of work asked for, and another operation called.
+	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an
+	// effect (a call of [Token], [InfoOf] or another operation, a [Step], a [Unit] of work),
+	// and ClassUncertain afterwards.
 	ClassRejected
 	// ClassRefused: the answer turns the input down, such as HTTP 400 after a
 	// validation. It is ClassNotExecuted while the attempt has shown no sign of an
-	// effect, as in ClassRejected, and ClassFailed afterwards: corrected input can come
-	// under the same key.
+	// effect, so that corrected input can come under the same key, else ClassFailed.
 	ClassRefused
 )
 
-// NotExecuted marks an error that proves that nothing took effect, such as a
-// refused connection or a validation before the first call. The next call with
-// the key gets the claim, with another input too as long as no step is recorded:
-// the key belongs to what is executed under it. The handler's caller gets err itself. NotExecuted(nil)
-// is nil.
+// NotExecuted marks an error that proves that nothing took effect, such as a refused
+// connection. The next call with the key gets the claim, with another input too as long
+// as no step is recorded: the key belongs to what is executed under it. The handler's
+// caller gets err itself. NotExecuted(nil) is nil.
 //
-// A mark, this one and [Permanent], speaks for whoever made it. The outermost mark
-// around an error counts. Where an error has several branches, as errors.Join and
-// fmt.Errorf with several %w make them, the strictest branch does: one without a
-// mark, then Permanent, then NotExecuted. Joined with a time-out, no mark says
-// anything. The marks of a [Step]'s function and of an operation that a handler
-// calls end with the step and with that operation: a handler that means its own
-// operation marks what it returns again ([PermanentStep]). Marks are found through Unwrap alone, not
-// through an As method. errors.Is and errors.As see through all of them.
+// A mark, this one and [Permanent], speaks for whoever made it: the marks of a [Step]'s
+// function, and of an operation that a handler calls, end there, and a handler marks what
+// it returns again ([PermanentStep]). The outermost mark around an error counts. Where an
+// error has several branches, as errors.Join makes them, the strictest branch counts: one
+// without a mark, then Permanent, then NotExecuted. Marks are found through Unwrap alone;
+// errors.Is and errors.As see through them.
 func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 
 // Permanent marks an error that is the operation's outcome, such as a declined
@@ -56,11 +50,11 @@ func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 // Permanent(nil) is nil. [NotExecuted] says how far a mark reaches.
 func Permanent(err error) error { return mark(err, ClassFailed) }
 
-// PermanentStep marks the error of a [Step] as [Permanent] if it is the step's
-// recorded outcome, live or of an earlier attempt, and returns any other error as it
-// is: return receipt, idem.PermanentStep(err) is a handler that fails where its step
-// has failed, and is tried again where the step is. Around several errors it marks
-// only if each of them is a step's outcome. PermanentStep(nil) is nil.
+// PermanentStep marks the error of a [Step] as [Permanent] if it is the step's recorded
+// outcome, live or of an earlier attempt, and returns any other error as it is. A handler
+// that returns idem.PermanentStep(err) fails where its step has failed for good, and is
+// tried again where the step is. Around several errors it marks only if each of them is a
+// step's outcome. PermanentStep(nil) is nil.
 func PermanentStep(err error) error {
 	if isFinal(err) {
 		return Permanent(err)

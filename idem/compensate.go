@@ -14,17 +14,16 @@ type compensation struct {
 	of   tried
 }
 
-// Compensate undoes the operation's steps so far, as a [Permanent] error of the
-// handler does, or a response that is a refusal: for handlers that want to see it
-// done before they answer, or fail with another response. cause is recorded as the
-// reason. Steps that have no outcome yet are refused from now on, in later attempts
-// too, with cause as a [*RecordedError]. The [Unit] of work is dropped, unless the
-// handler says [SetCompleted].
+// Compensate undoes the operation's steps so far, as a [Permanent] error of the handler
+// does: for handlers that want to see it done before they answer. cause is recorded as the
+// reason. Steps that have no outcome yet are refused from now on, in later attempts too,
+// with cause as a [*RecordedError]. The [Unit] of work is dropped, unless the handler says
+// [SetCompleted].
 //
 // It returns nil if there is nothing left to undo, a [*StepInterruptedError] while an
-// AtMostOnce step is open, since what comes before it must not be undone first, and
-// what a compensation failed with otherwise: the handler should return that. Outside
-// an operation, inside a step and without a cause it returns a [*ConfigError].
+// [AtMostOnce] step is open, since nothing may be undone across it, and otherwise what a
+// compensation failed with: the handler should return that. Outside an operation, inside a
+// step and without a cause it returns a [*ConfigError].
 func Compensate(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{What: "compensation", Problem: problem} }

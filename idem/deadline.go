@@ -9,24 +9,18 @@ import (
 
 type killTimeKey struct{}
 
-// WithKillTime tells the engine when the process will be killed or frozen, as
-// Lambda's deadline says: the lease ends then and needs no renewal before. The wrappers
-// of package idemlambda call it with the deadline of the context that they are given;
-// without it, inside Lambda, the context's own deadline counts, and elsewhere a lease
-// that is renewed while the handler runs. The first time that was set counts: a context
-// that has one is returned as it is.
+// WithKillTime tells the engine when the process will be killed or frozen, as Lambda's
+// deadline says: the lease ends then and needs no renewal before. The wrappers of package
+// idemlambda call it. Without it the context's own deadline counts inside Lambda, and
+// elsewhere the lease is renewed while the handler runs. A context that has a kill time
+// is returned as it is.
 //
-// A context with an earlier deadline than the invocation's, such as a middleware makes,
-// may thus be taken for it. That ends the handler's context early, but no claim: a
-// handler that still runs when its kill time has passed was not killed, and its lease
-// is renewed from then on until it returns.
-//
-// On Lambda Managed Instances nothing is killed or frozen: Lambda answers the caller
-// with a time-out, and the handler runs on
-// (https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html).
-// There the time ends the handler's context, as everywhere, but not the lease, which
-// is renewed until the handler returns: its twins find it in flight for so long, and
-// its late outcome is recorded.
+// A handler that still runs when its kill time has passed was not killed: its lease is
+// renewed from then on until it returns. So an earlier deadline, such as a middleware
+// makes, ends the handler's context and no claim. On Lambda Managed Instances a time-out
+// kills nothing
+// (https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html):
+// the lease is renewed there from the start.
 func WithKillTime(ctx context.Context, t time.Time) context.Context {
 	if _, ok := ctx.Value(killTimeKey{}).(time.Time); ok {
 		return ctx

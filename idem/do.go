@@ -7,23 +7,21 @@ import (
 	"reflect"
 )
 
-// Do runs fn at most once at a time per key while the key's record is kept, and
-// gives every later call with the same key and input the recorded outcome. Whether
-// fn may run again after an attempt without one, says the operation's [Repeat].
+// Do runs fn at most once at a time per key while the key's record is kept, and gives
+// every later call with the same key and input the recorded outcome. The operation's
+// Repeat says whether fn may run again after an attempt without an outcome.
 //
-// The input's fingerprint is taken before fn runs: raw JSON ([json.RawMessage])
-// as RFC 8785 canonicalises it, []byte and string as they are, everything else as
-// its JSON. The result is recorded as JSON, and live too it is what decoding that JSON
-// gives. Both are encoded by address: a MarshalJSON or MarshalText method with a pointer receiver counts.
-// An input or a result type of which JSON sees nothing, at any depth, is refused before
-// anything is claimed: a struct with fields that are all unexported or excluded (an
-// empty struct is fine), or, in an input, such a value behind an interface, as most
-// errors are. fn's error is returned
-// as it is; later calls get a recorded failure as a [*RecordedError]. Instead of an
-// outcome a call can get one of the package's errors, such as [ErrInFlight],
-// [ErrKeyReused] or [ErrOutcomeUnknown].
+// The input's fingerprint is taken before fn runs: raw JSON (json.RawMessage) by its
+// meaning, []byte and string as they are, everything else as its JSON. The result is
+// recorded as JSON, and live too it is what decoding that JSON gives. Both are encoded by
+// address: a MarshalJSON method with a pointer receiver counts. A type of which JSON sees
+// nothing, such as a struct whose fields are all unexported, is refused before anything is
+// claimed, at any depth.
 //
-// Do is safe for concurrent use and returns only when fn has returned.
+// fn's error is returned as it is; later calls get a recorded failure as a
+// [*RecordedError]. Instead of an outcome a call can get one of the package's errors,
+// such as [ErrInFlight], [ErrKeyReused] or [ErrOutcomeUnknown]. Do is safe for concurrent
+// use and returns only when fn has returned.
 func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Out, error) {
 	r, err := Run(ctx, e, key, in, fn)
 	return r.Value, err

@@ -10,30 +10,26 @@ var errPanicked = errors.New("idem: the handler panicked")
 
 // What a call can be told instead of an outcome. Branch with errors.Is.
 var (
-	// ErrInFlight: another attempt holds the claim. Read an [*InFlightError] for
-	// when to come back.
+	// ErrInFlight: another attempt holds the claim; an [*InFlightError] says until when.
 	ErrInFlight = errors.New("idem: another attempt with this key is in flight")
 	// ErrAccepted: the work is accepted for later and has not been claimed.
 	ErrAccepted = errors.New("idem: the work is accepted and waits for its worker")
-	// ErrKeyReused: the key belongs to another input. Read a [*ReusedError] for what
-	// became of that.
+	// ErrKeyReused: the key belongs to another input; a [*ReusedError] says more.
 	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
-	// ErrOutcomeUnknown: an earlier attempt may have taken effect and nobody knows.
-	// Sending the request again changes nothing until the record is resolved.
+	// ErrOutcomeUnknown: an earlier attempt may have taken effect. Sending the request
+	// again changes nothing until the record is resolved.
 	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve the record before trying again")
 	// ErrOutcomeUnavailable: the operation took effect once and its result could not
-	// be kept. Read an [*OutcomeUnavailableError] for what was kept.
+	// be kept; an [*OutcomeUnavailableError] has what was.
 	ErrOutcomeUnavailable = errors.New("idem: the operation was completed, but its result could not be kept")
-	// ErrOutOfTime: too little time was left before the deadline to take a claim;
-	// the handler did not run. It is also the cause of the handler's context when
-	// the deadline guard ends it.
+	// ErrOutOfTime: too little time was left to take a claim, and the handler did not
+	// run. It is also the cause of the handler's context when the guard ends it.
 	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
-	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has
-	// it. It is the cause of the handler's context when that happens.
+	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has it.
+	// It is the cause of the handler's context then.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
 	// ErrNotCommitted: an outcome that commits with business writes, or without a
-	// claim, could not be committed or its commit could not be confirmed. Read a
-	// [*CommitError] for which.
+	// claim, was not committed for certain; a [*CommitError] says more.
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
@@ -46,7 +42,8 @@ var (
 	ErrNotFound = errors.New("idem: no such record")
 )
 
-// InFlightError says when an attempt in flight will have ended at the latest.
+// InFlightError says when an attempt in flight will have ended at the latest. It
+// matches [ErrInFlight], and [ErrLeaseLost] if the caller's own attempt lost its claim.
 type InFlightError struct {
 	// LeaseLeft is the time until the lease is over, the observers' margin
 	// included; never negative.
@@ -67,14 +64,13 @@ func (e *InFlightError) Error() string {
 	return fmt.Sprintf("%v (attempt %d, its lease ends in %v)", ErrInFlight, e.Attempt, e.LeaseLeft.Round(time.Millisecond))
 }
 
-// Is makes the error match [ErrInFlight], and [ErrLeaseLost] if the caller's own
-// attempt lost its claim.
 func (e *InFlightError) Is(target error) bool {
 	return target == ErrInFlight || e.Lost && target == ErrLeaseLost
 }
 
 // ReusedError says what is known of the input that the key belongs to. It is for
-// the caller who owns the key: a tenant's, see [Operation.Key].
+// the caller who owns the key: a tenant's, see [Operation.Key]. It matches
+// [ErrKeyReused].
 type ReusedError struct {
 	// State of the record.
 	State State
@@ -85,11 +81,10 @@ type ReusedError struct {
 
 func (e *ReusedError) Error() string { return ErrKeyReused.Error() }
 
-// Is makes the error match [ErrKeyReused].
 func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 
 // OutcomeUnavailableError carries what was kept of a result that could not be
-// stored.
+// stored. It matches [ErrOutcomeUnavailable].
 type OutcomeUnavailableError struct {
 	// Kept is what the caller's codec chose to keep, such as an HTTP status.
 	Kept []byte
@@ -104,13 +99,12 @@ func (e *OutcomeUnavailableError) Error() string {
 	return ErrOutcomeUnavailable.Error() + ": " + e.Reason
 }
 
-// Is makes the error match [ErrOutcomeUnavailable].
 func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
 
-// CommitError says that an attempt ran and that its outcome was not committed, or
-// may not have been. Nothing of it is written later: once the error is returned
-// the commit has either landed or is barred, or is in doubt (Ambiguous). Sent again,
-// the same call gets what is true.
+// CommitError says that an attempt ran and that its outcome was not committed, or may
+// not have been. The commit has landed, or cannot land any more, or is in doubt
+// (Ambiguous); nothing of it is written later. The same call, sent again, gets what is
+// true. It matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
 	// State that the record is in as far as is known: Released or absent, and the
 	// same call runs again; Unknown, and it does not; InProgress, and it finds out
@@ -136,8 +130,6 @@ func (e *CommitError) Error() string {
 	return fmt.Sprintf("idem: the outcome and its writes were not committed: %v", why)
 }
 
-// Is makes the error match [ErrNotCommitted], and [ErrOutcomeUnknown] if the
-// record says so.
 func (e *CommitError) Is(target error) bool {
 	return target == ErrNotCommitted || target == ErrOutcomeUnknown && e.State == Unknown
 }

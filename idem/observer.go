@@ -34,66 +34,36 @@ type Notice struct {
 // as it is.
 type NoticeKind string
 
-// What an observer is told of.
+// What an observer is told of. Err of NoticeUncommitted is the handler's error or a
+// [*CommitError]. What is told of queued writes later comes with a context without
+// values: the call that it belongs to is over.
 const (
-	// NoticeClaimed: a first attempt has its claim.
-	NoticeClaimed NoticeKind = "claimed"
-	// NoticeTookOver: a later attempt has its claim.
-	NoticeTookOver NoticeKind = "took_over"
-	// NoticeReplayed: a call was answered with a recorded outcome or failure.
-	NoticeReplayed NoticeKind = "replayed"
-	// NoticeInFlight: a call was answered with [ErrInFlight].
-	NoticeInFlight NoticeKind = "in_flight"
-	// NoticeAccepted: a call was answered with [ErrAccepted].
-	NoticeAccepted NoticeKind = "accepted"
-	// NoticeUnknown: a call was answered with [ErrOutcomeUnknown].
-	NoticeUnknown NoticeKind = "outcome_unknown"
-	// NoticeReused: a call was answered with [ErrKeyReused].
-	NoticeReused NoticeKind = "key_reused"
-	// NoticeCompleted: an attempt ended with a result, and it is recorded.
-	NoticeCompleted NoticeKind = "completed"
-	// NoticeFailed: an attempt ended with a terminal failure, and it is recorded.
-	NoticeFailed NoticeKind = "failed"
-	// NoticeReleased: an attempt ended without outcome, and the key is free again.
-	NoticeReleased NoticeKind = "released"
-	// NoticeParked: an attempt ended or lapsed, and nobody knows its outcome.
-	NoticeParked NoticeKind = "parked"
-	// NoticeStepRecorded: a step ran, and its outcome is recorded.
-	NoticeStepRecorded NoticeKind = "step_recorded"
-	// NoticeStepReplayed: a step was skipped, since its outcome had been recorded.
-	NoticeStepReplayed NoticeKind = "step_replayed"
-	// NoticeStepInterrupted: an at-most-once step was found begun and without outcome.
-	NoticeStepInterrupted NoticeKind = "step_interrupted"
-	// NoticeCompensated: a step was undone.
-	NoticeCompensated NoticeKind = "step_compensated"
-	// NoticeUncommitted: an attempt in atomic mode, or one with a unit of work, ended
-	// and nothing of it was committed for certain. Err is why: the handler's error, or
-	// a [*CommitError].
-	NoticeUncommitted NoticeKind = "uncommitted"
-	// NoticeResultOmitted: an outcome was recorded without its result.
-	NoticeResultOmitted NoticeKind = "result_omitted"
-	// NoticeLeaseLost: an attempt found that it no longer has the claim.
-	NoticeLeaseLost NoticeKind = "lease_lost"
-	// NoticeOutOfTime: no claim was taken for want of time.
-	NoticeOutOfTime NoticeKind = "out_of_time"
-	// NoticeStoreUnavailable: the store could not be reached before the claim.
-	NoticeStoreUnavailable NoticeKind = "store_unavailable"
-	// NoticeFailedOpen: the handler runs without a claim.
-	NoticeFailedOpen NoticeKind = "failed_open"
-	// NoticeUnreadable: a record could not be read, and the call failed closed.
-	NoticeUnreadable NoticeKind = "record_unreadable"
-	// NoticeWithdrawn: a claim whose reply never came was taken back.
-	NoticeWithdrawn NoticeKind = "withdrawn"
-	// NoticeOutcomeQueued: a write after the handler could not be confirmed and is
-	// kept for later. In state Completed it is the result alone, and the outcome is
-	// recorded.
-	NoticeOutcomeQueued NoticeKind = "outcome_queued"
-	// NoticeOutcomeLanded: a queued write was written. Like NoticeOutcomeDropped, and
-	// like NoticeResultOmitted of a queued result, it comes with a context without
-	// values: the call that it belongs to is over.
-	NoticeOutcomeLanded NoticeKind = "outcome_landed"
-	// NoticeOutcomeDropped: a queued write was given up, for the reason in Err.
-	NoticeOutcomeDropped NoticeKind = "outcome_dropped"
+	NoticeClaimed          NoticeKind = "claimed"           // a first attempt has its claim
+	NoticeTookOver         NoticeKind = "took_over"         // a later attempt has its claim
+	NoticeReplayed         NoticeKind = "replayed"          // answered with a recorded outcome
+	NoticeInFlight         NoticeKind = "in_flight"         // answered with [ErrInFlight]
+	NoticeAccepted         NoticeKind = "accepted"          // answered with [ErrAccepted]
+	NoticeUnknown          NoticeKind = "outcome_unknown"   // answered with [ErrOutcomeUnknown]
+	NoticeReused           NoticeKind = "key_reused"        // answered with [ErrKeyReused]
+	NoticeCompleted        NoticeKind = "completed"         // an attempt's result is recorded
+	NoticeFailed           NoticeKind = "failed"            // an attempt's terminal failure is recorded
+	NoticeReleased         NoticeKind = "released"          // ended without outcome, the key is free
+	NoticeParked           NoticeKind = "parked"            // ended or lapsed, nobody knows the outcome
+	NoticeStepRecorded     NoticeKind = "step_recorded"     // a step ran, its outcome is recorded
+	NoticeStepReplayed     NoticeKind = "step_replayed"     // a step was skipped, it is recorded
+	NoticeStepInterrupted  NoticeKind = "step_interrupted"  // an at-most-once step began and has no outcome
+	NoticeCompensated      NoticeKind = "step_compensated"  // a step was undone
+	NoticeUncommitted      NoticeKind = "uncommitted"       // nothing of a unit of work was committed for certain
+	NoticeResultOmitted    NoticeKind = "result_omitted"    // an outcome is recorded without its result
+	NoticeLeaseLost        NoticeKind = "lease_lost"        // an attempt no longer has its claim
+	NoticeOutOfTime        NoticeKind = "out_of_time"       // no claim was taken for want of time
+	NoticeStoreUnavailable NoticeKind = "store_unavailable" // the store could not be reached before the claim
+	NoticeFailedOpen       NoticeKind = "failed_open"       // the handler runs without a claim
+	NoticeUnreadable       NoticeKind = "record_unreadable" // a record cannot be read, the call failed closed
+	NoticeWithdrawn        NoticeKind = "withdrawn"         // a claim without a reply was taken back
+	NoticeOutcomeQueued    NoticeKind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone
+	NoticeOutcomeLanded    NoticeKind = "outcome_landed"    // a queued write was written
+	NoticeOutcomeDropped   NoticeKind = "outcome_dropped"   // a queued write was given up
 )
 
 // tell calls the observer, if there is one.

@@ -13,16 +13,12 @@ const (
 	// FailClosed is the zero value: without a claim the handler does not run and
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
-	// FailOpen runs the handler without a claim when the store is down: it cannot be
-	// reached, does not answer in time, throttles, or fails by itself ([StoreError].Down).
-	// A store that answers, as with a permission that is missing, a table that does not
-	// exist or a condition that failed, still fails closed, and so does one that was
-	// not asked, as for want of credentials.
-	//
-	// Two attempts may then run at once, or one after the other. The outcome is recorded
-	// as if it had the claim, unless another attempt has run since; until that is
-	// written, the same process neither runs nor claims the key again: it writes the
-	// outcome first, or fails closed. Only for repeatable operations.
+	// FailOpen runs the handler without a claim when the store is down, as
+	// [StoreError].Down says. A store that answers still fails closed, and so does one
+	// that was not asked, as for want of credentials. Two attempts may then run at once,
+	// or one after the other. The outcome is recorded as if it had the claim, unless
+	// another attempt has run since; until that is written, the same process does not run
+	// the key again. Only for repeatable operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
 	// repeatable: it trades double execution for availability, and is spelled out
@@ -89,25 +85,21 @@ type Operation struct {
 	// call runs the handler too, in vain, before it gets the recorded outcome.
 	ReplayRunsHandler bool
 
-	// Retention is how long a recorded outcome is replayed, from the moment it is
-	// recorded, also where that was late; at least as long as its write may take
-	// ([Options.FinishBudget]). Zero means [DefaultRetention]; at least one second, at
-	// most five years. A caller that retries later than this runs the handler again, so it
-	// must be longer than the longest retry window in front of the function.
+	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
+	// means [DefaultRetention]; at least one second and [Options.FinishBudget], at most five
+	// years. A caller that retries later than this runs the handler again, so it must be
+	// longer than the longest retry window in front of the function.
 	Retention time.Duration
 
 	// MinTime is the least time the handler must have before its deadline guard. With
-	// less left the handler is not run: the caller gets what is recorded, else
-	// [ErrOutOfTime], and a claim that came too late for it is released. Zero means
-	// [DefaultMinTime], at least a millisecond. It has no effect where no deadline is
-	// known.
+	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
+	// means [DefaultMinTime]; at least a millisecond.
 	MinTime time.Duration
 
-	// Classify decides what an attempt's end means where the declaration alone
-	// would decide wrongly. It gets what the handler returned (the value as its own
-	// type, an *idemhttp.Response over HTTP) and the error, and returns
-	// [ClassDefault] for what it does not want to decide. It must be safe for
-	// concurrent use. Nil means the default rules.
+	// Classify decides what an attempt's end means where the declaration alone would
+	// decide wrongly. It gets what the handler returned (over HTTP an *idemhttp.Response)
+	// and the error, and returns [ClassDefault] for what it does not want to decide. It
+	// must be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
 
 	// OnStoreFailure says whether the handler may run when the store cannot be

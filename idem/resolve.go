@@ -88,7 +88,6 @@ func (e *NotUndoneError) Error() string {
 		"or undo them by hand and set Resolution.Undone", ErrNotUndone, e.Steps)
 }
 
-// Is makes the error match [ErrNotUndone].
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
 
 // notUndone lists the recorded steps whose compensations have not run.

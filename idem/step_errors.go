@@ -47,7 +47,6 @@ func (e *StepInterruptedError) Error() string {
 	return text
 }
 
-// Is makes the error match [ErrStepInterrupted].
 func (e *StepInterruptedError) Is(target error) bool { return target == ErrStepInterrupted }
 
 func (e *StepInterruptedError) Unwrap() error { return e.Err }
@@ -68,7 +67,6 @@ func (e *StepUnavailableError) Error() string {
 	return fmt.Sprintf("%v: step %q: %s", ErrStepUnavailable, e.Name, e.Reason)
 }
 
-// Is makes the error match [ErrStepUnavailable].
 func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepUnavailable }
 
 // StepLimitError is what a step gives that does not run because the record might
@@ -86,5 +84,4 @@ func (e *StepLimitError) Error() string {
 	return fmt.Sprintf("%v: step %q: the steps before it take %d of %d bytes", ErrStepLimit, e.Name, e.Taken, e.Limit)
 }
 
-// Is makes the error match [ErrStepLimit].
 func (e *StepLimitError) Is(target error) bool { return target == ErrStepLimit }

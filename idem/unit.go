@@ -12,13 +12,11 @@ import (
 // It is for packages with a store, whose own functions handlers call, such as
 // dynamostore.TxOf.
 //
-// A unit commits if and only if the attempt ends as completed. A handler's error,
-// also one marked [Permanent], drops it, and so does a response that is a refusal,
-// such as an HTTP status of 400 or more, unless the handler says [SetCompleted]. It
-// is dropped as well once steps are being undone. If the store refuses it, the handler's
-// caller gets the reason as the handler's own error, and the record goes by its
-// class as for every error. If the commit cannot be confirmed the caller gets a
-// [*CommitError].
+// A unit commits if and only if the attempt ends as completed. A handler's error drops
+// it, and so does a response that is a refusal, such as an HTTP status of 400 or more,
+// unless the handler says [SetCompleted]. If the store refuses it, the caller gets the
+// reason as the handler's own error, and the record goes by its class. If the commit
+// cannot be confirmed the caller gets a [*CommitError].
 func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	a := attemptOf(ctx)
 	switch {
