@@ -18,47 +18,29 @@
 //
 // # The states
 //
-// A record is in_progress while an attempt holds its claim, then completed or
-// failed. It is released after an attempt that is safe to run again, and unknown
-// after one that may have taken effect. Package protocol has the machine, its picture
-// and what each write does.
+// A record is in_progress while an attempt holds its claim, then completed or failed. It
+// is released after an attempt that is safe to run again, and unknown after one that may
+// have taken effect. Package protocol has the machine and its picture.
 //
-// A claim is one conditional write, and every later write of the attempt is
-// conditional on the claim's random owner. A lease bounds how long a claim is
-// respected. When it lapses without an outcome, the next call takes a repeatable
-// operation over, and parks any other one as unknown. Nobody else looks: a lapsed
-// claim whose key is not sent again stays as it is. The parked attempt's own late
-// outcome and [Engine.Resolve] lead out of unknown.
+// A claim is one conditional write, and every later write of the attempt is conditional on
+// the claim's random owner. A lease bounds how long a claim is respected. When it lapses
+// without an outcome, the next call takes a repeatable operation over, and parks any other
+// one as unknown: a lapsed claim whose key is not sent again stays as it is. The parked
+// attempt's own late outcome and [Engine.Resolve] lead out of unknown.
 //
-// A completion whose result cannot be stored in time is recorded without it. Until
-// the result has been added, replays say [ErrOutcomeUnavailable].
+// A [Step] is recorded under the claim, and later attempts skip it. A [Unit] of work is
+// written together with the outcome, or not at all. In [Atomic] mode there is no claim: one
+// write records the outcome.
 //
-// A [Step] is recorded under the claim, and later attempts skip it. A repeatable
-// operation with an interrupted at-most-once step is taken over like any other one;
-// the step is not run again, and the new attempt is parked unless its handler
-// settles the step.
-//
-// What a handler collects in a [Unit] of work is written together with its outcome,
-// or not at all. In [Atomic] mode there is no claim: one write records the outcome.
-//
-// An expired record counts as absent, whether or not the store has deleted it.
-// Open questions (unknown, pending, released with steps) never expire.
+// An expired record counts as absent, whether or not the store has deleted it. Open
+// questions (unknown, pending, released with steps) never expire.
 //
 // # Words of time
 //
-// A twin is another call with the same key and input. The kill time is when Lambda
-// ends the process: the invocation's deadline. The guard is the moment before it at
-// which the handler's context ends, so that an outcome can still be written
-// ([Options.Guard]). The observers' margin is how long others wait beyond the end of
-// a lease before they take it for over, as clocks differ ([Options.Margin]).
-//
-// # What a call gets
-//
-// The handler's own result or error if it ran; the recorded one, the same bytes,
-// if it ran before; [ErrInFlight] with the time to come back while another
-// attempt runs; [ErrKeyReused] for another input; [ErrOutcomeUnknown] for an open
-// question; [ErrStoreUnavailable] when nothing could be claimed, and then nothing
-// ran.
+// The kill time is when Lambda ends the process: the invocation's deadline. The guard is
+// the moment before it at which the handler's context ends, so that an outcome can still be
+// written ([Options.Guard]). The observers' margin is how long others wait beyond the end
+// of a lease before they take it as over, since clocks differ ([Options.Margin]).
 //
 // # Stores
 //

@@ -27,11 +27,9 @@ const (
 
 // Options of an engine. Nil and zero fields mean the defaults.
 type Options struct {
-	// Lease is how long a claim is respected where no kill time is known, and on
-	// Lambda Managed Instances, where a time-out kills nothing; it is renewed at a
-	// third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
-	// paused process loses its claim; too long, and a crash blocks its key. A handler
-	// that hangs keeps its key for as long: bound it by its context.
+	// Lease is how long a claim is respected where no kill time is known; it is renewed
+	// at a third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
+	// paused process loses its claim; too long, and a crash blocks its key.
 	Lease time.Duration
 
 	// Margin is the clock skew that observers allow for before they take a lease as
@@ -50,22 +48,19 @@ type Options struct {
 	ClaimBudget time.Duration
 
 	// FinishBudget bounds the store calls after the handler ran; results and units of
-	// work get a second more for each MiB, and nothing outlasts the kill time. A result
-	// that lies beside its record and could not be stored in a share of it does not
-	// keep the outcome from being recorded: it is queued alone. An outcome that could
-	// not be written by then is queued. Zero means [DefaultFinishBudget].
+	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
+	// that could not be written by then is queued, and so is a result that could not be
+	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
 
 	// Wait is how long a call waits for a twin in flight before it answers
 	// [ErrInFlight]. Zero means not at all.
 	Wait time.Duration
 
-	// QueueBytes bounds what is kept in memory of outcomes to be written later, in
-	// bytes: results, errors and what a write needs besides, 1 KiB for each; of the
-	// calls that they come from nothing is kept. Zero means 32 MiB. Where it is full,
-	// results are dropped first, then what takes back claims under which nothing ran, and
-	// outcomes only then; all are reported to the observer. The record of an outcome or
-	// a claim that was dropped goes by the operation's declaration.
+	// QueueBytes bounds what is kept in memory of outcomes to be written later, in bytes.
+	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
+	// claims under which nothing ran, then outcomes; all are reported to the observer. The
+	// record goes by the operation's declaration then.
 	QueueBytes int
 
 	// Observer is told what happens. Nil means nobody.

@@ -10,28 +10,25 @@ import (
 	"time"
 )
 
-// Resolution settles an unknown outcome: what a person, or a question to the
-// provider, found out.
+// Resolution is what a person, or a question to the provider, found out about an
+// unknown outcome.
 type Resolution struct {
 	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
-	// in Failure) or Released (it surely did not take effect). Required.
+	// in Failure) or Released (it did not take effect). Required.
 	To State
-	// Result of To Completed, encoded as the operation's own results are: JSON for
-	// [Do], [Run] and the Lambda handlers; an idemhttp.Contract makes the resolution
-	// of a request. Nil means that it is not known: replays say
-	// [ErrOutcomeUnavailable].
+	// Result of To Completed, encoded as the operation's own results are, which is JSON
+	// but for requests: an idemhttp.Contract makes the resolution of one. Nil means that it
+	// is not known: replays say [ErrOutcomeUnavailable].
 	Result []byte
-	// Codec is the record's [Record.Codec]: how Result is encoded, empty for JSON. A
-	// result in another encoding is refused.
+	// Codec is the record's: how Result is encoded, empty for JSON.
 	Codec string
 	// Check shows that later calls can read Result: a result that it refuses, or that
 	// is no JSON where Check is nil, is not stored.
 	Check func(result []byte) error
 	// Failure of To Failed. Required there.
 	Failure *Failure
-	// Undone says of To Failed that what the recorded steps did has been undone by
-	// hand. Without it a record with compensations that have not run is refused with a
-	// [*NotUndoneError].
+	// Undone says of To Failed that what the steps did has been undone by hand. Without it
+	// a record with compensations that have not run is refused with a [*NotUndoneError].
 	Undone bool
 	// Ref is the provider's reference, if there is one.
 	Ref string
