@@ -29,13 +29,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/outbox/internal/awsbatch"
 )
 
-// limits of a PutEvents. A larger total would do in most regions by now.
-var limits = outbox.Limits{Count: 10, Bytes: 256 << 10}
+var service = awsbatch.Service{Name: "eventbridge", IsFinal: isFinal, Destination: "bus"}
 
 // Client is what a sender uses of a *eventbridge.Client. Its own retries are
 // welcome.
@@ -68,7 +67,7 @@ func New(client Client, bus, source string) (*Sender, error) {
 
 // Send implements [outbox.Sender]: one PutEvents for every 10 messages or 256 KB.
 func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []error {
-	return outbox.InBatches(ctx, messages, limits, s.size, s.send)
+	return outbox.InBatches(ctx, messages, awsbatch.Limits, s.size, s.send)
 }
 
 type detail struct {
@@ -116,36 +115,21 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	}
 	out, err := s.client.PutEvents(ctx, in)
 	if err != nil {
-		err = fmt.Errorf("eventbridge: %w", err)
-		var api smithy.APIError
-		// A bus that cannot be is everybody's trouble, and can be put right.
-		if errors.As(err, &api) && final(api.ErrorCode()) && !strings.Contains(strings.ToLower(api.ErrorMessage()), "bus") {
-			return nil, outbox.Reject(err)
-		}
-		return nil, err
+		return nil, service.RequestError(err)
 	}
-	errs := make([]error, len(batch))
-	for i := range errs {
-		if i >= len(out.Entries) {
-			errs[i] = errors.New("eventbridge: the reply says nothing about the message")
-			continue
-		}
-		e := out.Entries[i]
-		if code := aws.ToString(e.ErrorCode); code != "" {
-			errs[i] = fmt.Errorf("eventbridge: %s: %s", code, aws.ToString(e.ErrorMessage))
-			if final(code) {
-				errs[i] = outbox.Reject(errs[i])
-			}
-		} else if aws.ToString(e.EventId) == "" {
-			errs[i] = errors.New("eventbridge: the reply has no event id for the message")
+	var replies []awsbatch.Reply
+	for i, e := range out.Entries {
+		// An entry with neither an error nor the event's id says nothing.
+		if code := aws.ToString(e.ErrorCode); code != "" || aws.ToString(e.EventId) != "" {
+			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), Code: code, Message: aws.ToString(e.ErrorMessage), SenderFault: true})
 		}
 	}
-	return errs, nil
+	return service.Errors(len(batch), replies), nil
 }
 
-// final lists the codes that are about the message and not about the bus, its
+// isFinal lists the codes that are about the message and not about the bus, its
 // permissions or its load.
-func final(code string) bool {
+func isFinal(code string) bool {
 	switch code {
 	case "MalformedDetail", "InvalidArgument", "ValidationException", "ValidationError", "RequestEntityTooLargeException":
 		return true

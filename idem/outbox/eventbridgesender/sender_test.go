@@ -106,7 +106,7 @@ func TestFailures(t *testing.T) {
 	require.ErrorIs(t, errs[0], outbox.ErrRejected)
 	require.ErrorContains(t, errs[0], "MalformedDetail: no")
 	require.NoError(t, errs[1])
-	for i, says := range []string{"ThrottlingException: later", "NotAuthorized", "no event id", "says nothing"} {
+	for i, says := range []string{"ThrottlingException: later", "NotAuthorized", "says nothing", "says nothing"} {
 		require.ErrorContains(t, errs[2+i], says)
 		require.NotErrorIs(t, errs[2+i], outbox.ErrRejected)
 	}

@@ -14,23 +14,21 @@
 package sqssender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/outbox/internal/awsbatch"
 )
 
-// limits of a SendMessageBatch: 10 messages and 1 MiB; a quarter of that suits
-// queues and servers that have not been told of it.
-var limits = outbox.Limits{Count: 10, Bytes: 256 << 10}
+var service = awsbatch.Service{Name: "sqs", IsFinal: isFinal}
 
 // Client is what a sender uses of a *sqs.Client. Its own retries are welcome.
 type Client interface {
@@ -60,7 +58,7 @@ func New(client Client, queueURL string) (*Sender, error) {
 // Send implements [outbox.Sender]: one SendMessageBatch for every 10 messages or
 // 256 KB.
 func (s *Sender) Send(ctx context.Context, messages []outbox.Message) []error {
-	return outbox.InBatches(ctx, messages, limits, size, s.send)
+	return outbox.InBatches(ctx, messages, awsbatch.Limits, awsbatch.Size, s.send)
 }
 
 func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, error) {
@@ -69,70 +67,40 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 		m := &batch[i]
 		body, _ := m.Text()
 		entry := types.SendMessageBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), MessageBody: &body,
+			Id: awsbatch.ID(i), MessageBody: &body,
 			MessageAttributes: map[string]types.MessageAttributeValue{},
 		}
 		for name, value := range m.Tags() {
 			entry.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
 		}
 		if s.fifo {
-			entry.MessageDeduplicationId = &m.ID
-			entry.MessageGroupId = &m.ID
-			if m.OrderingKey != "" {
-				entry.MessageGroupId = &m.OrderingKey
-			}
+			entry.MessageDeduplicationId, entry.MessageGroupId = &m.ID, awsbatch.Group(m)
 		}
 		in.Entries = append(in.Entries, entry)
 	}
 	out, err := s.client.SendMessageBatch(ctx, in)
 	if err != nil {
-		err = fmt.Errorf("sqs: %w", err)
-		var api smithy.APIError
-		if errors.As(err, &api) && final(api.ErrorCode()) {
-			return nil, outbox.Reject(err)
-		}
-		return nil, err
+		return nil, service.RequestError(err)
 	}
-	errs := make([]error, len(batch))
-	for i := range errs {
-		errs[i] = errors.New("sqs: the reply says nothing about the message")
+	var replies []awsbatch.Reply
+	for _, r := range out.Successful {
+		replies = append(replies, awsbatch.Reply{ID: aws.ToString(r.Id)})
 	}
-	at := func(id *string) *error {
-		if n, err := strconv.Atoi(aws.ToString(id)); err == nil && n >= 0 && n < len(errs) {
-			return &errs[n]
-		}
-		return new(error)
+	for _, r := range out.Failed {
+		replies = append(replies, awsbatch.Reply{
+			ID: aws.ToString(r.Id), Code: cmp.Or(aws.ToString(r.Code), "no code"), Message: aws.ToString(r.Message), SenderFault: r.SenderFault,
+		})
 	}
-	for _, ok := range out.Successful {
-		*at(ok.Id) = nil
-	}
-	for _, f := range out.Failed {
-		err := fmt.Errorf("sqs: %s: %s", aws.ToString(f.Code), aws.ToString(f.Message))
-		if f.SenderFault && final(aws.ToString(f.Code)) {
-			err = outbox.Reject(err)
-		}
-		*at(f.Id) = err
-	}
-	return errs, nil
+	return service.Errors(len(batch), replies), nil
 }
 
-// final lists the codes that are about the message and not about the queue, its
+// isFinal lists the codes that are about the message and not about the queue, its
 // permissions or its load.
-func final(code string) bool {
+func isFinal(code string) bool {
 	switch code[strings.LastIndexByte(code, '.')+1:] {
 	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue",
 		"MissingParameter", "BatchRequestTooLong":
 		return true
 	}
 	return false
-}
-
-// size is what SQS counts: body, and names, types and values of attributes.
-func size(m *outbox.Message) int {
-	body, _ := m.Text()
-	n := len(body)
-	for name, value := range m.Tags() {
-		n += len(name) + len("String") + len(value)
-	}
-	return n
 }

@@ -28,9 +28,11 @@ var allowed = map[string][]string{
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
-	"idem/outbox/sqssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/outbox/snssender":         {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/outbox/eventbridgesender": {"./idem/outbox", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/internal/awsbatch": {"./idem/outbox", "github.com/aws/smithy-go"},
+
+	"idem/outbox/sqssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/snssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/eventbridgesender": {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, protocol, "github.com/dunglas/httpsfv"},
 	"idem/storetest":                {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "github.com/stretchr/testify", testifyNeeds},
 	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
@@ -58,6 +60,7 @@ const (
 	testifyNeeds = "go.yaml.in/yaml"
 
 	canonicalForm = "./idem/internal/canonical"
+	awsBatches    = "./idem/outbox/internal/awsbatch"
 	pathTemplates = "./idem/internal/pathtemplate"
 	protocol      = "./idem/protocol"
 	fingerprints  = "./idem/fingerprint"
