@@ -7,18 +7,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Atomic mode: an attempt without a claim, which commits over the record as it then is.
-
-// beginAtomic returns the attempt that may run without a claim, over what was seen.
-func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
-	a.seenState = Absent
-	if seen != nil {
-		a.seenState = seen.State
-	}
-	return a
-}
-
 // reconcile does with the record that conflicts with a commit what a call does with it
 // that has not run yet.
 // It returns an attempt if the commit may be tried again over it.

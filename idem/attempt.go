@@ -115,3 +115,8 @@ func set(ctx context.Context, c Class) {
 		a.says.Store(int32(c))
 	}
 }
+
+// parkedBy reports whether the record is the owner's open question.
+func parkedBy(rec *Record, owner string) bool {
+	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
+}

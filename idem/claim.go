@@ -8,10 +8,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// maxRounds bounds how often a call follows a record that changes under it;
-// each round is a lost race, so somebody else makes progress.
-const maxRounds = 8
-
 // claim reserves the key, following the record as the machine says; in atomic mode
 // it only looks. It returns the attempt that may run, or the answer that the
 // caller gets instead.
@@ -138,59 +134,6 @@ func (x *execution) claimEvent() protocol.Event {
 	}
 }
 
-// newClaim makes the record that a claim writes, over what was seen of it.
-func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
-	now := x.engine.now()
-	op := &x.call.Key.op
-	rec := Record{
-		ID: x.call.Key.id, State: InProgress, Repeat: op.Repeat,
-		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
-		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
-	}
-	if op.KeepValue {
-		rec.Value = x.call.Key.value
-	}
-	if x.kill.IsZero() {
-		rec.LeaseUntil = now.Add(x.engine.opts.Lease)
-	}
-	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
-	rec.Write = rec.Owner
-	return claimOver(rec, seen, do)
-}
-
-// claimOver makes the claim that writes rec over what was seen of the record.
-func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
-	c := protocol.Claim{}
-	if seen != nil {
-		c.Seen = seen.Write
-		rec.Attempt = seen.Attempt + 1
-	}
-	if do == protocol.DoTakeOver {
-		rec.Repeat = protocol.Stricter(rec.Repeat, seen.Repeat)
-		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
-		// A lapsed attempt may have taken effect, whatever this one will say.
-		rec.Uncertain = seen.Uncertain || seen.State == InProgress
-	}
-	rec.ExpiresAt = time.Time{}
-	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
-		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
-	}
-	c.Replace = do == protocol.DoReplace
-	c.Record = rec
-	return c
-}
-
-// lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
-func (x *execution) lapse(seen *Record) protocol.Settlement {
-	return protocol.Settlement{
-		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),
-		Ending: protocol.Ending{
-			State: Unknown, Failure: seen.Failure, Uncertain: true,
-			Stricter: protocol.Stricter(seen.Repeat, x.call.Key.op.Repeat) == NotRepeatable,
-		},
-	}
-}
-
 // existing takes the record out of a conflict, or reads it once more where it
 // could not be read. A nil record means that there is none any more.
 func (x *execution) existing(ctx context.Context, err error) (*Record, error) {
@@ -211,12 +154,6 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 		return x.engine.store.Get(ctx, x.call.Key.id)
 	}
 	return rec, err
-}
-
-// isAnswer reports whether the error tells of the record.
-func isAnswer(err error) bool {
-	var conflict *protocol.ConflictError
-	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
 }
 
 // beginClaimed begins the attempt of a claim that was sent at the time and is written.
@@ -242,4 +179,16 @@ func (x *execution) unavailable(ctx context.Context, err error) error {
 		return err
 	}
 	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
+}
+
+// Atomic mode: an attempt without a claim, which commits over the record as it then is.
+
+// beginAtomic returns the attempt that may run without a claim, over what was seen.
+func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
+	a.seenState = Absent
+	if seen != nil {
+		a.seenState = seen.State
+	}
+	return a
 }

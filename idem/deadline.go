@@ -2,8 +2,6 @@ package idem
 
 import (
 	"context"
-	"os"
-	"strconv"
 	"time"
 )
 
@@ -26,13 +24,6 @@ func WithKillTime(ctx context.Context, t time.Time) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, killTimeKey{}, t)
-}
-
-// managedInstance reports whether the process is a Lambda Managed Instance. Such a one may
-// be limited to one invocation at a time; several tell it for certain.
-func managedInstance() bool {
-	n, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
-	return os.Getenv("AWS_LAMBDA_INITIALIZATION_TYPE") == "lambda-managed-instances" || err == nil && n > 1
 }
 
 func (e *Engine) killTime(ctx context.Context) (time.Time, bool) {

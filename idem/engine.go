@@ -1,11 +1,14 @@
 package idem
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -146,3 +149,28 @@ func newID() string {
 // startOfID is how much of an attempt's owner its write ids start with: 66 bits. They
 // are compared with the few others of the same record alone.
 const startOfID = 11
+
+// maxRounds bounds how often a call follows a record that changes under it;
+// each round is a lost race, so somebody else makes progress.
+const maxRounds = 8
+
+// managedInstance reports whether the process is a Lambda Managed Instance. Such a one may
+// be limited to one invocation at a time; several tell it for certain.
+func managedInstance() bool {
+	n, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_MAX_CONCURRENCY"))
+	return os.Getenv("AWS_LAMBDA_INITIALIZATION_TYPE") == "lambda-managed-instances" || err == nil && n > 1
+}
+
+// tell calls the observer, if there is one.
+func (e *Engine) tell(ctx context.Context, kind NoticeKind, n Notice) {
+	if e.opts.Observer == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation goes on", "panic", p, "record", n.ID)
+		}
+	}()
+	n.Kind = kind
+	e.opts.Observer(ctx, n)
+}

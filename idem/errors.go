@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var errPanicked = errors.New("idem: the handler panicked")
@@ -140,3 +142,9 @@ func (e *CommitError) Is(target error) bool {
 type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
+
+// isAnswer reports whether the error tells of the record.
+func isAnswer(err error) bool {
+	var conflict *protocol.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
+}

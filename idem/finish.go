@@ -127,3 +127,12 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 	return Outcome{}, &InFlightError{Lost: true, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 }
+
+// outcome of the attempt's own answer and end.
+func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
+	return Outcome{
+		Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
+		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
+		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
+	}
+}

@@ -170,8 +170,3 @@ func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
 	}
 	return c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
 }
-
-// parkedBy reports whether the record is the owner's open question.
-func parkedBy(rec *Record, owner string) bool {
-	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
-}

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
@@ -65,17 +64,3 @@ const (
 	NoticeOutcomeLanded    NoticeKind = "outcome_landed"    // a queued write was written
 	NoticeOutcomeDropped   NoticeKind = "outcome_dropped"   // a queued write was given up
 )
-
-// tell calls the observer, if there is one.
-func (e *Engine) tell(ctx context.Context, kind NoticeKind, n Notice) {
-	if e.opts.Observer == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation goes on", "panic", p, "record", n.ID)
-		}
-	}()
-	n.Kind = kind
-	e.opts.Observer(ctx, n)
-}

@@ -235,3 +235,8 @@ func (q *queue) empty() bool {
 	defer q.mu.Unlock()
 	return len(q.waiting)+q.inHands == 0
 }
+
+// fenceFor is how long a withdrawn claim is kept out at least, whatever the
+// retention: AWS takes a request for 15 minutes after it was signed, and the
+// withdrawal itself may be written late.
+const fenceFor = pendingFor

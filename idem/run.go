@@ -65,15 +65,6 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	return a.outcome(ans, end, done), Unmark(ans.Err)
 }
 
-// outcome of the attempt's own answer and end.
-func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
-	return Outcome{
-		Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
-		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
-		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
-	}
-}
-
 // checkTime reports whether the handler's time was over before it began.
 func (x *execution) checkTime(ctx context.Context, a *attempt) error {
 	if ctx.Err() != nil {

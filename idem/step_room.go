@@ -1,8 +1,9 @@
 package idem
 
 import (
-	"github.com/idem-go/idempotency/idem/protocol"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -69,15 +70,4 @@ func failureSize(f *Failure) int {
 		return 0
 	}
 	return len(f.Message) + len(f.Type) + len(f.Code)
-}
-
-// shortFailure is what is kept of a step's error where there is room for no more.
-func shortFailure(f *Failure) *Failure {
-	cut := func(s string, n int) string {
-		if len(s) <= n {
-			return s
-		}
-		return strings.ToValidUTF8(s[:n], "")
-	}
-	return &Failure{Message: cut(f.Message, smallStep/2), Type: cut(f.Type, smallStep/4), Code: cut(f.Code, smallStep/4)}
 }

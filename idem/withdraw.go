@@ -8,11 +8,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// fenceFor is how long a withdrawn claim is kept out at least, whatever the
-// retention: AWS takes a request for 15 minutes after it was signed, and the
-// withdrawal itself may be written late.
-const fenceFor = pendingFor
-
 // claimUnanswered is what happens when the claim's reply never came: it is taken back,
 // so that it cannot land later, unless the operation fails open: where the store is
 // down, nothing is known of an earlier attempt, from the record or from this process,

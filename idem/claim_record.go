@@ -1,0 +1,60 @@
+package idem
+
+import (
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// newClaim makes the record that a claim writes, over what was seen of it.
+func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
+	now := x.engine.now()
+	op := &x.call.Key.op
+	rec := Record{
+		ID: x.call.Key.id, State: InProgress, Repeat: op.Repeat,
+		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
+		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
+	}
+	if op.KeepValue {
+		rec.Value = x.call.Key.value
+	}
+	if x.kill.IsZero() {
+		rec.LeaseUntil = now.Add(x.engine.opts.Lease)
+	}
+	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
+	rec.Write = rec.Owner
+	return claimOver(rec, seen, do)
+}
+
+// claimOver makes the claim that writes rec over what was seen of the record.
+func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
+	c := protocol.Claim{}
+	if seen != nil {
+		c.Seen = seen.Write
+		rec.Attempt = seen.Attempt + 1
+	}
+	if do == protocol.DoTakeOver {
+		rec.Repeat = protocol.Stricter(rec.Repeat, seen.Repeat)
+		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
+		// A lapsed attempt may have taken effect, whatever this one will say.
+		rec.Uncertain = seen.Uncertain || seen.State == InProgress
+	}
+	rec.ExpiresAt = time.Time{}
+	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
+		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
+	}
+	c.Replace = do == protocol.DoReplace
+	c.Record = rec
+	return c
+}
+
+// lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
+func (x *execution) lapse(seen *Record) protocol.Settlement {
+	return protocol.Settlement{
+		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),
+		Ending: protocol.Ending{
+			State: Unknown, Failure: seen.Failure, Uncertain: true,
+			Stricter: protocol.Stricter(seen.Repeat, x.call.Key.op.Repeat) == NotRepeatable,
+		},
+	}
+}
