@@ -107,7 +107,7 @@ func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
 // the operation's outcome although it looks like a refusal, such as HTTP 402: its
 // [Unit] of work commits with it and its steps stay as they are. Steps that are
 // already being undone are a failure all the same, unless this attempt has called
-// [Compensate] itself. Outside an operation, and inside a [Step], it does nothing.
+// [Abort] itself. Outside an operation, and inside a [Step], it does nothing.
 func SetCompleted(ctx context.Context) { set(ctx, ClassCompleted) }
 
 func set(ctx context.Context, c Class) {

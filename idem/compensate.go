@@ -14,19 +14,21 @@ type compensation struct {
 	of   tried
 }
 
-// Compensate undoes the operation's steps so far, as a [Permanent] error of the handler
-// does: for handlers that want to see it done before they answer. cause is recorded as the
-// reason. Steps that have no outcome yet are refused from now on, in later attempts too,
-// with cause as a [*RecordedError]. The [Unit] of work is dropped, unless the handler says
-// [SetCompleted].
+// Abort drops the [Unit] of work and undoes the operation's steps so far, as a
+// [Permanent] error of the handler does: for handlers that answer with a result, or want
+// to see it undone before they answer. The handler's answer stays its own: a result
+// without an error is recorded and replayed. cause is why, and is recorded where a step
+// is undone. Steps that have no outcome yet are refused from then on, in later attempts
+// too, with cause as a [*RecordedError]. What is collected afterwards is dropped as well,
+// unless the handler calls [SetCompleted] after Abort: then the whole unit commits.
 //
 // It returns nil if there is nothing left to undo, a [*StepInterruptedError] while an
 // [AtMostOnce] step is open, since nothing may be undone across it, and otherwise what a
 // compensation failed with: the handler should return that. Outside an operation, inside a
 // step and without a cause it returns a [*ConfigError].
-func Compensate(ctx context.Context, cause error) error {
+func Abort(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
-	bad := func(problem string) error { return &ConfigError{What: "compensation", Problem: problem} }
+	bad := func(problem string) error { return &ConfigError{What: "Abort", Problem: problem} }
 	switch {
 	case a == nil:
 		return bad("the context is not a handler's: pass the context that the handler was given")
@@ -38,6 +40,7 @@ func Compensate(ctx context.Context, cause error) error {
 		return bad("the handler has returned: call it from the handler")
 	}
 	defer a.journal.endUndo()
+	a.says.CompareAndSwap(int32(ClassCompleted), int32(ClassDefault)) // the last word counts
 	return border(a.compensate(ctx, cause))
 }
 
@@ -190,14 +193,14 @@ func (j *journal) marked() bool {
 	return ok
 }
 
-// beginUndo counts a call of Compensate in. It returns false once the handler has
+// beginUndo counts a call of Abort in. It returns false once the handler has
 // returned.
 func (j *journal) beginUndo() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.over {
 		j.undoers++
-		j.byHand = true
+		j.aborts = true
 	}
 	return !j.over
 }

@@ -150,7 +150,7 @@ func TestUndoneByHandInALaterAttempt(t *testing.T) {
 	got, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := trip(e, nil)(ctx)
 		require.NoError(t, err)
-		return "402", idem.Compensate(ctx, errPlain)
+		return "402", idem.Abort(ctx, errPlain)
 	})
 	require.NoError(t, err)
 	require.Equal(t, "402", got)
@@ -180,14 +180,14 @@ func TestUnknownCompensationParks(t *testing.T) {
 }
 
 // Handlers that fail with a response undo by hand.
-func TestCompensate(t *testing.T) {
+func TestAbort(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
 	out, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := trip(e, nil)(ctx)
 		require.NoError(t, err)
-		require.NoError(t, idem.Compensate(ctx, declinedError{}))
-		require.NoError(t, idem.Compensate(ctx, declinedError{}), "nothing is left to undo")
+		require.NoError(t, idem.Abort(ctx, declinedError{}))
+		require.NoError(t, idem.Abort(ctx, declinedError{}), "nothing is left to undo")
 		_, err = idem.Step(ctx, "new", e.step("new"), nil)
 		require.EqualError(t, err, "card declined")
 		return "402", nil
@@ -198,10 +198,10 @@ func TestCompensate(t *testing.T) {
 	require.Equal(t, idem.Completed, r.state(t, key))
 
 	var mistake *idem.ConfigError
-	require.ErrorAs(t, idem.Compensate(t.Context(), errPlain), &mistake)
+	require.ErrorAs(t, idem.Abort(t.Context(), errPlain), &mistake)
 	_, err = doSteps(t, r, safe.Key("t", "2"), func(ctx context.Context) (string, error) {
-		require.ErrorAs(t, idem.Compensate(ctx, nil), &mistake)
-		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Compensate(ctx, errPlain) }, nil)
+		require.ErrorAs(t, idem.Abort(ctx, nil), &mistake)
+		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Abort(ctx, errPlain) }, nil)
 		require.ErrorAs(t, err, &mistake)
 		return "", nil
 	})

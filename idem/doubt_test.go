@@ -128,7 +128,7 @@ func TestQueueHoldsNoUnit(t *testing.T) {
 
 // What undoes steps in a goroutine that the handler did not wait for keeps the
 // operation from having an outcome, as a step does that still runs.
-func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
+func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newBankRig(t), safe.Key("t", "k")
 		var wg sync.WaitGroup
@@ -145,7 +145,7 @@ func TestHandlerThatDoesNotWaitForCompensate(t *testing.T) {
 					return nil
 				}})
 			require.NoError(t, err)
-			wg.Go(func() { _ = idem.Compensate(ctx, errPlain) })
+			wg.Go(func() { _ = idem.Abort(ctx, errPlain) })
 			<-undoing
 			return pay(effect{n: 1}, nil)(ctx, n)
 		})
@@ -170,7 +170,7 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 			<-ctx.Done()
 			var config *idem.ConfigError
 			for range 100 {
-				if err := idem.Compensate(ctx, errPlain); !errors.As(err, &config) {
+				if err := idem.Abort(ctx, errPlain); !errors.As(err, &config) {
 					t.Errorf("late: %v", err)
 				}
 			}

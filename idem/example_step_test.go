@@ -81,6 +81,35 @@ func ExampleStepConfig_compensate() {
 	// no car is left - replayed: true
 }
 
+// A handler that turns the request down in its own words: what it did is undone, and
+// the answer is recorded and replayed.
+func ExampleAbort() {
+	h := idemtest.New(nil, nil)
+	travel := idem.Operation{Name: "travel", Repeat: idem.Repeatable}
+	handler := func(ctx context.Context, _ string) (string, error) {
+		err := idem.StepEffect(ctx, "flight",
+			func(context.Context) error { fmt.Println("book flight"); return nil },
+			&idem.EffectConfig{Compensate: func(context.Context) error { fmt.Println("cancel flight"); return nil }})
+		if err != nil {
+			return "", err
+		}
+		if err := idem.Abort(ctx, errors.New("no car is left")); err != nil {
+			return "", err
+		}
+		return "declined: no car is left", nil
+	}
+	for _, d := range idemtest.Deliver(h, 2, func(ctx context.Context, e *idem.Engine) (string, error) {
+		return idem.Do(ctx, e, travel.Key("acme", "trip-1"), "trip-1", handler)
+	}) {
+		fmt.Println(d.Value, "- replayed:", d.Replayed)
+	}
+	// Output:
+	// book flight
+	// cancel flight
+	// declined: no car is left - replayed: false
+	// declined: no car is left - replayed: true
+}
+
 // The process dies while the bank is being asked for money. The step is not run
 // again: the retry asks the bank what became of it.
 func ExampleStepConfig_interrupted() {

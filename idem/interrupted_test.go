@@ -127,7 +127,7 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 		return "c", b.answered
 	}})
 	if err != nil {
-		return "402", idem.Compensate(ctx, declinedError{})
+		return "402", idem.Abort(ctx, declinedError{})
 	}
 	return "ok", nil
 }

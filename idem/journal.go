@@ -23,13 +23,13 @@ type journal struct {
 	undo    []compensation                   // in the order in which the results came
 	cause   *Failure                         // why the operation is being undone
 	found   bool                             // an earlier attempt has begun to undo it
-	byHand  bool                             // the handler has called Compensate
+	aborts  bool                             // the handler has called Abort
 	halted  error                            // stops the operation
 	large   bool                             // a result may lie beside the record
 	parks   bool                             // somebody must look
 	over    bool                             // the handler has returned
 	undoing sync.Mutex                       // one goroutine undoes at a time
-	undoers int                              // calls of Compensate on their way
+	undoers int                              // calls of Abort on their way
 }
 
 // enter registers a step and returns what is known of it.
@@ -314,7 +314,7 @@ func (j *journal) close() error {
 		}
 	}
 	if j.undoers > 0 {
-		return &ConfigError{What: "compensation", Problem: "it still goes on although the handler has returned: wait for Compensate before"}
+		return &ConfigError{What: "Abort", Problem: "it still goes on although the handler has returned: wait for it before"}
 	}
 	return nil
 }

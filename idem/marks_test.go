@@ -61,7 +61,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 			return func(ctx context.Context) error {
 				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
 					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
-				return errors.Join(err, idem.Compensate(ctx, errPlain))
+				return errors.Join(err, idem.Abort(ctx, errPlain))
 			}
 		},
 		"a nested operation's": func(r *rig) func(context.Context) error { return inner(r, idem.NotExecuted) },

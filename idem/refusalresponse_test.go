@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,23 +124,50 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 	}
 }
 
-// A handler that has undone its steps by hand commits only what it asks for.
-func TestUnitBesideCompensate(t *testing.T) {
-	for _, asks := range []bool{false, true} {
-		r, e := newBankRig(t), new(effects)
-		key := safe.Key("t", "k")
-		v, err := doSteps(t, r.rig, key, func(ctx context.Context) (string, error) {
-			_, err := trip(e, nil)(ctx)
-			require.NoError(t, err)
-			if asks {
-				idem.SetCompleted(ctx)
+// A handler that aborts commits only what it asks for afterwards, steps or not.
+func TestUnitBesideAbort(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after func(context.Context)
+		commits       bool
+	}{
+		"says nothing":         {},
+		"said to be the end":   {after: idem.SetCompleted, commits: true},
+		"the last word counts": {before: idem.SetCompleted},
+	} {
+		for _, steps := range []bool{false, true} {
+			for _, op := range []idem.Operation{safe, charge, atomically} {
+				if steps && op.Mode == idem.Atomic {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/mode %d/steps %v", name, op.Name, op.Mode, steps), func(t *testing.T) {
+					r, e := newBankRig(t), new(effects)
+					key, runs := op.Key("t", "k"), 0
+					for range 2 {
+						v, err := doSteps(t, r.rig, key, func(ctx context.Context) (string, error) {
+							runs++
+							if steps {
+								_, err := trip(e, nil)(ctx)
+								require.NoError(t, err)
+							}
+							if c.before != nil {
+								c.before(ctx)
+							}
+							require.NoError(t, idem.Abort(ctx, declinedError{}))
+							if c.after != nil {
+								c.after(ctx)
+							}
+							return pay(effect{n: 30}, nil)(ctx, 1)
+						})
+						require.NoError(t, err)
+						require.Equal(t, "paid", v, "the answer is the handler's own")
+					}
+					require.Equal(t, 1, runs)
+					require.Equal(t, c.commits, r.ledger.sum() == 30)
+					if steps {
+						require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+					}
+				})
 			}
-			require.NoError(t, idem.Compensate(ctx, declinedError{}))
-			return pay(effect{n: 30}, nil)(ctx, 1)
-		})
-		require.NoError(t, err)
-		require.Equal(t, "paid", v)
-		require.Equal(t, asks, r.ledger.sum() == 30)
-		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+		}
 	}
 }

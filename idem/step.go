@@ -44,7 +44,7 @@ type StepConfig[T any] struct {
 	Retry Retry
 
 	// Compensate undoes the step once it has a result. When the operation fails, with a
-	// [Permanent] error, with a response that is a refusal, or by [Compensate], the
+	// [Permanent] error, with a response that is a refusal, or by [Abort], the
 	// compensations of its steps run in reverse order, each recorded as a step, before
 	// the failure is recorded. A crash between two of them resumes with the next one, and
 	// no further step runs forward. From the first compensation on the operation has

@@ -233,7 +233,7 @@ func TestCompensateSideBySide(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
-					if err := idem.Compensate(ctx, declinedError{}); err != nil {
+					if err := idem.Abort(ctx, declinedError{}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -244,7 +244,7 @@ func TestCompensateSideBySide(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
 		var mistake *idem.ConfigError
-		require.ErrorAs(t, idem.Compensate(escaped, errPlain), &mistake)
+		require.ErrorAs(t, idem.Abort(escaped, errPlain), &mistake)
 		require.ErrorContains(t, mistake, "has returned")
 	})
 }
@@ -262,7 +262,7 @@ func TestCompensationMeetsTheDeadline(t *testing.T) {
 				return idem.Permanent(errPlain)
 			}})
 			require.NoError(t, err)
-			return "", idem.Compensate(ctx, declinedError{})
+			return "", idem.Abort(ctx, declinedError{})
 		})
 		require.ErrorIs(t, err, errPlain)
 		require.Equal(t, idem.Unknown, r.state(t, key))

@@ -61,15 +61,23 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 // verdict is the failure that an earlier attempt has begun to undo the operation
 // for: it is the outcome, whatever this attempt's handler returns that has not come
 // by it itself. A response that is a refusal may say it in its own words, and so may
-// any answer of a handler that has called Compensate.
+// any answer of a handler that has called Abort.
 func (j *journal) verdict(class Class, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	refusal := class == ClassFailed && err == nil
-	if !j.found || refusal || j.byHand && class == ClassCompleted {
+	if !j.found || refusal || j.aborts && class == ClassCompleted {
 		return nil
 	}
 	return &RecordedError{*j.cause}
+}
+
+// dropsUnit reports whether nothing that the handler has collected commits by default:
+// the operation is being undone, or the handler has called Abort.
+func (j *journal) dropsUnit() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.aborts || j.cause != nil
 }
 
 // complete reports whether this attempt can undo all that is left to undo.
