@@ -25,9 +25,11 @@ const MaxActions = 99
 
 // Tx is the unit of work of an attempt: business writes and messages that commit
 // in one TransactWriteItems together with the operation's outcome, or not at all.
-// [TxOf] gives it. It collects and sends nothing: the transaction is sent when the
-// handler has returned a result, and dropped when it returns an error. The items
-// may lie in any tables of the same account and region.
+// [Transact] passes it to a handler as an argument, [TxOf] finds it in a handler's
+// context. It collects and sends nothing: the store owns the transaction, sends it when
+// the handler has returned a result, and drops it when the handler returns an error,
+// answers with a refusal such as HTTP 402, or calls [idem.Abort]. The items may lie in any
+// tables of the same account and region.
 //
 //	tx := dynamostore.TxOf(ctx)
 //	tx.Update(types.Update{
@@ -193,17 +195,6 @@ func (m *message) mistake() error {
 		return err
 	}
 	return fits(*m)
-}
-
-// Reset drops all that was collected, mistakes too, for a handler that begins anew. A
-// handler that fails, with an error or with a response that is a refusal such as HTTP
-// 402, needs no Reset: what it has collected does not commit.
-func (t *Tx) Reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.sealed {
-		t.actions, t.messages, t.err = nil, nil, nil
-	}
 }
 
 // Seal ends the collecting; see [idem.Unit]. The engine calls it.

@@ -261,20 +261,24 @@ func TestErrorsDropTheUnit(t *testing.T) {
 	}
 }
 
-// A handler that fails with a response takes back what it has collected.
-func TestReset(t *testing.T) {
-	b := openBank(t, 100, 0)
-	got, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
-		b.move(tx, 0, 1, 1)
-		require.NoError(t, tx.Err())
-		tx.Put(types.Put{}, nil)
-		require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
-		tx.Reset()
-		return 402, nil
-	}))
-	require.NoError(t, err)
-	require.Equal(t, 402, got)
-	b.moved(t, 0)
+// What a handler has collected when it aborts is dropped, mistakes too.
+func TestAbortDropsWhatWasCollected(t *testing.T) {
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
+				b.move(tx, 0, 1, 1)
+				require.NoError(t, tx.Err())
+				tx.Put(types.Put{}, nil)
+				require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
+				return 402, idem.Abort(ctx, errPoor)
+			}))
+			require.NoError(t, err)
+			require.Equal(t, 402, got)
+			b.moved(t, 0)
+			require.Equal(t, protocol.Completed, b.get(t, op.Key("t", "k").ID()).State)
+		})
+	}
 }
 
 // A handler may encode all its messages in one buffer, and use its maps again.
