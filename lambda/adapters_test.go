@@ -72,7 +72,7 @@ func TestFunctionURLFindsTemplates(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// Several values become one line where the front has no other way.
+// Several values become one line where the gateway has no other way.
 func TestJoinedHeaders(t *testing.T) {
 	res := &idemhttp.Response{
 		Headers:      map[string]string{"A": "1", "vary": "never"},

@@ -38,9 +38,9 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 // then answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
 func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler ALBHandler) ALBHandler {
-	return front[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{
+	return gateway[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{
 		name: "ALB", request: requestOfALB, from: fromALB, to: toALB, limit: albLimit,
-	}.wrap(engine, routes, tenant, o, handler)
+	}.handler(engine, routes, tenant, o, handler)
 }
 
 func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {

@@ -207,7 +207,7 @@ func rows() []row {
 }
 
 // Every row of the contract, first and second time, in both profiles, through
-// every front.
+// every gateway.
 func TestContract(t *testing.T) {
 	for name, d := range doors {
 		for profile := range profiles {

@@ -40,9 +40,9 @@ func TestResourcesWithoutParameters(t *testing.T) {
 	}
 }
 
-// Bytes that a net/http handler has recorded come through every front: an event's
+// Bytes that a net/http handler has recorded come through every gateway: an event's
 // JSON cannot hold them as text.
-func TestBytesOfAnotherFront(t *testing.T) {
+func TestBytesOfAnotherGateway(t *testing.T) {
 	picture := "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
 		engine := newEngine(t, memory())
@@ -79,15 +79,15 @@ func TestBytesOfAnotherFront(t *testing.T) {
 						}
 					}
 					if field == "headers" {
-						header["Idempotency-Key"] = "key-of-both-fronts"
+						header["Idempotency-Key"] = "key-of-both-gateways"
 					} else {
-						header["Idempotency-Key"] = []string{"key-of-both-fronts"}
+						header["Idempotency-Key"] = []string{"key-of-both-gateways"}
 					}
 				}
 			}
 		})
 		r := httptest.NewRequest("POST", "/payments", strings.NewReader(e.Body))
-		r.Header.Set("Idempotency-Key", "key-of-both-fronts")
+		r.Header.Set("Idempotency-Key", "key-of-both-gateways")
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

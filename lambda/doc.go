@@ -26,7 +26,7 @@
 //
 // # HTTP
 //
-// What a client gets is the contract of package idemhttp, whatever stands in front;
+// What a client gets is the contract of package idemhttp, whatever the gateway;
 // the adapters only translate. Where the tenant comes from:
 //
 //	HTTPAPI      JWT authorizer     idemhttp.Claim("sub")
@@ -45,7 +45,7 @@
 // the default. Where several issuers' tokens reach one function their claims are told
 // apart by idemhttp.IssuerClaim("sub").
 //
-// A request that waits for its twin stops before the front gives up: 29 s after a
+// A request that waits for its twin stops before the gateway gives up: 29 s after a
 // REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
 //
 // # Queues and other sources

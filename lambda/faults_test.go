@@ -145,7 +145,7 @@ func TestPrincipalsShareKeysByDefault(t *testing.T) {
 	}
 }
 
-// Errors and panics of the handler pass through every front as they are. A
+// Errors and panics of the handler pass through every gateway as they are. A
 // net/http handler has no errors, and its panics end the connection.
 func TestFaultsOfTheHandlerPassThrough(t *testing.T) {
 	for name, d := range doors {
@@ -173,7 +173,7 @@ func TestFaultsOfTheHandlerPassThrough(t *testing.T) {
 	}
 }
 
-// A replay is the first response, byte for byte, in every front.
+// A replay is the first response, byte for byte, in every gateway.
 func TestReplayIsFaithful(t *testing.T) {
 	every := make([]byte, 0, 128)
 	for i := range 128 {

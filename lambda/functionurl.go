@@ -21,9 +21,9 @@ type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest)
 // URL then answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
 func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler FunctionURLHandler) FunctionURLHandler {
-	return front[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{
+	return gateway[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{
 		name: "FunctionURL", request: requestOfURL, from: fromURL, to: toURL,
-	}.wrap(engine, routes, tenant, o, handler)
+	}.handler(engine, routes, tenant, o, handler)
 }
 
 func requestOfURL(e *events.LambdaFunctionURLRequest) *idemhttp.Request {

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// front is what a kind of event has of its own; all else is the contract's.
-type front[E, R any] struct {
+// gateway is what a kind of event has of its own; all else is the contract's.
+type gateway[E, R any] struct {
 	name    string
 	request func(*E) *idemhttp.Request
 	// from and to translate responses. Where the handler did not run, what it gave
@@ -29,18 +29,18 @@ type front[E, R any] struct {
 	received func(*E) int64
 }
 
-// wrap makes the handler one under the contract.
-func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
+// handler makes the handler one under the contract.
+func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
 	contract, err := idemhttp.New(engine, routes, tenant, o)
 	if err != nil {
 		panic(err)
 	}
 	if handler == nil {
-		panic(&idem.ConfigError{What: "idemlambda." + f.name, Problem: "the handler is nil"})
+		panic(&idem.ConfigError{What: "idemlambda." + g.name, Problem: "the handler is nil"})
 	}
 	return func(ctx context.Context, event E) (R, error) {
-		r := f.request(&event)
-		r.FrontDeadline = f.deadline(&event, time.Now())
+		r := g.request(&event)
+		r.GatewayDeadline = g.deadline(&event, time.Now())
 		if c, ok := lambdacontext.FromContext(ctx); ok {
 			r.Identity.TenantID = c.TenantID
 		}
@@ -48,7 +48,7 @@ func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, tenant id
 		res, err := contract.Serve(withKillTime(ctx), r, func(ctx context.Context) (*idemhttp.Response, error) {
 			var err error
 			given, err = handler(ctx, event)
-			res := f.from(&given)
+			res := g.from(&given)
 			if err != nil && res.Status == 0 {
 				return nil, recordable(err)
 			}
@@ -57,24 +57,24 @@ func (f front[E, R]) wrap(engine *idem.Engine, routes idemhttp.Routes, tenant id
 		if err != nil {
 			return none, fromHandler(err)
 		}
-		return f.to(&event, &given, asText(res)), nil
+		return g.to(&event, &given, asText(res)), nil
 	}
 }
 
 // deadline is when the service answers by itself. It counts from the request's
 // arrival, which a cold start lies behind. An event that says it is older than
 // that is hand-made or was delayed in a way that says nothing about its client.
-func (f front[E, R]) deadline(event *E, now time.Time) time.Time {
-	if f.limit == 0 {
+func (g gateway[E, R]) deadline(event *E, now time.Time) time.Time {
+	if g.limit == 0 {
 		return time.Time{}
 	}
-	if f.received != nil {
-		at := time.UnixMilli(f.received(event))
-		if age := now.Sub(at); age > 0 && age < f.limit {
-			return at.Add(f.limit)
+	if g.received != nil {
+		at := time.UnixMilli(g.received(event))
+		if age := now.Sub(at); age > 0 && age < g.limit {
+			return at.Add(g.limit)
 		}
 	}
-	return now.Add(f.limit)
+	return now.Add(g.limit)
 }
 
 // asText puts a body that is not text, as net/http handlers record them, into
@@ -100,7 +100,7 @@ func lines(headers map[string]string) map[string][]string {
 	return out
 }
 
-// bodyOf takes off the Base64 that the front has put on.
+// bodyOf takes off the Base64 that the gateway has put on.
 func bodyOf(body string, isBase64 bool) []byte {
 	if isBase64 {
 		if raw, err := base64.StdEncoding.DecodeString(body); err == nil {
@@ -127,7 +127,7 @@ func queryOf(raw string, joined map[string]string) (query map[string][]string, b
 }
 
 // joined puts all headers into one map with one value each. Several values, which
-// a response of another front may have, become a list (RFC 9110 5.3); of cookies,
+// a response of another gateway may have, become a list (RFC 9110 5.3); of cookies,
 // which make none, the last stays.
 func joined(res *idemhttp.Response) map[string]string {
 	if len(res.MultiHeaders) == 0 {

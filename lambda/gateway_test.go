@@ -36,7 +36,7 @@ func changed(t *testing.T, name string, change func(event map[string]any)) []byt
 	return raw
 }
 
-// answerTo is what a front's function answers.
+// answerTo is what a gateway's function answers.
 type answerTo struct {
 	StatusCode        int
 	Headers           map[string]string
@@ -59,7 +59,7 @@ func ask(t *testing.T, ctx context.Context, h lambda.Handler, raw []byte) (a ans
 	return a
 }
 
-// The same body is the same request, as text or as Base64 of the front's own.
+// The same body is the same request, as text or as Base64 of the gateway's own.
 func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
@@ -74,7 +74,7 @@ func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	require.Equal(t, "no base64", string(bodyOf("no base64", true)))
 }
 
-// A key that was sent twice is refused wherever the front shows it.
+// A key that was sent twice is refused wherever the gateway shows it.
 func TestRepeatedKeyIsRefused(t *testing.T) {
 	const one, two = "key-number-one-of-two", "key-number-two-of-two"
 	for name, change := range map[string]func(map[string]any){
@@ -163,9 +163,9 @@ func (s *held) Acquire(ctx context.Context, now time.Time, c protocol.Claim) err
 
 func (s *held) Get(context.Context, string) (*idem.Record, error) { return s.seen, nil }
 
-// A wait for the twin ends before the front gives up, and counts from when the
-// front got the request.
-func TestWaitEndsBeforeTheFrontDoes(t *testing.T) {
+// A wait for the twin ends before the gateway gives up, and counts from when the
+// gateway got the request.
+func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 	for name, limit := range map[string]time.Duration{
 		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute, "furl-none": 10 * time.Minute,
 	} {
@@ -208,12 +208,12 @@ func TestDeadlineOfAFront(t *testing.T) {
 		{now.Add(-time.Hour).UnixMilli(), 30 * time.Second},  // hand-made
 		{0, 30 * time.Second},
 	} {
-		f := front[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
+		f := gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
 			limit: 30 * time.Second, received: func(*events.APIGatewayV2HTTPRequest) int64 { return c.received },
 		}
 		require.Equal(t, c.want, f.deadline(nil, now).Sub(now))
 	}
-	require.Zero(t, front[int, int]{}.deadline(nil, now))
+	require.Zero(t, gateway[int, int]{}.deadline(nil, now))
 }
 
 // A handler that changes its event does not change what a retry is compared with.
@@ -267,7 +267,7 @@ func fallible(engine *idem.Engine, n *int, status int, err error) map[string]any
 
 // The handler's own error reaches the runtime as it is, and a recorded failure
 // reports what the first one did.
-func TestFailuresReplayInEveryFront(t *testing.T) {
+func TestFailuresReplayInEveryGateway(t *testing.T) {
 	for name, given := range failures() {
 		for _, status := range []int{0, 500} {
 			for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
@@ -285,7 +285,7 @@ func TestFailuresReplayInEveryFront(t *testing.T) {
 }
 
 // An error that is not final is the handler's own value; a response beside it is
-// not the front's.
+// not the gateway's.
 func TestErrorsReachTheRuntimeUntouched(t *testing.T) {
 	own := errors.New("own")
 	for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
@@ -305,7 +305,7 @@ func TestErrorsReachTheRuntimeUntouched(t *testing.T) {
 	}
 }
 
-func TestSetUpMistakesPanicInEveryFront(t *testing.T) {
+func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
 	engine, n := newEngine(t, memory()), 0
 	tenant := idemhttp.TenantFunc(idemhttp.SingleTenant)
 	for _, f := range functions {

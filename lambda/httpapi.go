@@ -19,7 +19,7 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 // HTTPAPI makes a handler of an HTTP API idempotent under the contract of package
 // idemhttp. The routes are matched with the event's route key; under $default and
 // where a template is not declared, with its path (without the stage or base path
-// in front, where the route or the API's own endpoint tells it). All header values
+// in gateway, where the route or the API's own endpoint tells it). All header values
 // are those of one line: the API joins repeats with commas. In responses it takes
 // cookies from Cookies and drops MultiValueHeaders, live and on replay.
 //
@@ -27,10 +27,10 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 // answers with 500. A mistake in the set-up panics, see the package's
 // documentation.
 func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler HTTPAPIHandler) HTTPAPIHandler {
-	return front[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
+	return gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
 		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit,
 		received: func(e *events.APIGatewayV2HTTPRequest) int64 { return e.RequestContext.TimeEpoch },
-	}.wrap(engine, routes, tenant, o, handler)
+	}.handler(engine, routes, tenant, o, handler)
 }
 
 func requestOfV2(e *events.APIGatewayV2HTTPRequest) *idemhttp.Request {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutations is how many changed events each front gets.
+// mutations is how many changed events each gateway gets.
 var mutations = func() int {
 	if os.Getenv("IDEM_LONG") == "1" {
 		return 5000

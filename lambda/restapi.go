@@ -28,10 +28,10 @@ type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (even
 // answers with 502. A mistake in the set-up panics, see the package's
 // documentation.
 func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler RESTAPIHandler) RESTAPIHandler {
-	return front[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{
+	return gateway[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{
 		name: "RESTAPI", request: requestOfV1, from: fromV1, to: toV1, limit: restAPILimit,
 		received: func(e *events.APIGatewayProxyRequest) int64 { return e.RequestContext.RequestTimeEpoch },
-	}.wrap(engine, routes, tenant, o, handler)
+	}.handler(engine, routes, tenant, o, handler)
 }
 
 func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {

@@ -24,7 +24,7 @@ func decoded[E any](t testing.TB, name string) (event E) {
 	return event
 }
 
-// given is a response with everything in it that a front may know.
+// given is a response with everything in it that a gateway may know.
 func given() *idemhttp.Response {
 	return &idemhttp.Response{
 		Status:  201,

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
 )
 
-// WithoutBase takes off what stands in front of a route's template in a path: the stage,
+// WithoutBase takes off what comes before a route's template in a path: the stage,
 // or the base path of a custom domain. A path that does not end in the template with
 // these parameters stays as it is. It is for adapters of services that send template
 // and parameters beside the path.

@@ -9,9 +9,9 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// frontReserve is how long before the front gives up a request stops waiting for
+// gatewayReserve is how long before the gateway gives up a request stops waiting for
 // its twin: reading a large response and sending it takes time too.
-const frontReserve = 2 * time.Second
+const gatewayReserve = 2 * time.Second
 
 // call makes the engine's call of the request, or says why there can be none.
 func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *refusal, err error) {
@@ -54,8 +54,8 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 		call.NoClaim = late
 	}
 	call.Codec, call.Wait = codecName, c.opts.Wait
-	if !r.FrontDeadline.IsZero() {
-		call.WaitUntil = r.FrontDeadline.Add(-frontReserve)
+	if !r.GatewayDeadline.IsZero() {
+		call.WaitUntil = r.GatewayDeadline.Add(-gatewayReserve)
 	}
 	return call, nil, nil
 }

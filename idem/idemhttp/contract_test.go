@@ -59,7 +59,7 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept, 422: kept, 499: kept,
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
-		// No final status: the front answers, and nobody knows.
+		// No final status: the gateway answers, and nobody knows.
 		0: open, 100: open, 199: open, 600: open,
 	} {
 		given := &Response{Status: status, Body: []byte("x")}

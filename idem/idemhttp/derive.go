@@ -36,7 +36,7 @@ func DeriveKey(parts ...string) (string, error) {
 		if p == "" {
 			return "", fmt.Errorf("%w: part %d of %d to derive it from is empty", idem.ErrKeyInvalid, i+1, len(parts))
 		}
-		// The length in front keeps ("a", "bc") and ("ab", "c") apart.
+		// The length before each part keeps ("a", "bc") and ("ab", "c") apart.
 		h.Write(binary.BigEndian.AppendUint64(length, uint64(len(p))))
 		h.Write([]byte(p))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A template whose parameters the front does not tell: the path tells two
+// A template whose parameters the gateway does not tell: the path tells two
 // resources apart, wherever the parameter stands.
 func TestResourcesWithoutParameters(t *testing.T) {
 	for _, c := range []struct {

@@ -1,7 +1,7 @@
 // Package idemhttp is the HTTP contract of idempotent requests: which requests
 // need a key, what a client gets when it sends one again, and how a response is
 // kept so that its replay is the same, byte for byte. It is written once, over a
-// neutral [Request] and [Response]; what stands in front of a service, such as
+// neutral [Request] and [Response]; what stands before a service, such as
 // API Gateway, is an adapter that translates: package idemlambda has those of
 // Lambda, [Contract.Middleware] is the one of net/http.
 //

@@ -31,7 +31,7 @@ func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	return b.Sum()
 }
 
-// parameters are what the template leaves open. Where the front does not tell all
+// parameters are what the template leaves open. Where the gateway does not tell all
 // of it the path counts too: two resources under one template are two requests.
 func (r *Request) parameters() map[string]string {
 	for rest := r.Route; ; {

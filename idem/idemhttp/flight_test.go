@@ -13,30 +13,30 @@ import (
 )
 
 // With waiting on, a twin gets the first request's response. It never waits past
-// the deadline, nor until the front gives up.
+// the deadline, nor until the gateway gives up.
 func TestTwinWaits(t *testing.T) {
 	const takes = 20 * time.Second
 	for name, row := range map[string]struct {
-		engine, wait time.Duration // the engine's option, the contract's
-		front, kill  time.Duration // from the twin's begin; 0 for none
-		end          Response      // of the first request
-		want         int           // the twin's status
-		least, most  time.Duration // it waited
+		engine, wait  time.Duration // the engine's option, the contract's
+		gateway, kill time.Duration // from the twin's begin; 0 for none
+		end           Response      // of the first request
+		want          int           // the twin's status
+		least, most   time.Duration // it waited
 	}{
-		"off":                       {want: 409},
-		"on":                        {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"by the engine":             {engine: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"off by the contract":       {engine: time.Minute, wait: -1, want: 409},
-		"too short":                 {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
-		"REST API":                  {wait: time.Minute, front: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
-		"front gives up":            {wait: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"front, by the engine":      {engine: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"front has given up":        {wait: time.Minute, front: -time.Second, want: 409},
-		"killed":                    {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
-		"killed later, front first": {wait: time.Minute, kill: time.Minute, front: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"a failure is replayed":     {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
-		"the twin's turn":           {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
-		"an open question":          {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
+		"off":                         {want: 409},
+		"on":                          {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"by the engine":               {engine: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"off by the contract":         {engine: time.Minute, wait: -1, want: 409},
+		"too short":                   {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
+		"REST API":                    {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
+		"gateway gives up":            {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"gateway, by the engine":      {engine: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"gateway has given up":        {wait: time.Minute, gateway: -time.Second, want: 409},
+		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
+		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"a failure is replayed":       {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
+		"the twin's turn":             {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
+		"an open question":            {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestTwinWaits(t *testing.T) {
 				synctest.Wait()
 
 				start, ctx, r := time.Now(), t.Context(), payment()
-				if row.front != 0 {
-					r.FrontDeadline = start.Add(row.front)
+				if row.gateway != 0 {
+					r.GatewayDeadline = start.Add(row.gateway)
 				}
 				if row.kill != 0 {
 					ctx = idem.WithKillTime(ctx, start.Add(row.kill))

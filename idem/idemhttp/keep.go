@@ -29,7 +29,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		live, bad = decode(body)
 	}
 	if bad != nil {
-		// Not a final HTTP response: the front has its own answer to that.
+		// Not a final HTTP response: the gateway has its own answer to that.
 		if err == nil {
 			ans.Omitted = bad
 		}

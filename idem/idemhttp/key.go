@@ -101,7 +101,7 @@ func (c *Contract) parseKey(values []string) (string, error) {
 
 // bareKey reads the key from its header: bare, or as a structured-field string
 // without parameters. Both forms have one grammar, so that they name one key and
-// neither can hide a comma, which is how fronts join repeated headers. The
+// neither can hide a comma, which is how gateways join repeated headers. The
 // errors are for the client and do not repeat what it sent.
 func bareKey(values []string) (string, error) {
 	if len(values) != 1 {

@@ -23,7 +23,7 @@ const (
 // MiddlewareOptions say how net/http requests are served. Zero fields mean the
 // defaults. Functions must be safe for concurrent use.
 type MiddlewareOptions struct {
-	// Identity tells what an authenticating middleware in front has verified, so that
+	// Identity tells what an authenticating middleware around has verified, so that
 	// [Claim] and its like work here too. Nil means nothing. See also [FromRequest].
 	Identity func(*http.Request) Identity
 

@@ -12,7 +12,7 @@ import (
 
 // FromRequest makes a [TenantFunc] of a function of the net/http request, whose
 // context may carry what an authenticating middleware has verified. It is for
-// [Contract.Middleware] only: requests of other fronts have no such request, which
+// [Contract.Middleware] only: requests of other gateways have no such request, which
 // is an error. A nil f panics.
 func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 	if f == nil {

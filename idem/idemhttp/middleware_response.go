@@ -115,7 +115,7 @@ func (c *recorder) response() *Response {
 	return res
 }
 
-// writeTo sends the response, which may be one that another front recorded.
+// writeTo sends the response, which may be one that another gateway recorded.
 func (r *Response) writeTo(w http.ResponseWriter, to *http.Request) {
 	h := w.Header()
 	for name, value := range r.Headers {

@@ -225,7 +225,7 @@ func TestResponseBodyLimit(t *testing.T) {
 }
 
 // A container replays what a Lambda function recorded: its Base64 is taken off.
-func TestReplayOfAnotherFrontsResponse(t *testing.T) {
+func TestReplayOfAnotherGatewaysResponse(t *testing.T) {
 	c := netContract(t, memory())
 	r := netRequest("POST", "/payments", "{}")
 	_, err := c.Serve(t.Context(), &Request{

@@ -252,8 +252,8 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 	require.Equal(t, 502, w.Code)
 }
 
-// Another front's request has no net/http request to read.
-func TestFromRequestOfAnotherFront(t *testing.T) {
+// Another gateway's request has no net/http request to read.
+func TestFromRequestOfAnotherGateway(t *testing.T) {
 	_, err := contractOf(t, memory(), tenantInHeader).Serve(t.Context(), payment(), nil)
 	require.ErrorContains(t, err, "reads requests of net/http, and this one is a <nil>")
 	for _, tenant := range []string{"", idem.NoTenant} {
@@ -264,7 +264,7 @@ func TestFromRequestOfAnotherFront(t *testing.T) {
 	}
 }
 
-// The functions for verified identities work with what a middleware in front found.
+// The functions for verified identities work with what a middleware around found.
 func TestIdentityOfTheMiddleware(t *testing.T) {
 	c := newContract(t, memory())
 	n := 0

@@ -158,8 +158,8 @@ type Options struct {
 	MaxAge *MaxAge
 
 	// Wait is how long a request waits for a twin in flight and then gets the twin's
-	// response. It ends before the deadline and before the front gives up
-	// ([Request.FrontDeadline]), with the answer for a request in flight. Zero means
+	// response. It ends before the deadline and before the gateway gives up
+	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
 	// [idem.Options.Wait], negative means not at all.
 	Wait time.Duration
 

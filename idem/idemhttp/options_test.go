@@ -168,14 +168,14 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 		id   Identity
 		want string // the tenant, or the function to use
 	}{
-		"user, identity pool":         {IAMUser, pool, "idemhttp.CognitoIdentity"},
-		"session, identity pool":      {IAMSession, pool, "idemhttp.CognitoIdentity"},
-		"user, pool, front silent":    {IAMUser, silent, "idemhttp.CognitoIdentity"},
-		"session, pool, front silent": {IAMSession, silent, "idemhttp.CognitoIdentity"},
-		"user, federation token":      {IAMUser, Identity{UserID: "111122223333:alice"}, "idemhttp.IAMSession"},
-		"session, the same":           {IAMSession, Identity{UserID: "111122223333:alice"}, "111122223333:alice"},
-		"user":                        {IAMUser, Identity{UserID: "AIDAEXAMPLE"}, "AIDAEXAMPLE"},
-		"root":                        {IAMUser, Identity{UserID: "111122223333"}, "111122223333"},
+		"user, identity pool":           {IAMUser, pool, "idemhttp.CognitoIdentity"},
+		"session, identity pool":        {IAMSession, pool, "idemhttp.CognitoIdentity"},
+		"user, pool, gateway silent":    {IAMUser, silent, "idemhttp.CognitoIdentity"},
+		"session, pool, gateway silent": {IAMSession, silent, "idemhttp.CognitoIdentity"},
+		"user, federation token":        {IAMUser, Identity{UserID: "111122223333:alice"}, "idemhttp.IAMSession"},
+		"session, the same":             {IAMSession, Identity{UserID: "111122223333:alice"}, "111122223333:alice"},
+		"user":                          {IAMUser, Identity{UserID: "AIDAEXAMPLE"}, "AIDAEXAMPLE"},
+		"root":                          {IAMUser, Identity{UserID: "111122223333"}, "111122223333"},
 	} {
 		tenant, err := c.f(t.Context(), &Request{Identity: c.id})
 		if !strings.HasPrefix(c.want, "idemhttp.") {

@@ -11,16 +11,16 @@ import (
 type Request struct {
 	// Method in any case.
 	Method string
-	// Route is the path template that the front matched, such as "/payments/{id}";
-	// empty where the front has none.
+	// Route is the path template that the gateway matched, such as "/payments/{id}";
+	// empty where the gateway has none.
 	Route string
 	// Path is the concrete path, without a stage's prefix.
 	Path string
-	// Prefix is what something in front took off the path that tells requests apart,
-	// such as "/accounts/7", with the host in front of it where that does too; empty
+	// Prefix is what something outside took off the path that tells requests apart,
+	// such as "/accounts/7", with the host before it where that does too; empty
 	// where nothing did.
 	Prefix string
-	// Stage of the API that got the request, such as "prod"; empty where the front has
+	// Stage of the API that got the request, such as "prod"; empty where the gateway has
 	// none.
 	Stage string
 	// PathParameters are the template's parameters.
@@ -31,21 +31,21 @@ type Request struct {
 	RawQuery string
 	// Header names may be in any case; the values are those of one field line each.
 	Header map[string][]string
-	// Body as the client sent it: Base64 of the front's own is taken off.
+	// Body as the client sent it: Base64 of the gateway's own is taken off.
 	Body []byte
-	// Identity is what the front's authorizer found out about the caller.
+	// Identity is what the gateway's authorizer found out about the caller.
 	Identity Identity
-	// FrontDeadline is when the front stops waiting for an answer and gives the
+	// GatewayDeadline is when the gateway stops waiting for an answer and gives the
 	// client its own: 29 s after it got the request for API Gateway's REST APIs, 30 s
 	// for its HTTP APIs. Zero if it has no limit of its own. A request that waits for
 	// a twin in flight is answered before it.
-	FrontDeadline time.Time
-	// Source is the front's own event or request, as a pointer, for a tenant function
+	GatewayDeadline time.Time
+	// Source is the gateway's own event or request, as a pointer, for a tenant function
 	// of your own to read.
 	Source any
 }
 
-// Identity is what an authorizer says about a caller. Fields that the front's
+// Identity is what an authorizer says about a caller. Fields that the gateway's
 // authorizer does not give are empty.
 type Identity struct {
 	// Claims of a verified token (JWT authorizer, or a Cognito user pool's).

@@ -9,7 +9,7 @@ import (
 )
 
 // Response is a response as the contract sees it. Headers keep the handler's
-// spelling, and stay in the map that the handler chose: fronts treat the two
+// spelling, and stay in the map that the handler chose: gateways treat the two
 // differently.
 type Response struct {
 	// Status is the HTTP status. Only 200 to 599 can be recorded.
@@ -18,11 +18,11 @@ type Response struct {
 	Headers map[string]string
 	// MultiHeaders have any number of values each.
 	MultiHeaders map[string][]string
-	// Cookies are Set-Cookie values that the front takes apart from the headers.
+	// Cookies are Set-Cookie values that the gateway takes apart from the headers.
 	Cookies []string
 	// Body as the handler gave it: as Base64 text if Base64 is set.
 	Body []byte
-	// Base64 says that the front must decode Body.
+	// Base64 says that the gateway must decode Body.
 	Base64 bool
 
 	// cut is why Body is not what the handler gave: it cannot be recorded.

@@ -12,7 +12,7 @@ import (
 
 // Routes declares the operation of each method and route template, written as
 // API Gateway writes them: "POST /payments/{id}/refunds", or as [net/http.ServeMux]
-// does. Where the front matches no template that is declared, the path itself is
+// does. Where the gateway matches no template that is declared, the path itself is
 // looked up, and then the template that it fits: "{name}" stands for one segment,
 // "{name+}" and "{name...}" for the rest. Of several templates the one that is
 // literal for longest wins.
@@ -73,7 +73,7 @@ func parseRoute(name string) (method, location string, ok bool) {
 }
 
 // byTemplate finds the operation of the declared template that the path fits, for
-// fronts that match no templates themselves. Of several the one wins that is
+// gateways that match no templates themselves. Of several the one wins that is
 // literal for longest, as in API Gateway.
 func (c *Contract) byTemplate(method, path string) (idem.Operation, bool) {
 	var found route

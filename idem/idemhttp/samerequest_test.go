@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the request was sent to counts as a whole, also what the front or a mux has
+// What the request was sent to counts as a whole, also what the gateway or a mux has
 // taken off and what cannot be decoded.
 func TestWhatTellsRequestsApart(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -76,14 +76,14 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 // [CognitoIdentity] tells apart, or one of GetFederationToken, for which there is
 // [IAMSession]. It is refused with 403 tenant_missing. A function URL does not say
 // which identity of a pool has signed: those are known by the name that the pool gives
-// their sessions, and need an API in front.
+// their sessions, and need an API Gateway API.
 func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, session := strings.Cut(r.Identity.UserID, ":")
 	switch {
 	case r.Identity.isPooled():
 		return "", noTenant("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	case session && strings.Trim(id, "0123456789") == "":
-		// The account's id stands in front.
+		// The account's id comes first.
 		return "", noTenant("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
 	}
 	return verified(id)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// request is what a client sends, before any front has seen it.
+// request is what a client sends, before any gateway has seen it.
 type request struct {
 	method, path      string
 	header            map[string]string
@@ -25,12 +25,12 @@ type request struct {
 	tenant, principal string
 }
 
-// client sends a request through a front and returns the answer.
+// client sends a request through a gateway and returns the answer.
 type client func(context.Context, request) (*idemhttp.Response, error)
 
 // door is a way to the contract; it makes its own form of a request.
 type door struct {
-	// tenant and principal are where the front's identities are.
+	// tenant and principal are where the gateway's identities are.
 	tenant, principal idemhttp.TenantFunc
 	open              func(testing.TB, *idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, idemhttp.Next) client
 }
@@ -144,7 +144,7 @@ func behindALB(multiValue bool) door {
 	}}
 }
 
-// behindNetHTTP is a real server with a real client in front.
+// behindNetHTTP is a real server with a real client.
 func behindNetHTTP(around bool) door {
 	from := func(name string) idemhttp.TenantFunc {
 		return idemhttp.FromRequest(func(r *http.Request) (string, error) { return r.Header.Get(name), nil })
@@ -275,7 +275,7 @@ func wire(res *idemhttp.Response) map[string]string {
 	return out
 }
 
-// give makes a front's handler of the table's.
+// give makes a gateway's handler of the table's.
 func give[E, R any](to func(*E, *R, *idemhttp.Response) R, next idemhttp.Next) func(context.Context) (R, error) {
 	return func(ctx context.Context) (out R, err error) {
 		res, err := next(ctx)
@@ -286,7 +286,7 @@ func give[E, R any](to func(*E, *R, *idemhttp.Response) R, next idemhttp.Next) f
 	}
 }
 
-// see makes the neutral response of a front's own.
+// see makes the neutral response of a gateway's own.
 func see[R any](from func(*R) *idemhttp.Response, res R, err error) (*idemhttp.Response, error) {
 	if err != nil {
 		return nil, err
