@@ -65,7 +65,7 @@ type APIProps struct {
 	// [MaxRESTAPILimit], once AWS has raised the account's quota "Maximum integration
 	// timeout in milliseconds"; without that CloudFormation fails
 	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html). The
-	// library itself waits for a twin in flight no longer than for [RESTAPILimit].
+	// library itself lets a concurrent duplicate wait no longer than for [RESTAPILimit].
 	// Streamed responses, which may take longer too, are not what the library records.
 	Limit time.Duration
 	// Rate and Burst throttle the whole stage: requests a second, and at once. Zero

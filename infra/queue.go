@@ -214,9 +214,9 @@ func (q *Queue) GrantSend(to awsiam.IGrantable) {
 	allowKey(q.key, to)
 }
 
-// GrantHideTwins allows the consumer what lambda/sqsvisibility does: to hide a
-// message whose twin is in flight until the twin's lease is over.
-func (q *Queue) GrantHideTwins(to awsiam.IGrantable) {
+// GrantHideDuplicates allows the consumer what lambda/sqsvisibility does: to hide a
+// concurrent duplicate until the lease of the running attempt is over.
+func (q *Queue) GrantHideDuplicates(to awsiam.IGrantable) {
 	allow(to, nil, []string{*q.QueueArn()}, "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl")
 }
 

@@ -111,7 +111,7 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 		warn(q, "no-dead-letters", "there is no dead-letter queue: a message that cannot be handled, or whose outcome is unknown, is redelivered for %v "+
 			"and is then lost; leave NoDeadLetters out", p.MessageRetention)
 	} else if p.MaxReceives < DefaultMaxReceives {
-		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds its twin in flight or no time left spends one: "+
+		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running or no time left spends one: "+
 			"set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable && !p.NoDeadLetters {

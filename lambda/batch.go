@@ -12,36 +12,36 @@ import (
 // batch is one event on its way.
 type batch[R any] struct {
 	*source[R]
-	mu    sync.Mutex
-	twins map[identity]*twin[R]
+	mu     sync.Mutex
+	firsts map[identity]*first[R]
 	// last is the latest record of each key.
-	last map[string]*twin[R]
+	last map[string]*first[R]
 }
 
-// identity is what twins in an event have in common.
+// identity is what duplicates in an event have in common.
 type identity struct {
 	key         string
 	fingerprint idem.Fingerprint
 }
 
-// twin is the first record of its identity, to which the others listen. Its
+// first is the first record of its identity, to which the others listen. Its
 // outcome is there when the channel is closed.
-type twin[R any] struct {
+type first[R any] struct {
 	done chan struct{}
 	out  Delivery[R]
 }
 
-// twin returns what the records of the identity share, and whether it is new; if it
+// share returns what the records of the identity share, and whether it is new; if it
 // is, also the record before it that has the same key and another body.
-func (b *batch[R]) twin(id identity) (t, before *twin[R], first bool) {
+func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t = b.twins[id]; t != nil {
-		return t, nil, false
+	if f = b.firsts[id]; f != nil {
+		return f, nil, false
 	}
-	t, before = &twin[R]{done: make(chan struct{})}, b.last[id.key]
-	b.twins[id], b.last[id.key] = t, t
-	return t, before, true
+	f, before = &first[R]{done: make(chan struct{})}, b.last[id.key]
+	b.firsts[id], b.last[id.key] = f, f
+	return f, before, true
 }
 
 // turn keeps the event's order where records start side by side: of two with one key
@@ -75,7 +75,7 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	invocation := ctx
 	ctx, cancel := untilGuard(ctx)
 	defer cancel()
-	b := &batch[R]{source: s, twins: map[identity]*twin[R]{}, last: map[string]*twin[R]{}}
+	b := &batch[R]{source: s, firsts: map[identity]*first[R]{}, last: map[string]*first[R]{}}
 	ds := make([]delivery[R], len(records))
 	for i := range records {
 		r := &records[i]
@@ -200,16 +200,16 @@ func (b *batch[R]) run(d *delivery[R]) {
 	}
 	d.out.RecordID = key.ID()
 	d.turn.wait()
-	t, before, first := b.twin(identity{key.ID(), work.fingerprint})
+	f, before, isNew := b.share(identity{key.ID(), work.fingerprint})
 	d.turn.pass()
-	if !first {
-		<-t.done
-		d.share(t.out)
+	if !isNew {
+		<-f.done
+		d.share(f.out)
 		return
 	}
 	defer func() {
-		t.out = d.out
-		close(t.done)
+		f.out = d.out
+		close(f.done)
 	}()
 	defer d.ended()
 	if before != nil {

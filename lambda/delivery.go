@@ -30,9 +30,9 @@ type Delivery[R any] struct {
 	// outcome belongs to.
 	State   idem.State
 	Attempt int
-	// Twin is set if it shares the outcome of another one of its event, with the same
+	// Duplicate is set if it shares the outcome of another one of its event, with the same
 	// key and body.
-	Twin bool
+	Duplicate bool
 	// LeaseUntil is, for ReasonInFlight and what stands behind one, when the other
 	// attempt's lease is over, the observers' margin included, by time.Now; zero
 	// where nobody knows.
@@ -73,13 +73,13 @@ func (d *delivery[R]) ended() {
 	}
 }
 
-// share answers a delivery as its twin in the event: the store would say the same,
-// or less where the twin's outcome is not written yet.
-func (d *delivery[R]) share(twin Delivery[R]) {
+// share answers a delivery as the first of its duplicates in the event: the store would say
+// the same, or less where the first one's outcome is not written yet.
+func (d *delivery[R]) share(first Delivery[R]) {
 	record := d.out.Event
-	d.out = twin
-	d.out.Event, d.out.Twin = record, true
-	if twin.Reason == ReasonExecuted {
+	d.out = first
+	d.out.Event, d.out.Duplicate = record, true
+	if first.Reason == ReasonExecuted {
 		d.out.Reason = ReasonReplayed
 	}
 }

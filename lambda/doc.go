@@ -45,7 +45,8 @@
 // the default. Where several issuers' tokens reach one function their claims are told
 // apart by idemhttp.IssuerClaim("sub").
 //
-// A request that waits for its twin stops before the gateway gives up: 29 s after a
+// A concurrent duplicate that waits for the first request's response stops before the
+// gateway gives up: 29 s after a
 // REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
 //
 // # Queues and other sources

@@ -17,7 +17,7 @@ import (
 )
 
 // Two identical requests at the same moment: one execution.
-func TestTwinsAtOnce(t *testing.T) {
+func TestDuplicatesAtOnce(t *testing.T) {
 	for name, d := range doors {
 		t.Run(name, func(t *testing.T) {
 			started, release := make(chan struct{}), make(chan struct{})
@@ -47,7 +47,7 @@ func TestTwinsAtOnce(t *testing.T) {
 	}
 }
 
-// looking is a store that tells when a twin reads the record that it waits for.
+// looking is a store that tells when a duplicate reads the record that it waits for.
 type looking struct {
 	idem.Store
 	once sync.Once
@@ -59,8 +59,8 @@ func (s *looking) Get(ctx context.Context, id string) (*idem.Record, error) {
 	return s.Store.Get(ctx, id)
 }
 
-// With waiting on, the twin gets what the first gets, byte for byte.
-func TestTwinsWait(t *testing.T) {
+// With waiting on, the duplicate gets what the first gets, byte for byte.
+func TestDuplicatesWait(t *testing.T) {
 	for name, d := range doors {
 		t.Run(name, func(t *testing.T) {
 			store := &looking{Store: memory(), seen: make(chan struct{})}
@@ -68,7 +68,7 @@ func TestTwinsWait(t *testing.T) {
 			serve := d.serve(t, newEngine(t, store), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
 				n++
 				close(started)
-				<-store.seen // the twin waits
+				<-store.seen // the duplicate waits
 				return &idemhttp.Response{Status: 201, Headers: map[string]string{"X-Own": "1"}, Body: []byte(`{"id":"ch_1"}`)}, nil
 			}, func(o *idemhttp.Options) { o.Wait = 20 * time.Second })
 			var first *idemhttp.Response

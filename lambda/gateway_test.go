@@ -146,7 +146,7 @@ func TestTenantOfTheInvocation(t *testing.T) {
 	}
 }
 
-// held is a store in which a twin stays in flight.
+// held is a store in which a duplicate stays in flight.
 type held struct {
 	occupied
 	seen *idem.Record
@@ -163,7 +163,7 @@ func (s *held) Acquire(ctx context.Context, now time.Time, c protocol.Claim) err
 
 func (s *held) Get(context.Context, string) (*idem.Record, error) { return s.seen, nil }
 
-// A wait for the twin ends before the gateway gives up, and counts from when the
+// A wait for the duplicate ends before the gateway gives up, and counts from when the
 // gateway got the request.
 func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 	for name, limit := range map[string]time.Duration{

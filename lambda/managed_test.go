@@ -14,7 +14,7 @@ import (
 )
 
 // On Lambda Managed Instances a time-out ends the answer, not the handler. One that
-// runs on keeps its claim: its twin does not run beside it, and its late outcome
+// runs on keeps its claim: its duplicate does not run beside it, and its late outcome
 // counts.
 func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	const whole = 10 * time.Second

@@ -168,7 +168,7 @@ func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 }
 
 // The same key in two groups runs once; each group goes by its outcome.
-func TestSQSTwinsInTwoGroups(t *testing.T) {
+func TestSQSDuplicatesInTwoGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
 		require.NoError(t, err)

@@ -364,7 +364,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	for j, m := range tr.messages {
 		got := reasons[&event.Records[j]]
 		seen[got]++
-		// Of twins side by side any may be the first.
+		// Of duplicates side by side any may be the first.
 		if tr.concurrency > 1 && slices.Contains([]Reason{ReasonExecuted, ReasonReplayed}, want[j]) {
 			require.Contains(t, []Reason{ReasonExecuted, ReasonReplayed}, got, "trial %d, message %d of %+v", i, j, tr)
 		} else {

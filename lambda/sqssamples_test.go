@@ -26,7 +26,7 @@ type sqsLine struct {
 	Reason          Reason
 	Error           string `json:",omitempty"`
 	Attempt         int
-	Twin            bool
+	Duplicate       bool
 }
 
 // The samples as raw JSON through aws-lambda-go: what the function answers the
@@ -58,7 +58,7 @@ func TestSQSSamples(t *testing.T) {
 					require.NoError(t, err)
 					s := sqsStory{Response: slices.Clone(out)}
 					for _, o := range seen.all {
-						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt, Twin: o.Twin}
+						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt, Duplicate: o.Duplicate}
 						if o.Err != nil {
 							line.Error = o.Err.Error()
 						}

@@ -117,7 +117,7 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 		}
 	}
 	if s.receives.known && s.receives.value < sqsLeastReceives {
-		warn("the queue gives a message up after %d receives, and a message that finds its twin in flight or no time left spends one: set maxReceiveCount to at least %d",
+		warn("the queue gives a message up after %d receives, and a message that finds another attempt running or no time left spends one: set maxReceiveCount to at least %d",
 			s.receives.value, sqsLeastReceives)
 	}
 	return all

@@ -119,7 +119,7 @@ func TestQueueSettings(t *testing.T) {
 		})
 		producer := infra.NewFunction(s, "Producer", &infra.FunctionProps{Code: given(t)})
 		q.GrantSend(producer)
-		q.GrantHideTwins(producer)
+		q.GrantHideDuplicates(producer)
 	})
 	require.Empty(t, problems)
 	p := got.named(t, "AWS::SQS::Queue", "Orders")

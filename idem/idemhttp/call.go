@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// gatewayReserve is how long before the gateway gives up a request stops waiting for
-// its twin: reading a large response and sending it takes time too.
+// gatewayReserve is how long before the gateway gives up a concurrent duplicate
+// stops waiting: reading a large response and sending it takes time too.
 const gatewayReserve = 2 * time.Second
 
 // call makes the engine's call of the request, or says why there can be none.

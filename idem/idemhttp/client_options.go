@@ -42,8 +42,8 @@ type ClientOptions struct {
 
 	// MaxAttempts is how often a logical request is sent, redirects aside; 1 means
 	// never again. Zero means [DefaultMaxAttempts]. A first request may run as long
-	// as the service lets it, and its twins are told to come back meanwhile: let
-	// the attempts' delays together be longer than that.
+	// as the service lets it, and repeats are told to come again meanwhile: let the
+	// attempts' delays together be longer than that.
 	MaxAttempts int
 
 	// Backoff and MaxBackoff limit the random delay before an attempt, which is

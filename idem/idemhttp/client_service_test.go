@@ -61,8 +61,8 @@ func TestALostAnswerIsReplayed(t *testing.T) {
 	require.Len(t, s.requests(), 3)
 }
 
-// While the first one runs, its twin is told to come back, and does.
-func TestATwinInFlightComesBack(t *testing.T) {
+// While the first one runs, its duplicate is told to send it again, and does.
+func TestADuplicateInFlightIsSentAgain(t *testing.T) {
 	var runs atomic.Int32
 	begun, end := make(chan struct{}), make(chan struct{})
 	s := contractServer(t, newContract(t, memory()), func(context.Context) (*Response, error) {
@@ -83,23 +83,23 @@ func TestATwinInFlightComesBack(t *testing.T) {
 		first <- res.StatusCode
 	}()
 	<-begun
-	twin := newTrial(t, nil, nil)
-	waited := twin.transport.wait
-	twin.transport.wait = func(ctx context.Context, d time.Duration) error {
+	duplicate := newTrial(t, nil, nil)
+	waited := duplicate.transport.wait
+	duplicate.transport.wait = func(ctx context.Context, d time.Duration) error {
 		close(end)
 		if code := <-first; code != 201 {
 			t.Errorf("the first one got %d", code)
 		}
 		return waited(ctx, d)
 	}
-	res, err := twin.Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
+	res, err := duplicate.Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
 	require.NoError(t, err)
 	res.Body.Close()
 	require.Equal(t, 201, res.StatusCode)
 	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
 	require.EqualValues(t, 1, runs.Load())
-	require.Len(t, twin.delays, 1)
-	require.True(t, twin.delays[0] >= minRetryAfter && twin.delays[0] <= maxRetryAfter+time.Second+DefaultBackoff, twin.delays)
+	require.Len(t, duplicate.delays, 1)
+	require.True(t, duplicate.delays[0] >= minRetryAfter && duplicate.delays[0] <= maxRetryAfter+time.Second+DefaultBackoff, duplicate.delays)
 }
 
 // An outcome that nobody knows is asked about once, and never executed again.
@@ -314,7 +314,7 @@ func TestHeaderInAnySpelling(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
 }
 
-// The 202 of a twin in flight is not the operation's answer: it is asked again, and
+// The 202 of a concurrent duplicate is not the operation's answer: it is asked again, and
 // in the end is an error that says where to look.
 func TestAcceptedIsNoAnswer(t *testing.T) {
 	inFlight := func(code string) http.HandlerFunc {

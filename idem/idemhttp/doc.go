@@ -1,9 +1,9 @@
 // Package idemhttp is the HTTP contract of idempotent requests: which requests
 // need a key, what a client gets when it sends one again, and how a response is
 // kept so that its replay is the same, byte for byte. It is written once, over a
-// neutral [Request] and [Response]; what stands before a service, such as
-// API Gateway, is an adapter that translates: package idemlambda has those of
-// Lambda, [Contract.Middleware] is the one of net/http.
+// neutral [Request] and [Response]. The gateway that passes requests to a service, such as
+// API Gateway, a load balancer or a net/http server, has an adapter that translates:
+// package idemlambda has those of Lambda, [Contract.Middleware] is the one of net/http.
 //
 //	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, idemhttp.Claim("sub"), nil)
 //	res, err := contract.Serve(ctx, req, next)

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With waiting on, a twin gets the first request's response. It never waits past
+// With waiting on, a duplicate gets the first request's response. It never waits past
 // the deadline, nor until the gateway gives up.
-func TestTwinWaits(t *testing.T) {
+func TestDuplicateWaits(t *testing.T) {
 	const takes = 20 * time.Second
 	for name, row := range map[string]struct {
 		engine, wait  time.Duration // the engine's option, the contract's
-		gateway, kill time.Duration // from the twin's begin; 0 for none
+		gateway, kill time.Duration // from the duplicate's begin; 0 for none
 		end           Response      // of the first request
-		want          int           // the twin's status
+		want          int           // the duplicate's status
 		least, most   time.Duration // it waited
 	}{
 		"off":                         {want: 409},
@@ -35,7 +35,7 @@ func TestTwinWaits(t *testing.T) {
 		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
 		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
 		"a failure is replayed":       {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
-		"the twin's turn":             {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
+		"the duplicate's turn":        {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
 		"an open question":            {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,17 +65,17 @@ func TestTwinWaits(t *testing.T) {
 					ctx = idem.WithKillTime(ctx, start.Add(row.kill))
 				}
 				n := 0
-				twin, err := c.Serve(ctx, r, counting(&n, &Response{Status: 200}))
+				duplicate, err := c.Serve(ctx, r, counting(&n, &Response{Status: 200}))
 				require.NoError(t, err)
 				waited := time.Since(start)
-				require.Equal(t, row.want, twin.Status)
+				require.Equal(t, row.want, duplicate.Status)
 				require.GreaterOrEqual(t, waited, row.least)
 				require.LessOrEqual(t, waited, row.most)
 				require.Equal(t, row.want == 200, n == 1)
 				live := <-first
 				if row.want == 201 {
-					require.Equal(t, live.Body, twin.Body)
-					require.Equal(t, "true", twin.Headers[HeaderReplayed])
+					require.Equal(t, live.Body, duplicate.Body)
+					require.Equal(t, "true", duplicate.Headers[HeaderReplayed])
 				}
 			})
 		})
@@ -84,7 +84,7 @@ func TestTwinWaits(t *testing.T) {
 
 // Any number of identical requests at the same moment: one execution, and all get
 // the same bytes.
-func TestTwinsAtTheSameMoment(t *testing.T) {
+func TestDuplicatesAtTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := idem.New(memory(), nil)
 		require.NoError(t, err)
@@ -119,8 +119,8 @@ func TestTwinsAtTheSameMoment(t *testing.T) {
 	})
 }
 
-// Where a client can follow the request, a twin is told so with 202.
-func TestTwinIsToldWhereToLook(t *testing.T) {
+// Where a client can follow the request, a duplicate is told so with 202.
+func TestDuplicateIsToldWhereToLook(t *testing.T) {
 	for at, want := range map[string]int{
 		"/payments/status/1": 202, "https://api.example.com/status?id=1&v=2": 202,
 		"": 409, "/a b": 409, "/a\r\nSet-Cookie: a=b": 409, "/ö": 409, "http://[::1": 409,

@@ -157,14 +157,14 @@ type Options struct {
 	// means that they are executed like new ones.
 	MaxAge *MaxAge
 
-	// Wait is how long a request waits for a twin in flight and then gets the twin's
-	// response. It ends before the deadline and before the gateway gives up
+	// Wait is how long a concurrent duplicate waits for the first request's response,
+	// which it then gets. It ends before the deadline and before the gateway gives up
 	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
 	// [idem.Options.Wait], negative means not at all.
 	Wait time.Duration
 
 	// Location gives the URL at which a client can follow a request in flight. With
-	// it a twin is answered with 202 and this Location in place of 409. An empty
+	// it a concurrent duplicate is answered with 202 and this Location in place of 409. An empty
 	// result, or one that is no URL reference, means 409. Nil means 409 always.
 	Location func(ctx context.Context, r *Request) string
 

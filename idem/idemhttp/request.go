@@ -37,8 +37,8 @@ type Request struct {
 	Identity Identity
 	// GatewayDeadline is when the gateway stops waiting for an answer and gives the
 	// client its own: 29 s after it got the request for API Gateway's REST APIs, 30 s
-	// for its HTTP APIs. Zero if it has no limit of its own. A request that waits for
-	// a twin in flight is answered before it.
+	// for its HTTP APIs. Zero if it has no limit of its own. A concurrent
+	// duplicate that waits is answered before it.
 	GatewayDeadline time.Time
 	// Source is the gateway's own event or request, as a pointer, for a tenant function
 	// of your own to read.

@@ -1,5 +1,4 @@
-// Package sqsvisibility spares the twins of messages in flight deliveries that
-// lead to nothing.
+// Package sqsvisibility spares concurrent duplicates deliveries that lead to nothing.
 //
 // A message that comes while another attempt holds its claim is redelivered by its
 // queue, and each time it is received once more brings it nearer to the
@@ -35,7 +34,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// DefaultMargin is added to the lease's end: a twin that came a moment early would
+// DefaultMargin is added to the lease's end: a duplicate that came a moment early would
 // be received in vain once more.
 const DefaultMargin = time.Second
 
@@ -112,12 +111,12 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
 			queues[out.Event.EventSourceARN] = append(queues[out.Event.EventSourceARN], out)
 		}
 	}
-	for queue, twins := range queues {
+	for queue, duplicates := range queues {
 		url, err := h.url(ctx, queue)
-		for len(twins) > 0 && err == nil {
-			n := min(len(twins), maxEntries)
-			err = h.change(ctx, url, twins[:n])
-			twins = twins[n:]
+		for len(duplicates) > 0 && err == nil {
+			n := min(len(duplicates), maxEntries)
+			err = h.change(ctx, url, duplicates[:n])
+			duplicates = duplicates[n:]
 		}
 		if err != nil {
 			h.failed(ctx, queue, err)
@@ -125,13 +124,13 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
 	}
 }
 
-func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSDelivery) error {
-	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(twins))
-	for i := range twins {
+func (h *hider) change(ctx context.Context, url string, duplicates []idemlambda.SQSDelivery) error {
+	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(duplicates))
+	for i := range duplicates {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
 			Id:                aws.String(strconv.Itoa(i)),
-			ReceiptHandle:     aws.String(twins[i].Event.ReceiptHandle),
-			VisibilityTimeout: h.seconds(&twins[i], time.Now()),
+			ReceiptHandle:     aws.String(duplicates[i].Event.ReceiptHandle),
+			VisibilityTimeout: h.seconds(&duplicates[i], time.Now()),
 		}
 	}
 	res, err := h.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries})
@@ -139,9 +138,9 @@ func (h *hider) change(ctx context.Context, url string, twins []idemlambda.SQSDe
 		return err
 	}
 	for _, f := range res.Failed {
-		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(twins) {
-			h.logger().WarnContext(ctx, "idem: a message could not be hidden until its twin's lease ends",
-				"message", twins[i].Event.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
+		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(duplicates) {
+			h.logger().WarnContext(ctx, "idem: a message could not be hidden until the other attempt's lease ends",
+				"message", duplicates[i].Event.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
 		}
 	}
 	return nil
@@ -192,7 +191,7 @@ func (h *hider) pausing() bool {
 }
 
 func (h *hider) failed(ctx context.Context, queue string, err error) {
-	text := "idem: messages could not be hidden until their twins' leases end"
+	text := "idem: messages could not be hidden until the other attempts' leases end"
 	var api smithy.APIError
 	if errors.As(err, &api) && strings.Contains(api.ErrorCode(), "AccessDenied") {
 		h.mu.Lock()

@@ -201,9 +201,9 @@ func (m *mortal) Extend(ctx context.Context, now time.Time, e protocol.Extension
 	return m.Store.Extend(ctx, now, e)
 }
 
-// Through the wrapper: a twin whose original is killed is received twice, in
+// Through the wrapper: a duplicate whose original is killed is received twice, in
 // flight once; and so is the group behind it.
-func TestATwinCostsOneReceive(t *testing.T) {
+func TestADuplicateCostsOneReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(&mortal{memstore.New(), time.Now().Add(5 * time.Minute)}, nil)
 		require.NoError(t, err)

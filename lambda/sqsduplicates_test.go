@@ -21,7 +21,7 @@ import (
 
 // The same message and the same key with the same input run once, and all succeed;
 // the key with another input, later in the batch, does not.
-func TestSQSTwinsInABatchRunOnce(t *testing.T) {
+func TestSQSDuplicatesInABatchRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
 		require.NoError(t, err)
@@ -47,15 +47,15 @@ func TestSQSTwinsInABatchRunOnce(t *testing.T) {
 		require.Equal(t, ReasonExecuted, reasons["m4"])
 		require.Equal(t, int32(2), runs.Load())
 		require.Contains(t, reasons, "m1")
-		twins := 0
+		duplicates := 0
 		for _, out := range seen.all {
-			if out.Twin {
-				twins++
+			if out.Duplicate {
+				duplicates++
 				require.Equal(t, ReasonReplayed, out.Reason)
 				require.Equal(t, 1, out.Attempt)
 			}
 		}
-		require.Equal(t, 2, twins)
+		require.Equal(t, 2, duplicates)
 	})
 }
 
@@ -104,9 +104,9 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 	})
 }
 
-// However the first of twins ends, the others get its outcome, and nobody waits
+// However the first of duplicates ends, the others get its outcome, and nobody waits
 // for ever.
-func TestSQSTwinsShareEveryEnd(t *testing.T) {
+func TestSQSDuplicatesShareEveryEnd(t *testing.T) {
 	for _, do := range []string{"fail", "permanent", "not executed", "panic", "goexit"} {
 		for _, concurrency := range []int{1, 10} {
 			t.Run(fmt.Sprint(do, concurrency), func(t *testing.T) {
