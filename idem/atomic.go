@@ -30,7 +30,8 @@ func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome
 func (c *commit) retarget(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
-	a.rec, a.unwritten, c.f.Born, c.f.Created = next.Record, &next, &next, next.Record.CreatedAt
+	a.rec, a.unwritten = next.Record, &next
+	c.f.Attempt, c.f.Created = a.kind(), a.rec.CreatedAt
 }
 
 // endUncommitted ends an attempt in atomic mode that has no outcome: the record, if there

@@ -87,6 +87,17 @@ func InfoOf(ctx context.Context) (Info, bool) {
 // atomic reports whether the attempt runs in atomic mode.
 func (a *attempt) atomic() bool { return a.unwritten != nil }
 
+// kind is how the store is told that the attempt ran.
+func (a *attempt) kind() protocol.AttemptKind {
+	switch {
+	case a.atomic():
+		return protocol.Atomic{Claim: *a.unwritten}
+	case a.failedOpen:
+		return protocol.Unclaimed{Record: a.rec}
+	}
+	return nil
+}
+
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 

@@ -54,11 +54,7 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.end, c.replaced, c.owed = end, false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Born: a.unwritten, Unit: unit, LargeSteps: a.journal.anyLarge()}
-	if a.failedOpen {
-		absent := a.rec
-		c.f.Absent = &absent
-	}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge()}
 	if len(end.Result) > largeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
@@ -127,7 +123,7 @@ func (c *commit) shorten(err error) bool {
 		c.f.Write = c.a.writeID()
 	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), written: true}
-		c.owed.f.Unit, c.owed.f.Born = nil, nil
+		c.owed.f.Unit, c.owed.f.Attempt = nil, nil
 		c.f.Write = c.owed.fact
 	default:
 		return false

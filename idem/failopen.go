@@ -19,18 +19,19 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 	for range maxRounds {
 		err = e.store.Finish(ctx, now, f)
 		var conflict *protocol.ConflictError
-		if f.Absent == nil || !errors.As(err, &conflict) || conflict.Existing == nil {
+		open, unclaimed := f.Attempt.(protocol.Unclaimed)
+		if !unclaimed || !errors.As(err, &conflict) || conflict.Existing == nil {
 			return err
 		}
 		if f.Ending.State == Released && !f.Ending.Uncertain {
 			return err // there is nothing to remember
 		}
-		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: f.Absent.Fingerprint, Repeat: f.Absent.Repeat, Margin: e.opts.Margin}
+		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: open.Record.Fingerprint, Repeat: open.Record.Repeat, Margin: e.opts.Margin}
 		do := protocol.Next(conflict.Existing, ev, e.now()).Do
 		if do != protocol.DoReplace && do != protocol.DoTakeOver {
 			return err
 		}
-		rec := *f.Absent
+		rec := open.Record
 		rec.Write = newID()
 		aErr := e.store.Acquire(ctx, now, claimOver(rec, conflict.Existing, do))
 		if aErr != nil && !isAnswer(aErr) {

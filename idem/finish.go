@@ -22,12 +22,8 @@ type finished struct {
 func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := x.engine
 	t := terminal{
-		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, LargeSteps: a.journal.anyLarge()},
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge()},
 		kept: en.kept, retention: x.call.Key.op.retention(),
-	}
-	if a.failedOpen {
-		absent := a.rec
-		t.f.Absent = &absent
 	}
 	if len(en.Result) > largeResult {
 		t.f.Progress = new(protocol.Progress)

@@ -119,7 +119,7 @@ func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Fi
 // outcome was recorded. Where the fact is gone the result is given up.
 func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	f := t.f
-	f.Upgrades, f.Absent, f.LargeSteps = t.fact, nil, false
+	f.Attempt, f.LargeSteps = protocol.WithoutResult{Write: t.fact}, false
 	err := e.confirmFinish(ctx, t.recorded, f)
 	var large *protocol.TooLargeError
 	switch {
@@ -171,9 +171,8 @@ func (t *terminal) own() *terminal {
 	if old := f.Ending.Failure; old != nil {
 		f.Ending.Failure = &Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
 	}
-	if f.Absent != nil {
-		rec := ownRecord(f.Absent)
-		f.Absent = &rec
+	if open, ok := f.Attempt.(protocol.Unclaimed); ok {
+		f.Attempt = protocol.Unclaimed{Record: ownRecord(&open.Record)}
 	}
 	return &c
 }
@@ -184,8 +183,8 @@ func (t *terminal) size() int {
 	if f := t.f.Ending.Failure; f != nil {
 		n += len(f.Message) + len(f.Type) + len(f.Code)
 	}
-	if rec := t.f.Absent; rec != nil {
-		n += recordSize(rec)
+	if open, ok := t.f.Attempt.(protocol.Unclaimed); ok {
+		n += recordSize(&open.Record)
 	}
 	return n
 }

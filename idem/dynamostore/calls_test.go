@@ -66,14 +66,14 @@ func TestCallsPerPath(t *testing.T) {
 	})
 	count("completion without a claim", []string{put}, func() error {
 		w := completion("d", "o1", nil)
-		w.Absent = claimedRecord("d", "o1")
+		w.Attempt = protocol.Unclaimed{Record: *claimedRecord("d", "o1")}
 		return f.Finish(ctx, base, w)
 	})
 
 	count("completion without a claim, which landed after all: claim", []string{put}, acquire(claim("g", "o1")))
 	count("completion without a claim, which landed after all", []string{put, upd}, func() error {
 		w := completion("g", "o1", nil)
-		w.Absent = claimedRecord("g", "o1")
+		w.Attempt = protocol.Unclaimed{Record: *claimedRecord("g", "o1")}
 		return f.Finish(ctx, base, w)
 	})
 	count("parked: claim", []string{put}, acquire(claim("h", "o1")))

@@ -224,11 +224,11 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		f := protocol.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30)}
 		if g.chance(20) {
 			c := g.claim(id, "", "", now)
-			f.Absent = &c.Record
-			f.Absent.Owner = f.Owner
+			c.Record.Owner = f.Owner
+			f.Attempt = protocol.Unclaimed{Record: c.Record}
 		} else if g.chance(30) && (f.Ending.State == protocol.Completed || f.Ending.State == protocol.Failed) {
 			c := g.claim(id, write, state, now)
-			f.Born, f.Owner = &c, c.Record.Owner
+			f.Attempt, f.Owner = protocol.Atomic{Claim: c}, c.Record.Owner
 		}
 		if g.chance(20) {
 			f.NewOwner = g.fresh("o")

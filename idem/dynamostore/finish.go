@@ -38,10 +38,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	if err != nil {
 		return err
 	}
-	if f.Upgrades != "" {
-		return s.upgrade(k, f, body)
-	}
-	if f.Born != nil {
+	switch how := f.Attempt.(type) {
+	case protocol.WithoutResult:
+		return s.upgrade(k, f, how.Write, body)
+	case protocol.Atomic:
 		old, err := s.insert(k, f, w, body, now)
 		return s.ended(old, err, k, f.Write, f.Ending)
 	}
@@ -53,7 +53,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		}
 	}
 	likely := form{protocol.InProgress, likely(f.Ending)}
-	if f.Absent != nil {
+	if unclaimed(f) {
 		likely.state = protocol.Absent
 	}
 	old, err := inForm(likely, f.Write, func(of form) (item, error) {
@@ -86,6 +86,12 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	return s.ended(old, err, k, f.Write, f.Ending)
 }
 
+// unclaimed reports whether the end is that of an attempt without a claim.
+func unclaimed(f protocol.Finish) bool {
+	_, ok := f.Attempt.(protocol.Unclaimed)
+	return ok
+}
+
 // form is what the end of an attempt takes its record for: its expression is made for
 // a record of which so much is known.
 type form struct {
@@ -97,7 +103,7 @@ type form struct {
 // leave that.
 func formFor(f protocol.Finish, old item) (form, bool) {
 	if old == nil {
-		return form{}, f.Absent != nil
+		return form{}, unclaimed(f)
 	}
 	of := form{protocol.State(text(old, schema.State)), stepsOf(f.Ending, old)}
 	switch {
@@ -120,9 +126,9 @@ func (s *Store) insert(k *call, f protocol.Finish, w *unit, body protocol.Body, 
 	rec.Body = body
 	cond := ifAbsent
 	var seen item // nil, not empty, where there is none
-	if f.Born != nil && f.Born.Seen != "" {
+	if how, ok := f.Attempt.(protocol.Atomic); ok && how.Claim.Seen != "" {
 		cond += " OR " + ifSeen
-		seen = seenValue(f.Born.Seen)
+		seen = seenValue(how.Claim.Seen)
 	}
 	if w == nil {
 		return s.put(k, encode(rec), cond, seen)
@@ -319,14 +325,14 @@ func (u *update) body(b protocol.Body, over bool) {
 }
 
 // upgrade adds the result to an outcome that was recorded without it.
-func (s *Store) upgrade(k *call, f protocol.Finish, body protocol.Body) error {
-	if f.Ending.State != protocol.Completed || f.Unit != nil || f.Absent != nil || f.Born != nil {
-		return k.fail(errors.New("Finish.Upgrades adds a result to a completed outcome, and nothing else: leave Unit, Absent and Born nil"))
+func (s *Store) upgrade(k *call, f protocol.Finish, fact string, body protocol.Body) error {
+	if f.Ending.State != protocol.Completed || f.Unit != nil {
+		return k.fail(errors.New("the end of a protocol.WithoutResult adds a result to a completed outcome, and nothing else: use Completed, and leave Unit nil"))
 	}
 	u := newUpdate(upgradeSet, 6, 2)
 	u.str(":own", f.Owner)
 	u.str(":is", string(protocol.Completed))
-	u.str(":seen", f.Upgrades)
+	u.str(":seen", fact)
 	u.str(":id", f.Write)
 	u.drop(schema.Omitted)
 	u.body(body, true)

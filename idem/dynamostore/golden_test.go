@@ -42,7 +42,7 @@ func TestRequestsAreGolden(t *testing.T) {
 	}
 	failure := &protocol.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
 	open := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
-	open.Absent = &fresh.Record
+	open.Attempt = protocol.Unclaimed{Record: fresh.Record}
 	accounts := "accounts"
 	work := func() *Tx {
 		tx := new(Tx)
@@ -58,7 +58,9 @@ func TestRequestsAreGolden(t *testing.T) {
 		return tx
 	}
 	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {
-		f.Born = born
+		if born != nil {
+			f.Attempt = protocol.Atomic{Claim: *born}
+		}
 		if tx != nil {
 			f.Unit = tx
 		}
@@ -116,12 +118,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		}},
 		{"complete-add", func(s *Store) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
-			f.Upgrades = "fact.1"
+			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
 		{"complete-add-parts", func(s *Store) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day})
-			f.Upgrades = "fact.1"
+			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
 		{"complete-open", func(s *Store) error { return s.Finish(ctx, now, open) }},

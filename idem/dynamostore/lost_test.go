@@ -69,18 +69,19 @@ func eachWrite() []write {
 		{"completion", claimed, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day}), protocol.Completed, "w"},
 		{"completion without a claim", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
-			w.Write, w.Absent = "w", claimedRecord(id, "o1")
+			w.Write, w.Attempt = "w", protocol.Unclaimed{Record: *claimedRecord(id, "o1")}
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
 		{"outcome in atomic mode", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
-			w.Write, w.Born = "w", ptr(claim(id, "o1"))
+			w.Write, w.Attempt = "w", protocol.Atomic{Claim: claim(id, "o1")}
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
 		{"outcome in atomic mode, over a seen record", claimed, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o2", []byte("{}"))
-			w.Write, w.Born = "w", ptr(claim(id, "o2"))
-			w.Born.Seen = "o1.0"
+			c := claim(id, "o2")
+			c.Seen = "o1.0"
+			w.Write, w.Attempt = "w", protocol.Atomic{Claim: c}
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
 		{"bar", claimed, func(ctx context.Context, s *Store, id string) error {

@@ -37,7 +37,7 @@ func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 		},
 		"of an outcome that stands": func(s *Store, ctx context.Context) error {
 			f := completion("k", "o", noise(600<<10))
-			f.Upgrades = "o.fact"
+			f.Attempt = protocol.WithoutResult{Write: "o.fact"}
 			return s.Finish(ctx, base, f)
 		},
 	} {
@@ -139,16 +139,15 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	require.Equal(t, 1, runs)
 }
 
-// Finish.Upgrades adds a result and does nothing besides.
+// An end of an attempt without its result adds that and does nothing besides.
 func TestUpgradeOfAnythingElse(t *testing.T) {
 	s, n := scripted(t, nil, nil)
 	for _, change := range []func(*protocol.Finish){
 		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
-		func(f *protocol.Finish) { f.Absent = &protocol.Record{ID: "k"} },
-		func(f *protocol.Finish) { f.Born = &protocol.Claim{} },
+		func(f *protocol.Finish) { f.Unit = new(Tx) },
 	} {
 		f := completion("k", "o", []byte("1"))
-		f.Upgrades = "o.fact"
+		f.Attempt = protocol.WithoutResult{Write: "o.fact"}
 		change(&f)
 		isStoreError(t, s.Finish(t.Context(), base, f), false)
 	}

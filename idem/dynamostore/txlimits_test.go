@@ -98,7 +98,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 				w := completion("k", "o1", []byte("{}"))
 				w.Unit = tx
 				if born {
-					w.Born = ptr(claim("k", "o1"))
+					w.Attempt = protocol.Atomic{Claim: claim("k", "o1")}
 				}
 				err := s.Finish(t.Context(), base, w)
 				if tc.says == "" {

@@ -299,7 +299,7 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 			require.Nil(t, isConflict(t, b.Finish(ctx, base, w)))
 			// In atomic mode: another one's outcome.
 			w = completion("k", "o3", nil)
-			w.Born = ptr(claim("k", "o3"))
+			w.Attempt = protocol.Atomic{Claim: claim("k", "o3")}
 			w.Unit = poor()
 			require.Equal(t, "o2", isConflict(t, b.Finish(ctx, base, w)).Owner)
 		})

@@ -131,19 +131,20 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 	if Next(rec, f.Event(), now).Do != DoApply {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if f.Upgrades != "" {
+	switch how := f.Attempt.(type) {
+	case WithoutResult:
 		next := rec.Clone()
 		next.Write, next.Omitted = f.Write, false
 		next.Body = Body{Data: f.Ending.Result, Size: len(f.Ending.Result), Stored: len(f.Ending.Result)}
 		return next, nil
-	}
-	switch {
-	case f.Born != nil:
-		made := f.Born.Record
-		made.Seen = f.Born.Seen
+	case Atomic:
+		made := how.Claim.Record
+		made.Seen = how.Claim.Seen
 		rec = &made
-	case rec == nil:
-		rec = f.Absent
+	case Unclaimed:
+		if rec == nil {
+			rec = &how.Record
+		}
 	}
 	next := f.Ending.apply(rec, now)
 	next.Write, next.Owner = f.Write, f.Owner
@@ -179,13 +180,18 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 
 func (f Finish) Event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
-	switch {
-	case f.Upgrades != "":
-		ev.Kind, ev.Seen = EventUpgrade, f.Upgrades
-	case f.Born != nil:
-		ev.Kind, ev.Seen = EventCommit, f.Born.Seen
-	case f.Absent != nil:
+	switch how := f.Attempt.(type) {
+	case WithoutResult:
+		ev.Kind, ev.Seen = EventUpgrade, how.Write
+		return ev
+	case Atomic:
+		ev.Kind, ev.Seen = EventCommit, how.Claim.Seen
+		return ev
+	case Unclaimed:
 		ev.Kind = EventFinishOpen
+		return ev
+	}
+	switch {
 	case f.Ending.State == Completed:
 		ev.Kind = EventComplete
 	case f.Ending.State == Failed:

@@ -208,7 +208,7 @@ func TestApplyCreates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, heldRecord(), got)
 
-	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Absent: heldRecord(), Ending: protocol.Ending{
+	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Attempt: protocol.Unclaimed{Record: *heldRecord()}, Ending: protocol.Ending{
 		State: protocol.Completed, Result: []byte("r"), ExpiresAt: instant.Add(time.Hour),
 	}}
 	got, err = f.Apply(nil, instant)
@@ -216,9 +216,9 @@ func TestApplyCreates(t *testing.T) {
 	require.Equal(t, protocol.Completed, got.State)
 	require.Equal(t, "own", got.Owner)
 	require.Equal(t, "w", got.Write)
-	require.Equal(t, heldRecord(), f.Absent, "the argument is not changed")
+	require.Equal(t, protocol.Unclaimed{Record: *heldRecord()}, f.Attempt, "the argument is not changed")
 
-	f.Absent = nil
+	f.Attempt = nil
 	_, err = f.Apply(nil, instant)
 	var conflict *protocol.ConflictError
 	require.ErrorAs(t, err, &conflict)

@@ -422,7 +422,7 @@ func TestFinishOpenDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
 		Attempt: 1, LeaseUntil: instant.Add(-time.Minute),
 	}
 	end := protocol.Finish{
-		ID: "t#op#x", Owner: "open", Write: "w-end", Absent: &protocol.Record{ID: "t#op#x"},
+		ID: "t#op#x", Owner: "open", Write: "w-end", Attempt: protocol.Unclaimed{Record: protocol.Record{ID: "t#op#x"}},
 		Ending: protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
 	}
 	_, err := end.Apply(parked, instant)

@@ -181,34 +181,47 @@ type Finish struct {
 	// the key: what commits with the outcome tells that life from others by it.
 	Created time.Time
 	Ending  Ending
-	// Absent, if not nil, is the record that is created around Ending if there is
-	// none: the end of an attempt that ran without a claim. The condition is then
-	// that of [EventFinishOpen].
-	Absent *Record
+	// Attempt is how the attempt ran, if not under a claim of its own.
+	Attempt AttemptKind
 	// LargeSteps says that results of steps may lie beside the record. They go with
 	// an outcome: a store gives them an expiry then, as well as it can.
 	LargeSteps bool
-	// Born, if not nil, is the claim that was never written: the end of an attempt
-	// in atomic mode. The whole record is made of Born.Record and Ending, whose State
-	// is Completed or Failed. The condition is that of [EventCommit]: no record, or
-	// the one whose write is Born.Seen.
-	Born *Claim
 	// Unit, if not nil, commits with this write, or not at all. A store that does not
 	// commit units of its kind refuses the write with errors.ErrUnsupported.
 	Unit Unit
 	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
 	// has sent before can land any more.
 	NewOwner string
-	// Upgrades, if not empty, is the write by which this attempt was recorded as
-	// Completed without its result. Ending.Result is added to it now: the record gets
-	// it, and the write, and is not Omitted any more; everything else of it stays,
-	// its expiry and UpdatedAt too. The condition is that of [EventUpgrade]: the
-	// owner's Completed and Omitted record whose write is Upgrades.
-	Upgrades string
 	// Progress, if not nil, remembers what of the result is stored beside the record
 	// already, for the next call with the same result.
 	Progress *Progress
 }
+
+// AttemptKind is how an attempt ran, and thereby the condition and the effect of its
+// end: [Unclaimed], [Atomic] or [WithoutResult]. Nil is an attempt under a claim of its
+// own.
+type AttemptKind interface{ attemptKind() }
+
+// Unclaimed is an attempt that ran without a claim because the store was down. Record
+// is created around the ending if there is none. The condition is that of
+// [EventFinishOpen].
+type Unclaimed struct{ Record Record }
+
+// Atomic is an attempt in atomic mode: Claim was never written. The whole record is
+// made of Claim.Record and the ending, whose State is Completed or Failed. The
+// condition is that of [EventCommit]: no record, or the one whose write is Claim.Seen.
+type Atomic struct{ Claim Claim }
+
+// WithoutResult is an attempt that is recorded as Completed without its result
+// already, by Write. The ending's Result is added to that now: the record gets it, and
+// the write of [Finish], and is not Omitted any more; everything else of it stays, its
+// expiry and UpdatedAt too. The condition is that of [EventUpgrade]: the owner's
+// Completed and Omitted record whose write is Write.
+type WithoutResult struct{ Write string }
+
+func (Unclaimed) attemptKind()     {}
+func (Atomic) attemptKind()        {}
+func (WithoutResult) attemptKind() {}
 
 // Progress remembers which parts of a result a store has written beside its record,
 // from one call to the next. What it is told to remember is the store's affair. The

@@ -228,7 +228,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 		}
 		f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: en}
 		if a.open {
-			f.Absent = &r
+			f.Attempt = protocol.Unclaimed{Record: r}
 		}
 		if name == "completes" {
 			next = append(next, v.completesWithoutResult(t, i, f)...)
@@ -269,7 +269,7 @@ func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish
 	v := w.copy("first without its result")
 	fact, result := whole, whole
 	fact.Write, fact.Ending.Omitted = v.id("w"), true
-	result.Upgrades, result.Absent = fact.Write, nil
+	result.Attempt = protocol.WithoutResult{Write: fact.Write}
 	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply, ids: []string{whole.Owner, whole.Write, fact.Write}})
 	end := sent{what: "fact", actor: i, apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
 	queued := v.copy("later")

@@ -152,8 +152,14 @@ func (a *attempt) finish(e protocol.Ending) finish {
 func (a *attempt) open(f finish) finish {
 	rec := a.claim.Record.Clone()
 	rec.LeaseUntil = a.c.now
-	f.Absent = rec
+	f.Attempt = protocol.Unclaimed{Record: *rec}
 	return f
+}
+
+// unclaimed reports whether the end is one of an attempt without a claim.
+func unclaimed(f protocol.Finish) bool {
+	_, ok := f.Attempt.(protocol.Unclaimed)
+	return ok
 }
 
 func (a *attempt) complete(result string) finish {
@@ -172,7 +178,7 @@ func (a *attempt) without(kept string) finish {
 // add gives the outcome that was recorded by fact its result.
 func (a *attempt) add(fact finish, result string) finish {
 	w := a.complete(result)
-	w.Upgrades, w.Progress = fact.Write, new(protocol.Progress)
+	w.Attempt, w.Progress = protocol.WithoutResult{Write: fact.Write}, new(protocol.Progress)
 	return w
 }
 

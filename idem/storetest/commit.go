@@ -8,8 +8,7 @@ import (
 
 // born is the outcome of the attempt in atomic mode, which took no claim.
 func (a *attempt) born(f finish) finish {
-	c := a.claim
-	f.Born = &c
+	f.Attempt = protocol.Atomic{Claim: a.claim}
 	return f
 }
 

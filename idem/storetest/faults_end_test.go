@@ -26,7 +26,7 @@ var endFaults = []fault{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Born != nil {
+			if _, atomic := f.Attempt.(protocol.Atomic); atomic {
 				rec = nil
 			}
 			return f.Apply(rec, now)
@@ -36,7 +36,7 @@ var endFaults = []fault{
 		"commit/without a claim replaces nothing that has expired unseen",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Born != nil && f.Born.Seen == "" && rec != nil && rec.Write != f.Write && rec.Expired(now) {
+			if how, atomic := f.Attempt.(protocol.Atomic); atomic && how.Claim.Seen == "" && rec != nil && rec.Write != f.Write && rec.Expired(now) {
 				rec = nil
 			}
 			return f.Apply(rec, now)
@@ -47,8 +47,8 @@ var endFaults = []fault{
 		"added result/is refused by an outcome that has its result", "added result/is added once",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Upgrades != "" && rec != nil && rec.State == protocol.Completed {
-				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Omitted = f.Owner, f.Upgrades, true }), now)
+			if how, added := f.Attempt.(protocol.WithoutResult); added && rec != nil && rec.State == protocol.Completed {
+				return f.Apply(as(rec, func(r *protocol.Record) { r.Owner, r.Write, r.Omitted = f.Owner, how.Write, true }), now)
 			}
 			return f.Apply(rec, now)
 		}
@@ -58,7 +58,9 @@ var endFaults = []fault{
 		"added result/does not complete an attempt that runs or is parked",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			f.Upgrades = ""
+			if _, added := f.Attempt.(protocol.WithoutResult); added {
+				f.Attempt = nil
+			}
 			return f.Apply(rec, now)
 		}
 	}},
@@ -66,7 +68,7 @@ var endFaults = []fault{
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := f.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) {
-				if f.Upgrades != "" {
+				if _, added := f.Attempt.(protocol.WithoutResult); added {
 					r.ExpiresAt, r.UpdatedAt = f.Ending.ExpiresAt, now
 				}
 			}), err
@@ -74,8 +76,8 @@ var endFaults = []fault{
 	}},
 	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Upgrades != "" && rec == nil {
-				f.Upgrades, f.Absent = "", &protocol.Record{ID: f.ID, Owner: f.Owner}
+			if _, added := f.Attempt.(protocol.WithoutResult); added && rec == nil {
+				f.Attempt = protocol.Unclaimed{Record: protocol.Record{ID: f.ID, Owner: f.Owner}}
 			}
 			return f.Apply(rec, now)
 		}
@@ -199,7 +201,7 @@ var endFaults = []fault{
 	{"parked attempt reopens itself without a claim",
 		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *faulty) {
 			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-				if f.Absent == nil || rec == nil || rec.Owner != f.Owner {
+				if !unclaimed(f) || rec == nil || rec.Owner != f.Owner {
 					return f.Apply(rec, now)
 				}
 				return f.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.InProgress }), now)
@@ -217,7 +219,7 @@ var endFaults = []fault{
 	}},
 	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Absent != nil {
+			if unclaimed(f) {
 				rec = nil
 			}
 			return f.Apply(rec, now)

@@ -101,7 +101,7 @@ func fencingCases(steps bool) []check {
 			sent := w.make(a)
 			c.delete(a.id())
 			// Only what may create a record does so.
-			if f, ok := sent.(finish); ok && f.Absent != nil {
+			if f, ok := sent.(finish); ok && unclaimed(f.Finish) {
 				c.lands(sent)
 				return
 			}

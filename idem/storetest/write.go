@@ -110,14 +110,14 @@ func (w step) String() string {
 }
 
 func (w finish) String() string {
-	if w.Upgrades != "" {
+	if _, ok := w.Attempt.(protocol.WithoutResult); ok {
 		return "a result for an outcome"
 	}
 	s := "an end as " + string(w.Ending.State)
 	if w.Ending.State == protocol.Released && w.Ending.Uncertain {
 		s += " (uncertain)"
 	}
-	if w.Absent != nil || w.Born != nil {
+	if w.Attempt != nil {
 		s += " without a claim"
 	}
 	return s
