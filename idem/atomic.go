@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -38,7 +40,7 @@ func (c *commit) retarget(next protocol.Claim) {
 // is one, stays as it is.
 func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 	s := c.a.seenState
-	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
+	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
 	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

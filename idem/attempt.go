@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -103,8 +105,8 @@ func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 
 func (a *attempt) engine() *Engine { return a.running.x.engine }
 
-func (a *attempt) notifyStep(ctx context.Context, kind NoticeKind, name string, err error) {
-	a.running.x.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
+func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string, err error) {
+	a.running.x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
 // SetNotExecuted says, beside a response and without an error, that surely

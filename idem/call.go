@@ -70,8 +70,7 @@ type Outcome struct {
 	Replayed bool
 	// State of the record as far as this call knows.
 	State State
-	// Ended is the state in which this call's own attempt ended, written or not. It
-	// is empty if the outcome is not its own: see Executed.
+	// Ended is the state in which this call's own attempt ended, empty without Executed.
 	Ended State
 	// Failure is what the record says, or will say, of an attempt that did not
 	// complete, live as on replay.
@@ -79,13 +78,10 @@ type Outcome struct {
 	// Attempt that the outcome belongs to.
 	Attempt int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
-	// recorded, ExpiresAt until when it is replayed at least, see [Options.Margin]; of a
-	// queued one, as if it had been recorded at once.
+	// recorded, or would have been, ExpiresAt until when it is replayed at least.
 	CreatedAt, RecordedAt, ExpiresAt time.Time
-	// Queued is set if the handler ran and its outcome is not written yet, or, in
-	// State Completed, is written and its result is not: until it is, replays say
-	// [ErrOutcomeUnavailable]. If the outcome could not even be queued, State is
-	// InProgress without it.
+	// Queued is set if the outcome is not written yet, or, in State Completed, if its
+	// result is not. If the outcome could not even be queued, State is InProgress without it.
 	Queued bool
 	// Omitted is set if the handler's result could not be kept: Body is then
 	// what the handler gave, if anything.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -22,7 +24,7 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 		if seen, err = x.look(part.ctx); err != nil {
 			if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
 				// There was no time for the look either.
-				x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 				return nil, Outcome{}, late
 			}
 			return nil, Outcome{}, x.unavailable(ctx, err)
@@ -63,7 +65,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
 			if err := x.call.NoClaim; err != nil {
 				if errors.Is(err, ErrOutOfTime) {
-					x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+					x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 				}
 				return nil, Outcome{}, err
 			}
@@ -89,7 +91,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			s := x.lapse(seen)
 			err := e.store.Settle(part.ctx, e.now(), s)
 			if err == nil {
-				x.notify(ctx, NoticeParked, Notice{Attempt: seen.Attempt, State: Unknown})
+				x.notify(ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown})
 				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoUnknown)
 			}
 			if seen, err = x.existing(part.ctx, err); err != nil {
@@ -98,7 +100,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 		case protocol.DoReplay:
 			out, err := x.replay(ctx, seen)
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
-				x.notify(ctx, NoticeReplayed, Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
+				x.notify(ctx, notice.Replayed, notice.Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
 				return nil, out, err
 			}
 			return nil, Outcome{}, x.unavailable(ctx, err)
@@ -111,7 +113,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 			}
 			if !x.timeFor(ctx, seen) {
-				x.notify(ctx, NoticeOutOfTime, Notice{Err: ErrOutOfTime})
+				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: ErrOutOfTime})
 				return nil, Outcome{}, ErrOutOfTime
 			}
 			// Waiting has a budget of its own: what follows starts a fresh one.
@@ -160,21 +162,21 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
 	a.journal.inherit(c.Record.Steps)
-	kind := NoticeClaimed
+	kind := notice.Claimed
 	if c.Seen != "" {
-		kind = NoticeTookOver
+		kind = notice.TookOver
 	}
-	x.notify(ctx, kind, Notice{Attempt: a.rec.Attempt, State: InProgress})
+	x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress})
 	return a
 }
 
 // unavailable makes the caller's error of a store's, keeping what it says.
 func (x *execution) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrRecordUnreadable) {
-		x.notify(ctx, NoticeUnreadable, Notice{Err: err})
+		x.notify(ctx, notice.Unreadable, notice.Notice{Err: err})
 		return err
 	}
-	x.notify(ctx, NoticeStoreUnavailable, Notice{Err: err})
+	x.notify(ctx, notice.StoreUnavailable, notice.Notice{Err: err})
 	if errors.Is(err, ErrStoreUnavailable) {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -134,7 +136,7 @@ func (c *commit) shorten(err error) bool {
 
 func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	end := &c.f.Ending
-	n := Notice{Attempt: c.a.rec.Attempt, State: end.State}
+	n := notice.Notice{Attempt: c.a.rec.Attempt, State: end.State}
 	if end.Failure != nil {
 		n.Err = &RecordedError{*end.Failure}
 	}
@@ -154,6 +156,6 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 // failed makes the caller's error.
 func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
 	failed := &CommitError{State: s, Ambiguous: maybe, Err: err}
-	c.notify(ctx, NoticeUncommitted, Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
+	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
 	return failed
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"slices"
+
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // compensation undoes a step's result.
@@ -115,7 +117,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		if err := j.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
-		a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
+		a.notifyStep(ctx, notice.Compensated, c.step.name, nil)
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func (j *journal) undoUnrecorded(ctx context.Context, todo []compensation) error
 		if err := c.run(ctx); err != nil {
 			return j.notUndone(c, err)
 		}
-		c.step.a.notifyStep(ctx, NoticeCompensated, c.step.name, nil)
+		c.step.a.notifyStep(ctx, notice.Compensated, c.step.name, nil)
 		j.mu.Lock()
 		j.undo = slices.DeleteFunc(j.undo, func(u compensation) bool { return u.step == c.step })
 		j.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // Defaults of [Options].
@@ -74,9 +76,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Engine runs operations under the protocol. It holds its store, its options and
-// the outcomes that could not be written yet; nothing else is shared between
-// calls. It is safe for concurrent use: make one per process.
+// Engine runs operations. It holds its store, its options and the outcomes that could
+// not be written yet. It is safe for concurrent use: make one per process.
 type Engine struct {
 	store    Store
 	opts     Options
@@ -162,7 +163,7 @@ func managedInstance() bool {
 }
 
 // tell calls the observer, if there is one.
-func (e *Engine) tell(ctx context.Context, kind NoticeKind, n Notice) {
+func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
 	if e.opts.Observer == nil {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -80,10 +82,10 @@ func (r *rig) state(t *testing.T, key idem.Key) idem.State {
 type events struct {
 	mu      sync.Mutex
 	names   []string
-	notices []idem.Notice
+	notices []notice.Notice
 }
 
-func (ev *events) observer(_ context.Context, n idem.Notice) {
+func (ev *events) observer(_ context.Context, n notice.Notice) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
 	ev.names = append(ev.names, string(n.Kind))

@@ -2,6 +2,8 @@ package idem
 
 import (
 	"context"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // Execute runs the call under the protocol: it claims the key and runs the
@@ -24,7 +26,7 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 	x := &execution{engine: e, call: &c, begun: e.now()}
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
-		x.notify(ctx, NoticeOutOfTime, Notice{Err: err})
+		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 		return Outcome{}, err
 	} else if err != nil && c.NoClaim == nil {
 		// What is recorded needs none of the handler's time.

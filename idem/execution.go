@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // execution is one call on its way: what it may spend, and until when.
@@ -17,7 +19,7 @@ type execution struct {
 	budget       time.Duration // for the store, before the claim
 }
 
-func (x *execution) notify(ctx context.Context, kind NoticeKind, n Notice) {
+func (x *execution) notify(ctx context.Context, kind notice.Kind, n notice.Notice) {
 	if x.engine.opts.Observer == nil {
 		return
 	}

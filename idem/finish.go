@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -32,7 +34,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	defer cancel()
 	err := e.writeTerminal(ctx, &t)
 	done := finished{state: en.State, recordedAt: t.recorded, expiresAt: t.f.Ending.ExpiresAt}
-	n := Notice{Attempt: a.rec.Attempt, State: en.State}
+	n := notice.Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
 	}
@@ -61,14 +63,14 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 // endWritten tells that an end is recorded, and adds its result if that is owed: at once
 // if there is time, else later. It returns whether the result is queued, and whether
 // it was given up.
-func (x *execution) endWritten(ctx context.Context, t *terminal, n Notice) (queued, omitted bool) {
+func (x *execution) endWritten(ctx context.Context, t *terminal, n notice.Notice) (queued, omitted bool) {
 	e := x.engine
 	var err error
 	if t.owes() {
 		err = e.addResult(ctx, t)
 	}
 	if t.omitted != nil {
-		x.notify(ctx, NoticeResultOmitted, Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
+		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
 	}
 	x.notify(ctx, noticeOf(n.State), n)
 	if err == nil {
@@ -77,16 +79,16 @@ func (x *execution) endWritten(ctx context.Context, t *terminal, n Notice) (queu
 	return x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
 }
 
-func noticeOf(s State) NoticeKind {
+func noticeOf(s State) notice.Kind {
 	switch s {
 	case Completed:
-		return NoticeCompleted
+		return notice.Completed
 	case Failed:
-		return NoticeFailed
+		return notice.Failed
 	case Released:
-		return NoticeReleased
+		return notice.Released
 	}
-	return NoticeParked
+	return notice.Parked
 }
 
 // lost answers the caller of an attempt that lost its claim: with the recorded
@@ -95,15 +97,15 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	e := x.engine
 	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
-		x.notify(ctx, NoticeUnreadable, Notice{Attempt: a.rec.Attempt, Err: err})
+		x.notify(ctx, notice.Unreadable, notice.Notice{Attempt: a.rec.Attempt, Err: err})
 		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
 	}
 	rec := conflict.Existing
-	n := Notice{Attempt: a.rec.Attempt, Err: ErrLeaseLost}
+	n := notice.Notice{Attempt: a.rec.Attempt, Err: ErrLeaseLost}
 	if rec != nil {
 		n.State = rec.State
 	}
-	x.notify(ctx, NoticeLeaseLost, n)
+	x.notify(ctx, notice.LeaseLost, n)
 	if rec == nil {
 		return Outcome{}, &InFlightError{Lost: true}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // errKnown says why a claim was not even asked for.
@@ -94,19 +96,19 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			back = append(back, l)
 		case err == nil:
 			if t != nil && t.omitted != nil {
-				e.tellOf(context.Background(), NoticeResultOmitted, &l, t.omitted)
+				e.tellOf(context.Background(), notice.ResultOmitted, &l, t.omitted)
 			}
 			if t == nil || t.omitted == nil || !l.result {
-				e.tellOf(context.Background(), NoticeOutcomeLanded, &l, nil)
+				e.tellOf(context.Background(), notice.OutcomeLanded, &l, nil)
 			}
 		case !isAnswer(err) && e.now().Sub(l.since) <= pendingFor:
 			// The one that failed goes behind the others: the fault may be its own.
 			q.requeue(took, append(append(back, took[i+1:]...), l))
 			return err
 		case t != nil && t.written:
-			e.tellOf(context.Background(), NoticeResultOmitted, &l, err)
+			e.tellOf(context.Background(), notice.ResultOmitted, &l, err)
 		default:
-			e.tellOf(context.Background(), NoticeOutcomeDropped, &l, err)
+			e.tellOf(context.Background(), notice.OutcomeDropped, &l, err)
 		}
 	}
 	q.requeue(took, back)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -96,7 +98,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 }
 
 func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.Ending {
-	c.notify(ctx, noticeOf(end.State), Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
+	c.notify(ctx, noticeOf(end.State), notice.Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
 	return end
 }
 
@@ -109,7 +111,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	w.Write = w.Owner
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 	overIt := func() (bool, Outcome, error) {
-		c.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.a.rec.Attempt, State: Released})
+		c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
 		c.retarget(next)

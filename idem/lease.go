@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -144,7 +146,7 @@ func (l *lease) parkFromTheSide() {
 	en := x.ending(l.a, ClassUncertain, Answer{}, f)
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending})
 	if err == nil {
-		x.notify(ctx, NoticeParked, Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
+		x.notify(ctx, notice.Parked, notice.Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 		return
 	}
 	l.mu.Lock()
@@ -193,7 +195,7 @@ func (l *lease) beat() {
 		// The question is open, and this attempt's own outcome may settle it.
 		return
 	case errors.As(err, &conflict):
-		x.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	default:
@@ -201,7 +203,7 @@ func (l *lease) beat() {
 	}
 	left := x.leaseLeft(l.until)
 	if left <= 0 {
-		x.notify(l.ctx, NoticeLeaseLost, Notice{Attempt: l.a.rec.Attempt, Err: err})
+		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
 	}

@@ -4,41 +4,41 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // logged says how a notice is logged where it is not at debug level under its kind.
-var logged = map[NoticeKind]struct {
+var logged = map[notice.Kind]struct {
 	level slog.Level
 	text  string
 }{
-	NoticeTookOver:         {slog.LevelInfo, "took over"},
-	NoticeUnknown:          {slog.LevelInfo, "outcome unknown"},
-	NoticeReused:           {slog.LevelInfo, "key reused with another input"},
-	NoticeReleased:         {slog.LevelInfo, "released"},
-	NoticeParked:           {slog.LevelWarn, "parked, somebody must resolve it"},
-	NoticeStepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
-	NoticeCompensated:      {slog.LevelInfo, "step compensated"},
-	NoticeUncommitted:      {slog.LevelWarn, "not committed for certain"},
-	NoticeResultOmitted:    {slog.LevelWarn, "recorded without its result"},
-	NoticeLeaseLost:        {slog.LevelWarn, "lease lost"},
-	NoticeOutOfTime:        {slog.LevelInfo, "too little time left"},
-	NoticeStoreUnavailable: {slog.LevelWarn, "store unavailable, nothing was executed"},
-	NoticeFailedOpen:       {slog.LevelWarn, "running without a claim"},
-	NoticeUnreadable:       {slog.LevelError, "record unreadable"},
-	NoticeWithdrawn:        {slog.LevelInfo, "claim withdrawn"},
-	NoticeOutcomeQueued:    {slog.LevelWarn, "not all of the outcome is written yet"},
-	NoticeOutcomeLanded:    {slog.LevelInfo, "outcome written late"},
-	NoticeOutcomeDropped:   {slog.LevelError, "outcome dropped"},
+	notice.TookOver:         {slog.LevelInfo, "took over"},
+	notice.Unknown:          {slog.LevelInfo, "outcome unknown"},
+	notice.Reused:           {slog.LevelInfo, "key reused with another input"},
+	notice.Released:         {slog.LevelInfo, "released"},
+	notice.Parked:           {slog.LevelWarn, "parked, somebody must resolve it"},
+	notice.StepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
+	notice.Compensated:      {slog.LevelInfo, "step compensated"},
+	notice.Uncommitted:      {slog.LevelWarn, "not committed for certain"},
+	notice.ResultOmitted:    {slog.LevelWarn, "recorded without its result"},
+	notice.LeaseLost:        {slog.LevelWarn, "lease lost"},
+	notice.OutOfTime:        {slog.LevelInfo, "too little time left"},
+	notice.StoreUnavailable: {slog.LevelWarn, "store unavailable, nothing was executed"},
+	notice.FailedOpen:       {slog.LevelWarn, "running without a claim"},
+	notice.Unreadable:       {slog.LevelError, "record unreadable"},
+	notice.Withdrawn:        {slog.LevelInfo, "claim withdrawn"},
+	notice.OutcomeQueued:    {slog.LevelWarn, "not all of the outcome is written yet"},
+	notice.OutcomeLanded:    {slog.LevelInfo, "outcome written late"},
+	notice.OutcomeDropped:   {slog.LevelError, "outcome dropped"},
 }
 
-// LogTo returns an observer that logs what somebody must look at: as errors an
-// outcome that was dropped and a record that cannot be read, as warnings a store
-// that is unavailable, a handler that runs without a claim, a lost lease, a
-// parked attempt, a queued or shortened outcome, an attempt that committed nothing;
-// and the rest at info and debug level. The attribute kind is the notice's. A nil
-// logger means slog.Default. Keys' values are never logged, record ids are.
+// LogTo returns an observer that logs what somebody must look at as errors (an outcome
+// that was dropped, a record that cannot be read) and warnings, and the rest at info and
+// debug level. The attribute kind is the notice's. A nil logger means slog.Default. Keys'
+// values are never logged, record ids are.
 func LogTo(l *slog.Logger) Observer {
-	return func(ctx context.Context, n Notice) {
+	return func(ctx context.Context, n notice.Notice) {
 		log := l
 		if log == nil {
 			log = slog.Default()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -17,10 +19,10 @@ import (
 func TestLogToSaysEveryKind(t *testing.T) {
 	var out bytes.Buffer
 	o := idem.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	said := map[string]idem.NoticeKind{}
+	said := map[string]notice.Kind{}
 	for _, kind := range kinds(t) {
 		out.Reset()
-		o(t.Context(), idem.Notice{
+		o(t.Context(), notice.Notice{
 			Kind: kind, ID: "acme#charge#digest", Operation: "charge", Attempt: 3, State: idem.Unknown, Err: errors.New("why"),
 		})
 		for _, part := range []string{"acme#charge#digest", "attempt=3", "state=unknown", "error=why", "msg=\"idem: ", "kind=" + string(kind)} {
@@ -36,10 +38,10 @@ func TestLogToSaysEveryKind(t *testing.T) {
 func TestLogToLeavesOutWhatIsNotKnown(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	idem.LogTo(log)(t.Context(), idem.Notice{Kind: idem.NoticeStoreUnavailable, ID: "acme#charge#digest", Operation: "charge", Elapsed: time.Second})
+	idem.LogTo(log)(t.Context(), notice.Notice{Kind: notice.StoreUnavailable, ID: "acme#charge#digest", Operation: "charge", Elapsed: time.Second})
 	require.Regexp(t, `msg="idem: store unavailable, nothing was executed" kind=store_unavailable record=acme#charge#digest operation=charge elapsed=1s\n$`, out.String())
 }
 
 func TestLogToTheDefaultLogger(t *testing.T) {
-	idem.LogTo(nil)(t.Context(), idem.Notice{Kind: idem.NoticeClaimed}) // debug: not shown, and no panic
+	idem.LogTo(nil)(t.Context(), notice.Notice{Kind: notice.Claimed}) // debug: not shown, and no panic
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -19,7 +21,7 @@ import (
 )
 
 // observed runs one scenario for each kind of notice.
-var observed = map[idem.NoticeKind]func(t *testing.T, r *rig){
+var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"took_over": func(t *testing.T, r *rig) {
@@ -127,11 +129,11 @@ func try(t *testing.T, r *rig, key idem.Key) {
 }
 
 // kinds are all that the package declares.
-func kinds(t *testing.T) (all []idem.NoticeKind) {
-	source, err := os.ReadFile("observer.go")
+func kinds(t *testing.T) (all []notice.Kind) {
+	source, err := os.ReadFile("notice/notice.go")
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`NoticeKind = "(\w+)"`).FindAllSubmatch(source, -1) {
-		all = append(all, idem.NoticeKind(m[1]))
+	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllSubmatch(source, -1) {
+		all = append(all, notice.Kind(m[1]))
 	}
 	return all
 }
@@ -175,8 +177,8 @@ func TestObserverMayBeNil(t *testing.T) {
 // A call that parks a lapsed claim is told of the record as it is then.
 func TestNoticesOfALapsedClaim(t *testing.T) {
 	var states []idem.State
-	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n idem.Notice) {
-		if n.Kind == idem.NoticeParked || n.Kind == idem.NoticeUnknown {
+	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
+		if n.Kind == notice.Parked || n.Kind == notice.Unknown {
 			states = append(states, n.State)
 		}
 	}})
@@ -195,8 +197,8 @@ func TestNoticesOfALapsedClaim(t *testing.T) {
 }
 
 func TestNoticesSayWhatHappened(t *testing.T) {
-	var got []idem.Notice
-	note := func(_ context.Context, n idem.Notice) { got = append(got, n) }
+	var got []notice.Notice
+	note := func(_ context.Context, n notice.Notice) { got = append(got, n) }
 	e, err := idem.New(memstore.New(), &idem.Options{Observer: note})
 	require.NoError(t, err)
 	key := unsafe.Key("acme", "k")
@@ -207,17 +209,17 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 		require.GreaterOrEqual(t, got[i].Elapsed, time.Duration(0))
 		got[i].Elapsed = 0
 	}
-	about := idem.Notice{ID: key.ID(), Tenant: "acme", Operation: "unsafe", Attempt: 1}
+	about := notice.Notice{ID: key.ID(), Tenant: "acme", Operation: "unsafe", Attempt: 1}
 	claimed, parked, unknown := about, about, about
-	claimed.Kind, parked.Kind, unknown.Kind = idem.NoticeClaimed, idem.NoticeParked, idem.NoticeUnknown
+	claimed.Kind, parked.Kind, unknown.Kind = notice.Claimed, notice.Parked, notice.Unknown
 	claimed.State, parked.State, unknown.State = idem.InProgress, idem.Unknown, idem.Unknown
 	parked.Err = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
-	require.Equal(t, []idem.Notice{claimed, parked, unknown}, got)
+	require.Equal(t, []notice.Notice{claimed, parked, unknown}, got)
 }
 
 // A metric that panics costs no outcome, wherever it is.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
-	o := func(context.Context, idem.Notice) { panic("metrics") }
+	o := func(context.Context, notice.Notice) { panic("metrics") }
 	for _, op := range both {
 		r, c := newRig(t, nil), new(counter)
 		e, err := idem.New(r.faults, &idem.Options{Observer: o, QueueBytes: 1 << 20})

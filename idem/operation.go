@@ -38,14 +38,11 @@ const (
 	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
 	// a process that dies leaves nothing behind.
 	//
-	// It fits where every lasting effect of the handler is in the unit of work, such as
-	// a transfer between two items of the same database. It does not fit where the
-	// handler is slow or calls other systems. It takes repeatable operations only, and
-	// steps are refused in it.
-	//
-	// A result commits, and so does an error marked [Permanent], without the unit.
-	// After any other error nothing is written and the next call runs. A commit that
-	// cannot be confirmed is a [*CommitError], and is never written later.
+	// It fits where every lasting effect of a quick handler is in the unit of work, such as
+	// a transfer between two items of the same database. It takes repeatable operations
+	// only, and steps are refused in it. A result commits, and so does an error marked
+	// [Permanent], without the unit. After any other error nothing is written and the next
+	// call runs. A commit that cannot be confirmed is a [*CommitError].
 	Atomic
 )
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -120,19 +122,19 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 	q.running = q.running || background
 	q.mu.Unlock()
 	for _, s := range shed {
-		kind := NoticeResultOmitted
+		kind := notice.ResultOmitted
 		if s.withdrawal != nil {
-			kind = NoticeOutcomeDropped
+			kind = notice.OutcomeDropped
 		}
 		e.tellOf(ctx, kind, &s, errQueueFull)
 	}
 	switch {
 	case fits:
-		e.tellOf(ctx, NoticeOutcomeQueued, l, err)
+		e.tellOf(ctx, notice.OutcomeQueued, l, err)
 	case l.result:
-		e.tellOf(ctx, NoticeResultOmitted, l, t.omitted)
+		e.tellOf(ctx, notice.ResultOmitted, l, t.omitted)
 	default:
-		e.tellOf(ctx, NoticeOutcomeDropped, l, errors.Join(errQueueFull, err))
+		e.tellOf(ctx, notice.OutcomeDropped, l, errors.Join(errQueueFull, err))
 	}
 	if background {
 		go q.drain()
@@ -180,8 +182,8 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 }
 
 // tellOf tells the observer about a write that was queued.
-func (e *Engine) tellOf(ctx context.Context, kind NoticeKind, l *pendingWrite, err error) {
-	n := Notice{
+func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, err error) {
+	n := notice.Notice{
 		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
 		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
 	}

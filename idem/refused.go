@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -39,7 +41,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 			return
 		}
 		if a.atomic() {
-			c.notify(c.outer, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
+			c.notify(c.outer, notice.Uncommitted, notice.Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}

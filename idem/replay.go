@@ -4,30 +4,32 @@ import (
 	"context"
 	"errors"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // answer is what a call gets that neither runs nor replays.
 func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action) error {
 	e := x.engine
-	n := Notice{Attempt: rec.Attempt, State: rec.State}
+	n := notice.Notice{Attempt: rec.Attempt, State: rec.State}
 	switch do {
 	case protocol.DoInFlight:
-		x.notify(ctx, NoticeInFlight, n)
+		x.notify(ctx, notice.InFlight, n)
 		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
 		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 	case protocol.DoUnknown:
 		n.State = Unknown // also of a claim that was parked just now
-		x.notify(ctx, NoticeUnknown, n)
+		x.notify(ctx, notice.Unknown, n)
 		return ErrOutcomeUnknown
 	case protocol.DoAccepted:
-		x.notify(ctx, NoticeAccepted, n)
+		x.notify(ctx, notice.Accepted, n)
 		return ErrAccepted
 	case protocol.DoReused:
-		x.notify(ctx, NoticeReused, n)
+		x.notify(ctx, notice.Reused, n)
 		return x.reused(ctx, rec)
 	}
-	x.notify(ctx, NoticeUnreadable, n)
+	x.notify(ctx, notice.Unreadable, n)
 	return ErrRecordUnreadable
 }
 

@@ -10,9 +10,9 @@ import (
 
 // Defaults of [Retry]: they fit into an invocation, which waits meanwhile.
 const (
-	DefaultInitialDelay = 100 * time.Millisecond
-	DefaultMaxDelay     = 5 * time.Second
-	DefaultBackoffRate  = 2
+	defaultInitialDelay = 100 * time.Millisecond
+	defaultMaxDelay     = 5 * time.Second
+	defaultBackoffRate  = 2
 )
 
 // longestDelay keeps the arithmetic from overflowing, whatever the rate.
@@ -25,11 +25,10 @@ const longestDelay = 24 * time.Hour
 type Retry struct {
 	// MaxTries counts the tries, the first one included. Zero means one: no retry.
 	MaxTries int
-	// InitialDelay is the longest wait before the second try, MaxDelay the longest
-	// of all. Zero means [DefaultInitialDelay] and [DefaultMaxDelay]; at most a day.
+	// InitialDelay is the longest wait before the second try, MaxDelay the longest of
+	// all. Zero means 100 ms and 5 s; at most a day.
 	InitialDelay, MaxDelay time.Duration
-	// BackoffRate multiplies the delay after each try. Zero means
-	// [DefaultBackoffRate].
+	// BackoffRate multiplies the delay after each try. Zero means 2.
 	BackoffRate float64
 }
 
@@ -55,9 +54,9 @@ func (r Retry) wait(ctx context.Context, tried int) bool {
 	if tried >= r.MaxTries {
 		return false
 	}
-	delay, longest := cmp.Or(r.InitialDelay, DefaultInitialDelay), cmp.Or(r.MaxDelay, DefaultMaxDelay)
+	delay, longest := cmp.Or(r.InitialDelay, defaultInitialDelay), cmp.Or(r.MaxDelay, defaultMaxDelay)
 	for range tried - 1 {
-		delay = min(time.Duration(float64(delay)*cmp.Or(r.BackoffRate, DefaultBackoffRate)), longest)
+		delay = min(time.Duration(float64(delay)*cmp.Or(r.BackoffRate, defaultBackoffRate)), longest)
 	}
 	delay = rand.N(min(delay, longest) + 1)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= delay {

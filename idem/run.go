@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 	"errors"
+
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // run executes the handler under its claim and records how it ended. It returns
@@ -10,7 +12,7 @@ import (
 func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err := x.checkTime(ctx, a); err != nil {
 		// The claim came with no time left to use it: surely nothing was executed.
-		x.notify(ctx, NoticeOutOfTime, Notice{Attempt: a.rec.Attempt, Err: err})
+		x.notify(ctx, notice.OutOfTime, notice.Notice{Attempt: a.rec.Attempt, Err: err})
 		if a.atomic() {
 			return Outcome{}, err
 		}
@@ -29,7 +31,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		a.unit.seal()
 		_ = a.journal.close()
 		if a.atomic() {
-			x.notify(ctx, NoticeUncommitted, Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
+			x.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
@@ -50,7 +52,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	l.stop()
 
 	if end.Omitted {
-		x.notify(ctx, NoticeResultOmitted, Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Omitted})
+		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: a.rec.Attempt, State: end.State, Err: ans.Omitted})
 	}
 	if a.atomic() || unit != nil && end.State == Completed {
 		return x.commit(ctx, l.ctx, a, ans, end, unit)

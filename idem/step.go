@@ -46,15 +46,12 @@ type StepConfig[T any] struct {
 	// Compensate undoes the step once it has a result. When the operation fails, with a
 	// [Permanent] error, with a response that is a refusal, or by [Abort], the
 	// compensations of its steps run in reverse order, each recorded as a step, before
-	// the failure is recorded. A crash between two of them resumes with the next one, and
-	// no further step runs forward. From the first compensation on the operation has
-	// failed: a later attempt finishes undoing and records that failure, whatever its
-	// handler returns. A compensation runs at least once, with a [Token] of its own, and
-	// under Retry. An error of it ends the attempt by the operation's declaration; a
-	// [Permanent] one parks the operation: somebody must look.
-	//
-	// A later attempt must reach the same steps to know their compensations. One that
-	// fails without having reached a step that has a compensation is parked.
+	// the failure is recorded. From the first one on the operation has failed: a later
+	// attempt finishes undoing and records that failure, whatever its handler returns. A
+	// compensation runs at least once, with a [Token] of its own, and under Retry. An error
+	// of it ends the attempt by the operation's declaration; a [Permanent] one parks the
+	// operation. An attempt that fails without having reached a step that has a
+	// compensation is parked too.
 	Compensate func(ctx context.Context, result T) error
 
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
@@ -66,18 +63,16 @@ type StepConfig[T any] struct {
 	// open.
 	//
 	// It is asked only by an attempt that follows a crash, also where the operation is
-	// being undone: the step is settled, not run, and then undone in its turn. It is not
-	// asked about an error of the step's function. Ask the other system inside the
-	// function before you return such an error.
+	// being undone. It is not asked about an error of the step's function: ask the other
+	// system inside the function before you return such an error.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
 
 	// AbsentAfter is how long after the step began a [NotExecuted] error of Interrupted
 	// counts: the longest that the step's function runs, plus the longest that a request
-	// takes to the other system. A process that died may have sent one that the system
-	// does not know yet. Until then, plus [Options.Margin], the step stays open, and a
-	// repeatable operation is released, so that the next attempt asks again
-	// ([StepInterruptedError].AskAgain). Required with Interrupted: at least a
-	// millisecond, or [AtOnce].
+	// takes to the other system, since a process that died may have sent one. Until then,
+	// plus [Options.Margin], the step stays open, and a repeatable operation is released, so
+	// that the next attempt asks again. Required with Interrupted: at least a millisecond,
+	// or [AtOnce].
 	AbsentAfter time.Duration
 }
 
@@ -88,12 +83,10 @@ type StepConfig[T any] struct {
 // it may be of any size that an operation's may be. c may be nil. [StepEffect] is for
 // a function without a result.
 //
-// Names tell an operation's steps apart. They must be the same in every attempt,
-// and different in each: a name asked for twice is a [*ConfigError], and so are a
-// name that is empty, longer than 100 bytes or begins with "idem:", a config that
+// Names tell an operation's steps apart: at most 100 bytes, the same in every attempt,
+// different in each. A name asked for twice is a [*ConfigError], and so are a config that
 // contradicts itself, a Step inside another one's function, and a Step outside an
-// operation or after its handler has returned. Nothing has run or been written then.
-// Steps may run side by side.
+// operation. Nothing has run or been written then. Steps may run side by side.
 //
 // An error of fn is returned, and its marks end here: see [NotExecuted]. A [Permanent]
 // error is the step's outcome: it is recorded, and a later attempt gets it as a
@@ -102,11 +95,9 @@ type StepConfig[T any] struct {
 // runs it again, unless it is AtMostOnce.
 //
 // Once fn has succeeded the step is done. A result that cannot be encoded, or is too
-// large for the store, gives a [*StepUnavailableError], now and in every later
-// attempt. A step for which the record might have no room is not run: see [protocol.StepRoom],
-// which also says how many there may be. Each step is one write of the whole record,
-// two if it is AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65
-// write units each.
+// large for the store, gives a [*StepUnavailableError], now and in every later attempt. A
+// step for which the record might have no room is not run: see [protocol.StepRoom]. Each
+// step is one write of the whole record, two if it is AtMostOnce, billed by its size.
 //
 // A step whose record cannot be shown to have been written stops the operation:
 // its context ends, every further Step fails with the same error, and it ends by

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"reflect"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
@@ -185,7 +187,7 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 }
 
 func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
-	s.notify(NoticeStepReplayed, nil)
+	s.notify(notice.StepReplayed, nil)
 	switch {
 	case known.Omitted:
 		err := s.unavailable(known.Failure)
@@ -222,7 +224,7 @@ func (s *step) unavailable(f *Failure) error {
 // interrupted asks what became of a step that an earlier attempt began. again says
 // that it surely had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
-	s.notify(NoticeStepInterrupted, nil)
+	s.notify(notice.StepInterrupted, nil)
 	if s.opts.interrupted == nil {
 		return nil, false, &StepInterruptedError{Name: s.name}
 	}
@@ -284,7 +286,7 @@ func (s *step) settle(t tried, err error) ([]byte, error) {
 		err = s.unavailable(w.Failure)
 		t.lost = err
 	}
-	s.notify(NoticeStepRecorded, err)
+	s.notify(notice.StepRecorded, err)
 	if !w.NotExecuted && (w.Failure == nil || w.Omitted) {
 		s.a.journal.compensateBy(s, t)
 	}
@@ -326,6 +328,6 @@ func (s *step) inside(name string) context.Context {
 	return context.WithValue(s.ctx, stepKey{}, insideStep{s.a, name})
 }
 
-func (s *step) notify(kind NoticeKind, err error) {
+func (s *step) notify(kind notice.Kind, err error) {
 	s.a.notifyStep(s.ctx, kind, s.name, err)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -17,7 +19,7 @@ func (x *execution) claimUnanswered(ctx context.Context, part *claimTime, c prot
 	var sErr *StoreError
 	down := errors.As(err, &sErr) && sErr.Down
 	if x.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(x.call.Key.id) {
-		x.notify(ctx, NoticeFailedOpen, Notice{Attempt: c.Record.Attempt, Err: err})
+		x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: x.call.Key, rec: c.Record, failedOpen: true}, Outcome{}, nil
 	}
 	if sErr == nil || sErr.Ambiguous {
@@ -39,7 +41,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	now := e.now()
 	err := e.store.Withdraw(budget, now, w)
 	if err == nil || isAnswer(err) {
-		x.notify(ctx, NoticeWithdrawn, Notice{Attempt: c.Record.Attempt, State: Released})
+		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
 	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
@@ -96,8 +98,8 @@ func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
 		<-ctx.Done()
 		return aws.Credentials{}, ctx.Err()
 	}))
-	told := func(_ context.Context, n idem.Notice) {
-		require.NotContains(t, []idem.NoticeKind{idem.NoticeOutcomeQueued, idem.NoticeWithdrawn, idem.NoticeFailedOpen}, n.Kind, "nothing was sent")
+	told := func(_ context.Context, n notice.Notice) {
+		require.NotContains(t, []notice.Kind{notice.OutcomeQueued, notice.Withdrawn, notice.FailedOpen}, n.Kind, "nothing was sent")
 	}
 	e, err := idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told})
 	require.NoError(t, err)

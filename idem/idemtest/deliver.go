@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/idem-go/idempotency/idem"
 )
 
@@ -71,12 +73,12 @@ type storyKey struct{}
 
 // observed returns the observer with the harness's own before it.
 func observed(o idem.Observer) idem.Observer {
-	return func(ctx context.Context, n idem.Notice) {
+	return func(ctx context.Context, n notice.Notice) {
 		if s, ok := ctx.Value(storyKey{}).(*story); ok {
 			switch n.Kind {
-			case idem.NoticeClaimed, idem.NoticeTookOver, idem.NoticeFailedOpen:
+			case notice.Claimed, notice.TookOver, notice.FailedOpen:
 				s.ran.Store(true)
-			case idem.NoticeReplayed:
+			case notice.Replayed:
 				s.replayed.Store(true)
 			}
 		}

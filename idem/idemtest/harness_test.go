@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -43,10 +45,10 @@ func TestClockExpiresAnOutcome(t *testing.T) {
 }
 
 func TestTheUsersObserverIsKept(t *testing.T) {
-	told := map[idem.NoticeKind]int{}
-	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n idem.Notice) { told[n.Kind]++ }})
+	told := map[notice.Kind]int{}
+	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
 	idemtest.Deliver(h, 3, request(double))
-	require.Equal(t, map[idem.NoticeKind]int{idem.NoticeClaimed: 1, idem.NoticeCompleted: 1, idem.NoticeReplayed: 2}, told)
+	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Completed: 1, notice.Replayed: 2}, told)
 }
 
 // From the crash on nothing of the process reaches the store, whatever it does.

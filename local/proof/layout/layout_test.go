@@ -20,12 +20,13 @@ var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
 
-	"idem":             {jsonModule, canonicalForm, fingerprints, protocol},
+	"idem":             {jsonModule, canonicalForm, fingerprints, notices, protocol},
 	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
+	"idem/notice":      {protocol},
 	"idem/protocol":    {},
 	"idem/schema":      {},
-	"idem/memstore":    {jsonModule, canonicalForm, "./idem", fingerprints, protocol},
-	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/memstore":    {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol},
+	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
 	"idem/outbox/internal/awsbatch": {"./idem/outbox", "github.com/aws/smithy-go"},
@@ -33,17 +34,17 @@ var allowed = map[string][]string{
 	"idem/outbox/sqssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/snssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, protocol, "github.com/dunglas/httpsfv"},
-	"idem/storetest":                {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", fingerprints, protocol, "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
+	"idem/storetest":                {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
-		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
 	"idem/idemhttp/coverage": {
-		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
@@ -64,17 +65,18 @@ const (
 	pathTemplates = "./idem/internal/pathtemplate"
 	protocol      = "./idem/protocol"
 	fingerprints  = "./idem/fingerprint"
+	notices       = "./idem/notice"
 )
 
 // queueSide is what speaks to SQS for the wrappers.
 var queueSide = []string{
-	jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
 	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/fingerprint", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
 
 type listed struct {
 	ImportPath string

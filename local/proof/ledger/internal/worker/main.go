@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/notice"
+
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -53,9 +55,9 @@ func main() {
 		log.Fatal(err)
 	}
 	logged := idem.LogTo(nil)
-	observer := func(ctx context.Context, n idem.Notice) {
+	observer := func(ctx context.Context, n notice.Notice) {
 		logged(ctx, n)
-		if own, ok := ctx.Value(trackKey{}).(*track); ok && n.Kind == idem.NoticeOutcomeQueued {
+		if own, ok := ctx.Value(trackKey{}).(*track); ok && n.Kind == notice.OutcomeQueued {
 			own.queued = true
 		}
 	}

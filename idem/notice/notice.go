@@ -1,0 +1,69 @@
+// Package notice has what an engine tells its observer: one [Notice] for each thing that
+// happens, with its [Kind].
+//
+//	func observe(ctx context.Context, n notice.Notice) {
+//		if n.Kind == notice.Parked {
+//			parked.Add(1) // somebody must resolve n.ID
+//		}
+//	}
+package notice
+
+import (
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Notice is what an observer is told.
+type Notice struct {
+	// Kind says what has happened.
+	Kind Kind
+	// ID of the record, Tenant and Operation of the key.
+	ID, Tenant, Operation string
+	// Step is the name of the step that the notice is about, if any.
+	Step string
+	// Attempt is the number of the attempt that the notice is about, 0 if none.
+	Attempt int
+	// State that the record is in now, as far as is known.
+	State protocol.State
+	// Elapsed since the call began, or since the write was queued.
+	Elapsed time.Duration
+	// Err is the handler's error, or what went wrong.
+	Err error
+}
+
+// Kind says what a [Notice] is about, in a word that logs and metrics can use
+// as it is.
+type Kind string
+
+// What an observer is told of. Err of Uncommitted is the handler's error or a
+// *idem.CommitError. What is told of queued writes later comes with a context without
+// values: the call that it belongs to is over.
+const (
+	Claimed          Kind = "claimed"           // a first attempt has its claim
+	TookOver         Kind = "took_over"         // a later attempt has its claim
+	Replayed         Kind = "replayed"          // answered with a recorded outcome
+	InFlight         Kind = "in_flight"         // answered with ErrInFlight
+	Accepted         Kind = "accepted"          // answered with ErrAccepted
+	Unknown          Kind = "outcome_unknown"   // answered with ErrOutcomeUnknown
+	Reused           Kind = "key_reused"        // answered with ErrKeyReused
+	Completed        Kind = "completed"         // an attempt's result is recorded
+	Failed           Kind = "failed"            // an attempt's terminal failure is recorded
+	Released         Kind = "released"          // ended without outcome, the key is free
+	Parked           Kind = "parked"            // ended or lapsed, nobody knows the outcome
+	StepRecorded     Kind = "step_recorded"     // a step ran, its outcome is recorded
+	StepReplayed     Kind = "step_replayed"     // a step was skipped, it is recorded
+	StepInterrupted  Kind = "step_interrupted"  // an at-most-once step began and has no outcome
+	Compensated      Kind = "step_compensated"  // a step was undone
+	Uncommitted      Kind = "uncommitted"       // nothing of a unit of work was committed for certain
+	ResultOmitted    Kind = "result_omitted"    // an outcome is recorded without its result
+	LeaseLost        Kind = "lease_lost"        // an attempt no longer has its claim
+	OutOfTime        Kind = "out_of_time"       // no claim was taken for want of time
+	StoreUnavailable Kind = "store_unavailable" // the store could not be reached before the claim
+	FailedOpen       Kind = "failed_open"       // the handler runs without a claim
+	Unreadable       Kind = "record_unreadable" // a record cannot be read, the call failed closed
+	Withdrawn        Kind = "withdrawn"         // a claim without a reply was taken back
+	OutcomeQueued    Kind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone
+	OutcomeLanded    Kind = "outcome_landed"    // a queued write was written
+	OutcomeDropped   Kind = "outcome_dropped"   // a queued write was given up
+)
