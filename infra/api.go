@@ -159,13 +159,13 @@ func (a *API) GrantInvoke(to awsiam.IGrantable) {
 }
 
 // settleLimit sets the default of the flavour.
-func (p *APIProps) settleLimit(bad func(string, ...any)) {
+func (p *APIProps) settleLimit(invalid func(string, ...any)) {
 	usual, most := HTTPAPILimit, HTTPAPILimit
 	if p.Flavour == RESTAPI {
 		usual, most = RESTAPILimit, MaxRESTAPILimit
 	}
 	if p.Limit != 0 && (p.Limit < time.Second || p.Limit > most || p.Limit%time.Second != 0) {
-		bad("Limit is %v: use whole seconds from 1s to %v, or zero for %v", p.Limit, most, usual)
+		invalid("Limit is %v: use whole seconds from 1s to %v, or zero for %v", p.Limit, most, usual)
 		p.Limit = 0
 	}
 	if p.Limit == 0 {
@@ -175,29 +175,29 @@ func (p *APIProps) settleLimit(bad func(string, ...any)) {
 
 // settle sets the defaults, and puts usable values where there are none.
 func (p *APIProps) settle(id string) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch p.Flavour {
 	case HTTPAPI, RESTAPI:
 	case "":
 		p.Flavour = HTTPAPI
 	default:
-		bad("Flavour is %q: use infra.HTTPAPI or infra.RESTAPI", p.Flavour)
+		invalid("Flavour is %q: use infra.HTTPAPI or infra.RESTAPI", p.Flavour)
 		p.Flavour = HTTPAPI
 	}
 	if p.Name == "" {
 		p.Name = id
 	}
-	p.settleLimit(bad)
+	p.settleLimit(invalid)
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}
-	throttle(bad, "the API", &p.Rate, &p.Burst, DefaultRate, DefaultBurst)
+	throttle(invalid, "the API", &p.Rate, &p.Burst, DefaultRate, DefaultBurst)
 	if p.UsagePlan != nil {
 		plan := *p.UsagePlan
 		p.UsagePlan = &plan
-		throttle(bad, "UsagePlan", &plan.Rate, &plan.Burst, p.Rate, p.Burst)
+		throttle(invalid, "UsagePlan", &plan.Rate, &plan.Burst, p.Rate, p.Burst)
 		if plan.Daily < 0 {
-			bad("UsagePlan.Daily is %d: use a positive number, or zero for no bound", plan.Daily)
+			invalid("UsagePlan.Daily is %d: use a positive number, or zero for no bound", plan.Daily)
 			plan.Daily = 0
 		}
 	}
@@ -205,20 +205,20 @@ func (p *APIProps) settle(id string) (problems []string) {
 		return problems
 	}
 	if p.UsagePlan != nil {
-		bad("UsagePlan is for a REST API: set Flavour to infra.RESTAPI, or throttle by route")
+		invalid("UsagePlan is for a REST API: set Flavour to infra.RESTAPI, or throttle by route")
 	}
 	if p.WebACL != "" {
-		bad("WebACL is for a REST API, WAF does not work in front of an HTTP API: set Flavour to infra.RESTAPI, or put CloudFront in front")
+		invalid("WebACL is for a REST API, WAF does not work in front of an HTTP API: set Flavour to infra.RESTAPI, or put CloudFront in front")
 	}
 	if p.HasLogRole {
-		bad("HasLogRole is for a REST API: leave it out")
+		invalid("HasLogRole is for a REST API: leave it out")
 	}
 	return problems
 }
 
-func throttle(bad func(string, ...any), whose string, rate *float64, burst *int, otherRate float64, otherBurst int) {
+func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int, otherRate float64, otherBurst int) {
 	if *rate < 0 || *burst < 0 {
-		bad("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d", whose, *rate, *burst, otherRate, otherBurst)
+		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d", whose, *rate, *burst, otherRate, otherBurst)
 		*rate, *burst = 0, 0
 	}
 	if *rate == 0 {
@@ -236,24 +236,24 @@ func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 	if len(p.Routes) == 0 {
 		problems = append(problems, "there are no Routes: name what leads to the function, such as POST /payments")
 	}
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	var routes []parsedRoute
 	seen := map[string]bool{}
 	for _, r := range p.Routes {
 		method, path, ok := strings.Cut(r.Route, " ")
 		switch {
 		case !ok || !methods[method] || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
-			bad("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
+			invalid("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
 			continue
 		case seen[r.Route]:
-			bad("the route %q is there twice: leave one out", r.Route)
+			invalid("the route %q is there twice: leave one out", r.Route)
 			continue
 		case len(r.Scopes) > 0 && p.Authorizer.JWT == nil:
-			bad("the route %q has Scopes, which only a JWT authorizer checks: leave them out", r.Route)
+			invalid("the route %q has Scopes, which only a JWT authorizer checks: leave them out", r.Route)
 			r.Scopes = nil
 		}
 		seen[r.Route] = true
-		throttle(bad, r.Route, &r.Rate, &r.Burst, p.Rate, p.Burst)
+		throttle(invalid, r.Route, &r.Rate, &r.Burst, p.Rate, p.Burst)
 		routes = append(routes, parsedRoute{r, method, path})
 	}
 	return routes, problems

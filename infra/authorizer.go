@@ -70,7 +70,7 @@ func (z *Authorizer) sources(prefix string) (headers *[]*string, kept awscdk.Dur
 // cognitoIssuer has the region and the pool.
 var cognitoIssuer = regexp.MustCompile(`^https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([\w-]+)$`)
 
-func (z *Authorizer) check(p *APIProps, bad func(string, ...any)) {
+func (z *Authorizer) check(p *APIProps, invalid func(string, ...any)) {
 	set := 0
 	for _, is := range []bool{z.JWT != nil, z.IAM, z.Lambda != nil, z.None} {
 		if is {
@@ -78,17 +78,17 @@ func (z *Authorizer) check(p *APIProps, bad func(string, ...any)) {
 		}
 	}
 	if set != 1 {
-		bad("Authorizer has %d of JWT, IAM, Lambda and None: set exactly one; the tenant comes from it", set)
+		invalid("Authorizer has %d of JWT, IAM, Lambda and None: set exactly one; the tenant comes from it", set)
 	}
 	if set == 0 {
 		z.IAM = true // a mistake must not open the API
 	}
 	if z.Lambda == nil && len(z.Headers) > 0 {
-		bad("Authorizer.Headers is for a Lambda authorizer: leave it out")
+		invalid("Authorizer.Headers is for a Lambda authorizer: leave it out")
 	}
 	for _, h := range z.Headers {
 		if !token.MatchString(h) {
-			bad("Authorizer.Headers has %q: name request headers, such as Authorization", h)
+			invalid("Authorizer.Headers has %q: name request headers, such as Authorization", h)
 			z.Headers = nil
 			break
 		}
@@ -100,13 +100,13 @@ func (z *Authorizer) check(p *APIProps, bad func(string, ...any)) {
 	z.JWT, z.IAM = nil, true
 	switch rest := p.Flavour == RESTAPI; {
 	case rest && !cognitoIssuer.MatchString(kept.Issuer):
-		bad("Authorizer.JWT.Issuer is %q: a REST API verifies tokens of Cognito user pools alone; use the pool's issuer, a Lambda authorizer, or an HTTP API", kept.Issuer)
+		invalid("Authorizer.JWT.Issuer is %q: a REST API verifies tokens of Cognito user pools alone; use the pool's issuer, a Lambda authorizer, or an HTTP API", kept.Issuer)
 	case rest && len(kept.Audience) > 0:
-		bad("Authorizer.JWT.Audience is set, and a REST API does not look at it: leave it out and ask for Scopes, or use an HTTP API")
+		invalid("Authorizer.JWT.Audience is set, and a REST API does not look at it: leave it out and ask for Scopes, or use an HTTP API")
 	case !rest && kept.Issuer == "":
-		bad("Authorizer.JWT.Issuer is empty: name the URL of the tokens' issuer")
+		invalid("Authorizer.JWT.Issuer is empty: name the URL of the tokens' issuer")
 	case !rest && len(kept.Audience) == 0:
-		bad("Authorizer.JWT.Audience is empty: name the audience, or tokens that the issuer made for others would be accepted")
+		invalid("Authorizer.JWT.Audience is empty: name the audience, or tokens that the issuer made for others would be accepted")
 	default:
 		z.JWT, z.IAM = kept, false
 	}

@@ -56,37 +56,37 @@ func (c *CORS) settle(routes []parsedRoute, flavour Flavour, problems []string) 
 		return nil, problems
 	}
 	wrong := len(problems)
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	s := *c
 	if len(s.Origins) == 0 {
-		bad("CORS has no Origins: name those of the pages, such as https://shop.example")
+		invalid("CORS has no Origins: name those of the pages, such as https://shop.example")
 	}
 	for _, o := range s.Origins {
 		_, host, ok := strings.Cut(o, "://")
 		switch {
 		case o == "*" && len(s.Origins) > 1:
-			bad("CORS.Origins has \"*\" beside others: leave the others out")
+			invalid("CORS.Origins has \"*\" beside others: leave the others out")
 		case o == "*" && s.Credentials:
-			bad("CORS.Credentials takes no origin \"*\": name the origins")
+			invalid("CORS.Credentials takes no origin \"*\": name the origins")
 		case o != "*" && (!ok || host == "" || strings.ContainsAny(host, "/*")):
-			bad("CORS.Origins has %q: write an origin like https://shop.example, without a path", o)
+			invalid("CORS.Origins has %q: write an origin like https://shop.example, without a path", o)
 		}
 	}
 	for _, h := range slices.Concat(s.Headers, s.Expose) {
 		if !token.MatchString(h) {
-			bad("CORS has the header %q: name headers, such as X-Request-Id", h)
+			invalid("CORS has the header %q: name headers, such as X-Request-Id", h)
 		}
 	}
 	if s.MaxAge < 0 || s.MaxAge > day || s.MaxAge%time.Second != 0 {
-		bad("CORS.MaxAge is %v: use whole seconds up to %v, or zero for the browser's own", s.MaxAge, day)
+		invalid("CORS.MaxAge is %v: use whole seconds up to %v, or zero for the browser's own", s.MaxAge, day)
 	}
 	if flavour == RESTAPI && len(s.Expose) > 0 {
-		bad("CORS.Expose is for an HTTP API: before a REST API the function sends Access-Control-Expose-Headers itself")
+		invalid("CORS.Expose is for an HTTP API: before a REST API the function sends Access-Control-Expose-Headers itself")
 	}
 	s.methods = map[string][]string{}
 	for _, r := range routes {
 		if r.method == "OPTIONS" {
-			bad("the route %q is for preflight requests, which CORS answers: leave one of them out", r.Route.Route)
+			invalid("the route %q is for preflight requests, which CORS answers: leave one of them out", r.Route.Route)
 		}
 		s.methods[r.path] = append(s.methods[r.path], r.method)
 		if !slices.Contains(s.all, r.method) {

@@ -149,15 +149,15 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 }
 
 func (p *EventsProps) settle() (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Repeat != Repeatable && p.Repeat != NotRepeatable {
-		bad("Repeat is %q: say infra.Repeatable or infra.NotRepeatable, as the operation that events run does", p.Repeat)
+		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable, as the operation that events run does", p.Repeat)
 	}
 	if p.MaxAge == 0 {
 		p.MaxAge = MaxEventAge
 	}
 	if p.MaxAge < time.Minute || p.MaxAge > MaxEventAge || p.MaxAge%time.Second != 0 {
-		bad("MaxAge is %v: use whole seconds from 1m to %v", p.MaxAge, MaxEventAge)
+		invalid("MaxAge is %v: use whole seconds from 1m to %v", p.MaxAge, MaxEventAge)
 		p.MaxAge = MaxEventAge
 	}
 	if p.Source == "" {
@@ -167,22 +167,22 @@ func (p *EventsProps) settle() (problems []string) {
 		}
 	}
 	if _, known := eventSources[p.Source]; !known {
-		bad("Source is %q: use infra.FromCallers, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
+		invalid("Source is %q: use infra.FromCallers, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
 		p.Source = FromCallers
 	}
 	if p.Source == FromEventBridge && p.EventBridge == 0 {
 		p.EventBridge = EventBridgeAge
 	}
 	if p.Source != FromEventBridge && p.EventBridge != 0 {
-		bad("EventBridge is %v and Source is %q: leave one of them out", p.EventBridge, p.Source)
+		invalid("EventBridge is %v and Source is %q: leave one of them out", p.EventBridge, p.Source)
 		p.EventBridge = 0
 	}
 	if p.EventBridge != 0 && (p.EventBridge < time.Minute || p.EventBridge > EventBridgeAge) {
-		bad("EventBridge is %v: use 1m to %v, or zero for that", p.EventBridge, EventBridgeAge)
+		invalid("EventBridge is %v: use 1m to %v, or zero for that", p.EventBridge, EventBridgeAge)
 		p.EventBridge = EventBridgeAge
 	}
 	if p.NoFailures && p.Failures != nil {
-		bad("NoFailures is set beside Failures: leave one of them out")
+		invalid("NoFailures is set beside Failures: leave one of them out")
 	}
 	return problems
 }

@@ -146,30 +146,30 @@ func (f *Function) UseTable(t *Table, o *GrantOptions) {
 // settle sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
 func (p *FunctionProps) settle() (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Timeout == 0 {
 		p.Timeout = DefaultTimeout
 	}
 	if p.Timeout < time.Second || p.Timeout > MaxTimeout || p.Timeout%time.Second != 0 {
-		bad("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, MaxTimeout, DefaultTimeout)
+		invalid("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, MaxTimeout, DefaultTimeout)
 		p.Timeout = DefaultTimeout
 	}
 	if p.Memory == 0 {
 		p.Memory = DefaultMemory
 	}
 	if p.Memory < minMemory || p.Memory > maxMemory {
-		bad("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
+		invalid("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
 		p.Memory = DefaultMemory
 	}
 	if p.Lease < 0 {
-		bad("Lease is %v: say what the code sets, or leave it out", p.Lease)
+		invalid("Lease is %v: say what the code sets, or leave it out", p.Lease)
 	}
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}
 	for _, name := range []string{schema.EnvFunctionTimeout, schema.EnvEndpoint} {
 		if _, ok := p.Environment[name]; ok {
-			bad("Environment sets %s: leave it out, %s", name, map[string]string{
+			invalid("Environment sets %s: leave it out, %s", name, map[string]string{
 				schema.EnvFunctionTimeout: "it follows from Timeout",
 				schema.EnvEndpoint:        "it is for a local DynamoDB and would lead the function away from its table",
 			}[name])

@@ -114,7 +114,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 }
 
 func (p *MonitoringProps) settle() (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, d := range []struct {
 		name string
 		v    *time.Duration
@@ -124,7 +124,7 @@ func (p *MonitoringProps) settle() (problems []string) {
 			*d.v = d.zero
 		}
 		if *d.v < time.Second {
-			bad("%s is %v: use a second or more, or zero for %v", d.name, *d.v, d.zero)
+			invalid("%s is %v: use a second or more, or zero for %v", d.name, *d.v, d.zero)
 			*d.v = d.zero
 		}
 	}
@@ -132,7 +132,7 @@ func (p *MonitoringProps) settle() (problems []string) {
 		p.FailedConditions = DefaultFailedConditions
 	}
 	if p.FailedConditions < 0 {
-		bad("FailedConditions is %d: use a positive number, or zero for %d", p.FailedConditions, DefaultFailedConditions)
+		invalid("FailedConditions is %d: use a positive number, or zero for %d", p.FailedConditions, DefaultFailedConditions)
 		p.FailedConditions = DefaultFailedConditions
 	}
 	return problems

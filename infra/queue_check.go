@@ -25,78 +25,78 @@ const (
 // settle sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
 func (p *QueueProps) settle(timeout time.Duration) (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch p.Repeat {
 	case Repeatable, NotRepeatable:
 	case "":
-		bad("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue does; it decides what redelivery means")
+		invalid("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue does; it decides what redelivery means")
 	default:
-		bad("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
+		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
 	}
-	p.settleFIFO(bad)
-	inRange(bad, "BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
-	inRange(bad, "MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
+	p.settleFIFO(invalid)
+	inRange(invalid, "BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
+	inRange(invalid, "MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
 	if p.MaxConcurrency != 0 {
-		inRange(bad, "MaxConcurrency", &p.MaxConcurrency, 2, 1000, 0)
+		inRange(invalid, "MaxConcurrency", &p.MaxConcurrency, 2, 1000, 0)
 	}
 	if p.BatchWindow < 0 || p.BatchWindow > maxWindow || p.BatchWindow%time.Second != 0 {
-		bad("BatchWindow is %v: use whole seconds up to %v, or zero for none", p.BatchWindow, maxWindow)
+		invalid("BatchWindow is %v: use whole seconds up to %v, or zero for none", p.BatchWindow, maxWindow)
 		p.BatchWindow = 0
 	}
 	if p.BatchSize > windowlessBatch && p.BatchWindow == 0 {
-		bad("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
+		invalid("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
 		p.BatchSize = windowlessBatch
 	}
 	if p.MessageRetention == 0 {
 		p.MessageRetention = DefaultMessageRetention
 	}
 	if p.MessageRetention < time.Minute || p.MessageRetention > maxMessageRetention || p.MessageRetention%time.Second != 0 {
-		bad("MessageRetention is %v: use whole seconds from 1m to %v", p.MessageRetention, maxMessageRetention)
+		invalid("MessageRetention is %v: use whole seconds from 1m to %v", p.MessageRetention, maxMessageRetention)
 		p.MessageRetention = DefaultMessageRetention
 	}
 	if p.NoDeadLetters && p.DeadLetters != nil {
-		bad("NoDeadLetters is set beside DeadLetters: leave one of them out")
+		invalid("NoDeadLetters is set beside DeadLetters: leave one of them out")
 	}
 	if p.Visibility == 0 {
 		p.Visibility = p.goodVisibility(timeout)
 	}
 	if p.Visibility < 0 || p.Visibility > maxVisibility || p.Visibility%time.Second != 0 {
-		bad("Visibility is %v: use whole seconds up to %v, or zero for %v", p.Visibility, maxVisibility, p.goodVisibility(timeout))
+		invalid("Visibility is %v: use whole seconds up to %v, or zero for %v", p.Visibility, maxVisibility, p.goodVisibility(timeout))
 		p.Visibility = p.goodVisibility(timeout)
 	}
 	if least := timeout + p.BatchWindow + margin; p.Visibility < least {
-		bad("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
+		invalid("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
 			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; set it to %v, and no less than %v",
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
 	return problems
 }
 
-func (p *QueueProps) settleFIFO(bad func(string, ...any)) {
+func (p *QueueProps) settleFIFO(invalid func(string, ...any)) {
 	named := strings.HasSuffix(p.Name, ".fifo")
 	switch {
 	case p.FIFO && p.Name != "" && !named:
-		bad("the FIFO queue is called %q: let its Name end in .fifo", p.Name)
+		invalid("the FIFO queue is called %q: let its Name end in .fifo", p.Name)
 		p.Name += ".fifo"
 	case !p.FIFO && named:
-		bad("the standard queue is called %q: set FIFO, or let its Name not end in .fifo", p.Name)
+		invalid("the standard queue is called %q: set FIFO, or let its Name not end in .fifo", p.Name)
 		p.Name = ""
 	case !p.FIFO && p.PerGroup:
-		bad("PerGroup is for FIFO queues: set FIFO, or leave it out")
+		invalid("PerGroup is for FIFO queues: set FIFO, or leave it out")
 	}
 	if !p.FIFO {
 		return
 	}
 	if p.BatchWindow != 0 {
-		bad("BatchWindow is %v: a FIFO queue has none; leave it out", p.BatchWindow)
+		invalid("BatchWindow is %v: a FIFO queue has none; leave it out", p.BatchWindow)
 		p.BatchWindow = 0
 	}
 	if p.BatchSize > windowlessBatch {
-		bad("BatchSize is %d: a FIFO queue's batch has at most %d messages", p.BatchSize, windowlessBatch)
+		invalid("BatchSize is %d: a FIFO queue's batch has at most %d messages", p.BatchSize, windowlessBatch)
 		p.BatchSize = windowlessBatch
 	}
 	if p.DeadLetters != nil && !*p.DeadLetters.Fifo() {
-		bad("DeadLetters is a standard queue: a FIFO queue's dead-letter queue is FIFO too")
+		invalid("DeadLetters is a standard queue: a FIFO queue's dead-letter queue is FIFO too")
 		p.DeadLetters = nil
 	}
 }
@@ -134,12 +134,12 @@ func (p *QueueProps) goodVisibility(timeout time.Duration) time.Duration {
 	return min(visibilityFactor*timeout+p.BatchWindow, maxVisibility)
 }
 
-func inRange(bad func(string, ...any), name string, v *int, least, most, zero int) {
+func inRange(invalid func(string, ...any), name string, v *int, least, most, zero int) {
 	if *v == 0 {
 		*v = zero
 	}
 	if *v < least || *v > most {
-		bad("%s is %d: use %d to %d", name, *v, least, most)
+		invalid("%s is %d: use %d to %d", name, *v, least, most)
 		*v = zero
 	}
 }

@@ -122,49 +122,49 @@ func (r *Relay) MetricIteratorAge() awscloudwatch.Metric {
 }
 
 func (p *RelayProps) settle() (problems []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = RelayPackage
 	}
 	if p.Function.Timeout == 0 {
 		p.Function.Timeout = DefaultRelayTimeout
 	}
-	inRange(bad, "BatchSize", &p.BatchSize, 1, 1000, DefaultStreamBatch)
-	inRange(bad, "Retries", &p.Retries, 1, 10_000, DefaultStreamRetries)
+	inRange(invalid, "BatchSize", &p.BatchSize, 1, 1000, DefaultStreamBatch)
+	inRange(invalid, "Retries", &p.Retries, 1, 10_000, DefaultStreamRetries)
 	if p.Sweep == 0 {
 		p.Sweep = DefaultSweep
 	}
 	if p.Sweep < time.Minute || p.Sweep > day || p.Sweep%time.Minute != 0 {
-		bad("Sweep is %v: use whole minutes from 1m to %v, or zero for %v", p.Sweep, day, DefaultSweep)
+		invalid("Sweep is %v: use whole minutes from 1m to %v, or zero for %v", p.Sweep, day, DefaultSweep)
 		p.Sweep = DefaultSweep
 	}
 	if p.Grace == 0 {
 		p.Grace = DefaultGrace
 	}
 	if p.Grace < time.Second {
-		bad("Grace is %v: use a second or more, or zero for %v", p.Grace, DefaultGrace)
+		invalid("Grace is %v: use a second or more, or zero for %v", p.Grace, DefaultGrace)
 		p.Grace = DefaultGrace
 	}
 	if p.MaxTries < 0 {
-		bad("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
+		invalid("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
 		p.MaxTries = 0
 	}
 	if len(p.Buses) > 0 && p.Source == "" {
-		bad("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
+		invalid("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
 	}
 	if len(p.Queues)+len(p.Topics)+len(p.Buses) == 0 {
-		bad("there is no destination: name at least one queue, topic or bus")
+		invalid("there is no destination: name at least one queue, topic or bus")
 	}
 	seen := map[string]bool{}
 	names := slices.Concat(slices.Collect(maps.Keys(p.Queues)), slices.Collect(maps.Keys(p.Topics)), slices.Collect(maps.Keys(p.Buses)))
 	slices.Sort(names)
 	for _, name := range names {
 		if seen[name] {
-			bad("the destination %q is there twice: a name is a queue, a topic or a bus", name)
+			invalid("the destination %q is there twice: a name is a queue, a topic or a bus", name)
 		}
 		seen[name] = true
 		if !isDestination(name) {
-			bad("the destination %q is no name of one: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
+			invalid("the destination %q is no name of one: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
 		}
 	}
 	return problems

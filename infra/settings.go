@@ -79,12 +79,12 @@ func SettingsOf(app constructs.Construct) (*Settings, error) {
 
 func (s *Settings) check() error {
 	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if s.API == "" {
 		s.API = HTTPAPI
 	}
 	if s.API != HTTPAPI && s.API != RESTAPI {
-		bad("api is %q: use http or rest", s.API)
+		invalid("api is %q: use http or rest", s.API)
 	}
 	if s.Authorizer == "" {
 		s.Authorizer = "iam"
@@ -92,33 +92,33 @@ func (s *Settings) check() error {
 	switch s.Authorizer {
 	case "iam", "none":
 		if s.Tenant != "" {
-			bad("tenant is %q: it is for the authorizers jwt and lambda; leave it out", s.Tenant)
+			invalid("tenant is %q: it is for the authorizers jwt and lambda; leave it out", s.Tenant)
 		}
 	case "jwt":
 		if s.Issuer == "" {
-			bad("issuer is missing: the authorizer jwt needs the URL of the tokens' issuer")
+			invalid("issuer is missing: the authorizer jwt needs the URL of the tokens' issuer")
 		}
 		if s.API == HTTPAPI && s.Audience == "" {
-			bad("audience is missing: the authorizer jwt needs what the tokens are made for")
+			invalid("audience is missing: the authorizer jwt needs what the tokens are made for")
 		}
 	case "lambda":
 		if s.AuthorizerARN == "" {
-			bad("authorizerArn is missing: the authorizer lambda needs the ARN of its function")
+			invalid("authorizerArn is missing: the authorizer lambda needs the ARN of its function")
 		}
 	default:
-		bad("authorizer is %q: use iam, jwt, lambda or none", s.Authorizer)
+		invalid("authorizer is %q: use iam, jwt, lambda or none", s.Authorizer)
 	}
 	if s.Authorizer != "jwt" && s.Issuer+s.Audience != "" {
-		bad("issuer and audience are for the authorizer jwt: leave them out")
+		invalid("issuer and audience are for the authorizer jwt: leave them out")
 	}
 	if s.Authorizer != "lambda" && s.AuthorizerARN != "" {
-		bad("authorizerArn is for the authorizer lambda: leave it out")
+		invalid("authorizerArn is for the authorizer lambda: leave it out")
 	}
 	if (s.Account == "") != (s.Region == "") {
-		bad("account and region belong together: give both, or none")
+		invalid("account and region belong together: give both, or none")
 	}
 	if s.Provider != "" && !strings.HasPrefix(s.Provider, "https://") {
-		bad("provider is %q: use an https URL", s.Provider)
+		invalid("provider is %q: use an https URL", s.Provider)
 	}
 	return errors.Join(problems...)
 }

@@ -143,7 +143,7 @@ func guardOf(whole time.Duration) time.Duration { return min(idem.DefaultGuard, 
 func (b *batch[R]) workLane(lane []*delivery[R]) {
 	var stop *delivery[R]
 	for _, d := range lane {
-		alone(func() {
+		runIsolated(func() {
 			defer func() {
 				if !b.forwardsLast(d) {
 					b.tell(d)
@@ -163,8 +163,8 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 	}
 }
 
-// alone calls f and returns when f or its goroutine has ended.
-func alone(f func()) {
+// runIsolated calls f and returns when f or its goroutine has ended.
+func runIsolated(f func()) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

@@ -146,7 +146,7 @@ func (s *source[R]) forwardLast(ds []delivery[R]) {
 		if !s.forwardsLast(d) {
 			continue
 		}
-		alone(func() {
+		runIsolated(func() {
 			defer s.tell(d)
 			if i < s.redeliverFrom(ds) {
 				s.forward(d)

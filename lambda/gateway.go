@@ -112,7 +112,7 @@ func bodyOf(body string, isBase64 bool) []byte {
 
 // queryOf reads the raw query string, since the map beside it joins repeats with
 // commas that values may hold too. A query that is not well-formed counts as it is.
-func queryOf(raw string, joined map[string]string) (query map[string][]string, bad string) {
+func queryOf(raw string, joined map[string]string) (query map[string][]string, invalid string) {
 	if raw == "" {
 		if len(joined) == 0 {
 			return nil, ""

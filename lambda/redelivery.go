@@ -80,7 +80,7 @@ func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	alone(func() {
+	runIsolated(func() {
 		defer func() {
 			if r := recover(); r != nil {
 				s.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("panic", fmt.Sprint(r)))

@@ -88,24 +88,24 @@ type job struct {
 
 // check reports mistakes in the set-up.
 func (s *source[R]) check(noHandler, text bool) error {
-	bad := func(problem string) error {
+	invalid := func(problem string) error {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", s.what, s.op.Name), Problem: problem}
 	}
 	switch {
 	case s.engine == nil:
-		return bad("the engine is nil: make one with idem.New")
+		return invalid("the engine is nil: make one with idem.New")
 	case s.op.Check() != nil:
 		return s.op.Check()
 	case s.key == nil:
-		return bad("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
 	case noHandler:
-		return bad("the handler is nil")
+		return invalid("the handler is nil")
 	case s.opts.Concurrency < 0:
-		return bad(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default", s.opts.Concurrency))
+		return invalid(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default", s.opts.Concurrency))
 	case s.opts.Select.Check() != nil:
 		return s.opts.Select.Check()
 	case s.opts.Select != nil && text:
-		return bad("Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
+		return invalid("Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
 	}
 	return s.window.check(s.what, s.op, s.logger())
 }

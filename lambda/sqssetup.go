@@ -71,7 +71,7 @@ func readSQSSetup() (s sqsSetup, err error) {
 
 // check reports what cannot work.
 func (s *sqsSetup) check(op idem.Operation) error {
-	bad := func(v sqsSetting, format string, args ...any) error {
+	invalid := func(v sqsSetting, format string, args ...any) error {
 		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
 			Problem: fmt.Sprintf(format, args...) + fmt.Sprintf(" (%s=%d)", v.name, v.value)}
 	}
@@ -81,16 +81,16 @@ func (s *sqsSetup) check(op idem.Operation) error {
 				op.Repeat, s.repeat, schema.EnvQueueRepeat)}
 	}
 	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
-		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
+		return invalid(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
 			"messages would be received again while they are worked on; set it to %ds, and no less than %ds",
 			s.visibility.value, s.timeout.value, s.window.value, s.goodVisibility(), need)
 	}
 	if least := minTime(op); s.timeout.known && least > s.usable() {
-		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
+		return invalid(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
 			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(), orTimeout("the time-out to at least %ds, or ", least), s.usable())
 	}
 	if s.batch.known && s.window.known && s.batch.value > sqsWindowlessBatch && s.window.value == 0 {
-		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
+		return invalid(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
 			s.batch.value, sqsWindowlessBatch)
 	}
 	return nil

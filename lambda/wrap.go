@@ -111,18 +111,18 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 }
 
 func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
-	bad := func(problem string) error {
+	invalid := func(problem string) error {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
 	}
 	switch {
 	case engine == nil:
-		return bad("the engine is nil: make one with idem.New")
+		return invalid("the engine is nil: make one with idem.New")
 	case op.Check() != nil:
 		return op.Check()
 	case key == nil:
-		return bad("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
 	case noHandler:
-		return bad("the handler is nil")
+		return invalid("the handler is nil")
 	case sel.Check() != nil:
 		return sel.Check()
 	}

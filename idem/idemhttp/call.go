@@ -19,7 +19,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if !ok {
 		return call, &refusal{code: CodeUndeclared}, nil
 	}
-	tenant, why, err := who(ctx, r, c.tenant)
+	tenant, why, err := callerOf(ctx, r, c.tenant)
 	if err != nil {
 		return call, nil, err
 	}
@@ -28,7 +28,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	}
 	principal := ""
 	if c.opts.Principal != nil {
-		if principal, why, err = who(ctx, r, c.opts.Principal); err != nil {
+		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
 			return call, nil, err
 		}
 		if principal == "" || principal == idem.NoTenant {
@@ -60,9 +60,9 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	return call, nil, nil
 }
 
-// who asks a function; an empty name means that there is nobody, and why may say
+// callerOf asks a function; an empty name means that there is nobody, and why may say
 // more.
-func who(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
+func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
 	if errors.Is(err, ErrNoTenant) {
 		var own noTenant

@@ -173,7 +173,7 @@ func dropHeader(h http.Header, name string) {
 // request has from before a redirect, else a new one. A header is the caller's
 // word and is sent as it is: not every service has this contract's grammar.
 func (s *sending) choose(req *http.Request, header string, now time.Time) error {
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{idem.ErrKeyInvalid}, args...)...)
 	}
 	var given []string
@@ -185,26 +185,26 @@ func (s *sending) choose(req *http.Request, header string, now time.Time) error 
 	wanted, set := req.Context().Value(withKey{}).(string)
 	switch {
 	case len(given) > 1:
-		return bad("the request has %d %s headers: set one", len(given), header)
+		return invalid("the request has %d %s headers: set one", len(given), header)
 	case len(given) == 1 && given[0] == "":
-		return bad("the request's %s header is empty: set a key, or none to get one", header)
+		return invalid("the request's %s header is empty: set a key, or none to get one", header)
 	case len(given) == 1 && set && given[0] != wanted:
-		return bad("the request's %s header and WithKey say different keys: use one of the two", header)
+		return invalid("the request's %s header and WithKey say different keys: use one of the two", header)
 	case len(given) == 1:
 		s.key = given[0]
 	case set:
 		if wanted == "" {
-			return bad("WithKey got an empty key")
+			return invalid("WithKey got an empty key")
 		}
 		bare, err := bareKey([]string{wanted})
 		if err == nil {
 			err = checkKey(bare, 1, isKeyChar, keyChars)
 		}
 		if err != nil {
-			return bad("the key of WithKey: %v", err)
+			return invalid("the key of WithKey: %v", err)
 		}
 		if bare != wanted {
-			return bad("WithKey takes the key bare, without quotes and white space")
+			return invalid("WithKey takes the key bare, without quotes and white space")
 		}
 		s.key = wanted
 	case s.key == "":

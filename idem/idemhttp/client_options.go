@@ -75,7 +75,7 @@ func (o *ClientOptions) check() (ClientOptions, error) {
 	if o != nil {
 		out = *o
 	}
-	bad := func(format string, args ...any) (ClientOptions, error) {
+	invalid := func(format string, args ...any) (ClientOptions, error) {
 		return out, &idem.ConfigError{What: "HTTP client", Problem: fmt.Sprintf(format, args...)}
 	}
 	orElse(&out.KeyHeader, DefaultKeyHeader)
@@ -93,24 +93,24 @@ func (o *ClientOptions) check() (ClientOptions, error) {
 	}
 	for _, m := range out.Methods {
 		if !isToken(m) || m != strings.ToUpper(m) {
-			return bad("Methods has %q: write methods in capitals, such as POST", m)
+			return invalid("Methods has %q: write methods in capitals, such as POST", m)
 		}
 	}
 	switch {
 	case !isToken(out.KeyHeader):
-		return bad("KeyHeader %q is not a header name", out.KeyHeader)
+		return invalid("KeyHeader %q is not a header name", out.KeyHeader)
 	case out.FirstSentHeader != "" && !isToken(out.FirstSentHeader):
-		return bad("FirstSentHeader %q is not a header name", out.FirstSentHeader)
+		return invalid("FirstSentHeader %q is not a header name", out.FirstSentHeader)
 	case strings.EqualFold(out.FirstSentHeader, out.KeyHeader):
-		return bad("FirstSentHeader and KeyHeader are both %q: use two headers", out.KeyHeader)
+		return invalid("FirstSentHeader and KeyHeader are both %q: use two headers", out.KeyHeader)
 	case out.MaxAttempts < 0:
-		return bad("MaxAttempts is %d: use 1 or more, or zero for %d", out.MaxAttempts, DefaultMaxAttempts)
+		return invalid("MaxAttempts is %d: use 1 or more, or zero for %d", out.MaxAttempts, DefaultMaxAttempts)
 	case out.Backoff < 0 || out.MaxBackoff < out.Backoff || out.MaxBackoff > maxDelay:
-		return bad("Backoff is %v and MaxBackoff %v: use 0 < Backoff <= MaxBackoff <= %v, or zero for %v and %v", out.Backoff, out.MaxBackoff, maxDelay, DefaultBackoff, DefaultMaxBackoff)
+		return invalid("Backoff is %v and MaxBackoff %v: use 0 < Backoff <= MaxBackoff <= %v, or zero for %v and %v", out.Backoff, out.MaxBackoff, maxDelay, DefaultBackoff, DefaultMaxBackoff)
 	case out.MaxWait < 0 || out.MaxWait > maxDelay:
-		return bad("MaxWait is %v: use a positive duration up to %v, or zero for %v", out.MaxWait, maxDelay, DefaultMaxWait)
+		return invalid("MaxWait is %v: use a positive duration up to %v, or zero for %v", out.MaxWait, maxDelay, DefaultMaxWait)
 	case out.Retention < 0:
-		return bad("Retention is %v: use the service's, or zero for %v", out.Retention, idem.DefaultRetention)
+		return invalid("Retention is %v: use the service's, or zero for %v", out.Retention, idem.DefaultRetention)
 	}
 	return out, nil
 }

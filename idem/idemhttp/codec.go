@@ -20,8 +20,8 @@ func encode(r *Response, never headerSet) ([]byte, error) {
 	if !r.final() {
 		return nil, fmt.Errorf("idemhttp: the handler's status %d is not a final HTTP status (200 to 599)", r.Status)
 	}
-	if r.cut != nil {
-		return nil, r.cut
+	if r.unrecordable != nil {
+		return nil, r.unrecordable
 	}
 	b := r.appendHead(make([]byte, 0, r.room()), r.keeps(never))
 	return append(b, r.Body...), nil
@@ -53,25 +53,25 @@ func everyHeader(string) bool { return true }
 // else is an error that matches [idem.ErrRecordUnreadable]. The body shares the
 // stored bytes.
 func decode(stored []byte) (*Response, error) {
-	bad := func(why string) (*Response, error) {
+	invalid := func(why string) (*Response, error) {
 		return nil, fmt.Errorf("%w: the stored response %s", idem.ErrRecordUnreadable, why)
 	}
 	end := bytes.IndexByte(stored, '\n')
 	if end < 0 {
-		return bad("is cut short")
+		return invalid("is cut short")
 	}
 	line := headReader{rest: string(stored[:end])}
-	if v := line.version(); !line.bad && v != codecVersion {
-		return bad(fmt.Sprintf("has version %d, this code reads %d", v, codecVersion))
+	if v := line.version(); !line.invalid && v != codecVersion {
+		return invalid(fmt.Sprintf("has version %d, this code reads %d", v, codecVersion))
 	}
 	r := line.response()
 	// A head has one form: what differs from it was not written by this code.
 	var again [512]byte
-	if line.bad || !bytes.Equal(r.appendHead(again[:0], everyHeader), stored[:end+1]) {
-		return bad("has a damaged head")
+	if line.invalid || !bytes.Equal(r.appendHead(again[:0], everyHeader), stored[:end+1]) {
+		return invalid("has a damaged head")
 	}
 	if !r.final() {
-		return bad("has no HTTP status")
+		return invalid("has no HTTP status")
 	}
 	r.Body = stored[end+1:]
 	return r, nil

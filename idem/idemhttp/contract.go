@@ -102,7 +102,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	switch {
 	case out.Executed && err != nil:
 		return nil, err
-	case out.Executed && live.cut != nil && out.Omitted:
+	case out.Executed && live.unrecordable != nil && out.Omitted:
 		// What every later caller gets.
 		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case out.Executed:

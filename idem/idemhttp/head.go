@@ -80,8 +80,8 @@ func appendText(b []byte, s string) []byte {
 // headReader reads a head. It is lenient where writing the head again shows a
 // difference: order, repeats, spelling of escapes and numbers.
 type headReader struct {
-	rest string
-	bad  bool
+	rest    string
+	invalid bool
 }
 
 // version reads up to the version, after which others may look different.
@@ -105,7 +105,7 @@ func (h *headReader) response() *Response {
 	}
 	r.Base64 = h.eat(`,"base64":true`)
 	h.must("}")
-	h.bad = h.bad || h.rest != ""
+	h.invalid = h.invalid || h.rest != ""
 	return r
 }
 
@@ -114,7 +114,7 @@ func (h *headReader) members(each func(name string)) {
 		name := h.text()
 		h.must(":")
 		each(name)
-		if h.bad || h.eat("}") {
+		if h.invalid || h.eat("}") {
 			return
 		}
 		h.must(",")
@@ -129,7 +129,7 @@ func (h *headReader) list() []string {
 	}
 	for {
 		values = append(values, h.text())
-		if h.bad || h.eat("]") {
+		if h.invalid || h.eat("]") {
 			return values
 		}
 		h.must(",")
@@ -144,7 +144,7 @@ func (h *headReader) eat(text string) bool {
 
 func (h *headReader) must(text string) {
 	if !h.eat(text) {
-		h.bad = true
+		h.invalid = true
 	}
 }
 
@@ -154,7 +154,7 @@ func (h *headReader) number() int {
 		end++
 	}
 	n, err := strconv.Atoi(h.rest[:end])
-	h.bad = h.bad || err != nil
+	h.invalid = h.invalid || err != nil
 	h.rest = h.rest[end:]
 	return n
 }
@@ -171,18 +171,18 @@ func (h *headReader) text() string {
 		}
 		end++
 	}
-	if h.bad || end >= len(h.rest) {
-		h.bad = true
+	if h.invalid || end >= len(h.rest) {
+		h.invalid = true
 		return ""
 	}
 	s := h.rest[:end]
 	if escaped {
 		b, err := jsontext.AppendUnquote(nil, `"`+s+`"`)
-		h.bad = h.bad || err != nil
+		h.invalid = h.invalid || err != nil
 		s = string(b)
 	}
 	h.rest = h.rest[end+1:]
 	s, ok := fromLatin1(s)
-	h.bad = h.bad || !ok
+	h.invalid = h.invalid || !ok
 	return s
 }

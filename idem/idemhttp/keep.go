@@ -24,21 +24,21 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		ans.Class = c.classOf(given.Status)
 		ans.Cause = statusError(given.Status)
 	}
-	body, bad := encode(given, c.never)
-	if bad == nil {
-		live, bad = decode(body)
+	body, invalid := encode(given, c.never)
+	if invalid == nil {
+		live, invalid = decode(body)
 	}
-	if bad != nil {
+	if invalid != nil {
 		// Not a final HTTP response: the gateway has its own answer to that.
 		if err == nil {
-			ans.Omitted = bad
+			ans.Omitted = invalid
 		}
 		return given, ans
 	}
 	live.addWithheld(given, c.never)
 	if c.opts.Redact != nil {
-		if body, bad = c.redacted(given); bad != nil {
-			ans.Omitted = bad
+		if body, invalid = c.redacted(given); invalid != nil {
+			ans.Omitted = invalid
 			return live, ans
 		}
 	}

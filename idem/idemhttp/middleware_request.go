@@ -111,7 +111,7 @@ func prefixOf(r *http.Request) string {
 }
 
 // queryOf decodes a query. One that is not well-formed counts as it is.
-func queryOf(raw string) (query map[string][]string, bad string) {
+func queryOf(raw string) (query map[string][]string, invalid string) {
 	if raw == "" {
 		return nil, ""
 	}

@@ -95,7 +95,7 @@ func (c *recorder) response() *Response {
 	c.Flush()
 	res := &Response{Status: c.status, Body: c.body.Bytes()}
 	if c.over {
-		res.cut = ErrResponseTooLarge
+		res.unrecordable = ErrResponseTooLarge
 	}
 	for name, values := range c.sent {
 		old, stood := c.before[name]

@@ -25,8 +25,8 @@ type Response struct {
 	// Base64 says that the gateway must decode Body.
 	Base64 bool
 
-	// cut is why Body is not what the handler gave: it cannot be recorded.
-	cut error
+	// unrecordable is why Body is not what the handler gave: it cannot be recorded.
+	unrecordable error
 }
 
 // final reports whether the status is one that ends an exchange (RFC 9110 15).

@@ -89,7 +89,7 @@ func (x *run) settle(l *lane, failed error) {
 		x.done(l, func(r *Report) { r.Sent++ })
 		return
 	}
-	reason := cut(failed.Error())
+	reason := truncate(failed.Error())
 	if errors.Is(failed, ErrNotSent) {
 		x.untried(l, now, reason)
 		return
@@ -207,8 +207,8 @@ func (x *run) handOver(l *lane) int {
 	return len(l.entries)
 }
 
-// cut makes of a reason what an item can and should hold.
-func cut(s string) string {
+// truncate makes of a reason what an item can and should hold.
+func truncate(s string) string {
 	if len(s) > maxReason {
 		s = s[:maxReason]
 	}

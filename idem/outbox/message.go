@@ -110,45 +110,45 @@ func stringSize(s string) int {
 // Check reports what is wrong with a message that is to be published, so that it
 // is found before anything is committed, and not when it can no longer be sent.
 func (m *Message) Check() error {
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("outbox: message for %q: %s", m.Destination, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case m.ID != "":
-		return bad("ID is set: leave it empty, it is made of the record")
+		return invalid("ID is set: leave it empty, it is made of the record")
 	case m.Destination == "":
 		return fmt.Errorf("outbox: message of type %q: Destination is empty: name where it goes", m.Type)
 	case len(m.Destination) > MaxDestination || !isName(m.Destination):
-		return bad("Destination may have %d letters, digits, '.', '_' and '-'", MaxDestination)
+		return invalid("Destination may have %d letters, digits, '.', '_' and '-'", MaxDestination)
 	case len(m.OrderingKey) > MaxOrderingKey || !isVisible(m.OrderingKey):
-		return bad("OrderingKey %q may have %d visible ASCII characters without spaces", m.OrderingKey, MaxOrderingKey)
+		return invalid("OrderingKey %q may have %d visible ASCII characters without spaces", m.OrderingKey, MaxOrderingKey)
 	case len(m.Type) > MaxType || !isText(m.Type):
-		return bad("Type %q may have %d bytes of text", m.Type, MaxType)
+		return invalid("Type %q may have %d bytes of text", m.Type, MaxType)
 	case len(m.ContentType) > maxContentType || !isText(m.ContentType):
-		return bad("ContentType %q may have %d bytes of text", m.ContentType, maxContentType)
+		return invalid("ContentType %q may have %d bytes of text", m.ContentType, maxContentType)
 	case len(m.Body) == 0:
-		return bad("Body is empty: queues and topics refuse a message without one")
+		return invalid("Body is empty: queues and topics refuse a message without one")
 	case len(m.Attributes) > MaxAttributes:
-		return bad("it has %d attributes and may have %d", len(m.Attributes), MaxAttributes)
+		return invalid("it has %d attributes and may have %d", len(m.Attributes), MaxAttributes)
 	}
 	limit := cmp.Or(m.Limit, DefaultLimit)
 	if limit < 2*overhead || limit > MaxLimit {
-		return bad("Limit is %d: use %d to %d bytes, or zero for %d", m.Limit, 2*overhead, MaxLimit, DefaultLimit)
+		return invalid("Limit is %d: use %d to %d bytes, or zero for %d", m.Limit, 2*overhead, MaxLimit, DefaultLimit)
 	}
 	size := m.bodySize() + len(m.Type) + stringSize(m.ContentType)
 	for name, value := range m.Attributes {
 		switch {
 		case name == "" || len(name) > maxName || !isName(name) || strings.Trim(name, ".") != name || strings.Contains(name, ".."):
-			return bad("attribute name %q may have %d letters, digits, '_' and '-', and single dots inside", name, maxName)
+			return invalid("attribute name %q may have %d letters, digits, '_' and '-', and single dots inside", name, maxName)
 		case reserved(name):
-			return bad("attribute name %q: names that begin with idem-, AWS. or Amazon. are taken", name)
+			return invalid("attribute name %q: names that begin with idem-, AWS. or Amazon. are taken", name)
 		case value == "" || !isText(value):
-			return bad("attribute %q has a value that is empty or not text: encode it", name)
+			return invalid("attribute %q has a value that is empty or not text: encode it", name)
 		}
 		size += len(name) + stringSize(value)
 	}
 	if size > limit-overhead {
-		return bad("it has %d bytes as it is sent and may have %d: store the body and send where it is, "+
+		return invalid("it has %d bytes as it is sent and may have %d: store the body and send where it is, "+
 			"or set Limit if the destination takes more", size, limit-overhead)
 	}
 	return nil

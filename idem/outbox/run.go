@@ -76,13 +76,13 @@ func (x *run) destination(name string, lanes []*lane) {
 			break
 		}
 		var next, later []*lane
-		alone := false
+		single := false
 		for _, l := range turn {
 			switch {
 			case !l.goes(now):
 			case len(next) == 0:
-				next, alone = append(next, l), x.suspect(l.entries[0])
-			case len(next) < chunk && !alone && !x.suspect(l.entries[0]):
+				next, single = append(next, l), x.suspect(l.entries[0])
+			case len(next) < chunk && !single && !x.suspect(l.entries[0]):
 				next = append(next, l)
 			default:
 				later = append(later, l)

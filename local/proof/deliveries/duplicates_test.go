@@ -84,7 +84,7 @@ func send(t *testing.T, q queuetest.Queue, n int) (id string) {
 // the queue's visibility time-out. Hidden until the lease is over, it costs one receive
 // more; by the visibility time-out alone, it and the original itself are given up
 // while the original is at work.
-func TestTwinInFlightCostsOneReceive(t *testing.T) {
+func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
 	const receives = 3
 	for _, hides := range []bool{true, false} {
 		t.Run(fmt.Sprintf("hides %v", hides), func(t *testing.T) {
