@@ -30,53 +30,35 @@ type SQSOptions = Options[events.SQSMessage]
 // SQSHandler is a Lambda handler of a queue's batches, for lambda.Start.
 type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error)
 
-// SQS makes a handler of one message an idempotent handler of a queue's batches.
-// It names in its response exactly the messages that will be redelivered, so the event
-//
-//	source mapping MUST have ReportBatchItemFailures: without it Lambda takes
-//
-// every response for success and deletes the whole batch
+// SQS makes a handler of one message an idempotent handler of a queue's batches. Its
+// response names exactly the messages that will be redelivered, so the event source
+// mapping MUST have ReportBatchItemFailures: without it Lambda takes every response for
+// success and deletes the whole batch
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html).
 //
-// The body is decoded once into In: [json.RawMessage], string and []byte get it as
-// it is, everything else as JSON. The fingerprint is that of the body, as
-// canonical JSON or, for string and []byte, of its bytes; message attributes are
-// no part of it. [SQSMessageOf] gives fn the message itself.
+// The body is decoded once into In: [json.RawMessage], string and []byte get it as it
+// is, everything else as JSON. The fingerprint is that of the body: of its canonical
+// JSON or, for string and []byte, of its bytes. Message attributes do not count.
+// [SQSMessageOf] gives fn the message itself.
 //
-// [Reason] says what is acknowledged, and so deleted, and what is redelivered. The
-// operation's declaration matters here more than anywhere: after a plain error a
-// repeatable operation runs again with the next delivery, one that is not becomes
-// unknown, is redelivered until the queue's receive limit, and ends in the dead-letter
-// queue, its record waiting to be resolved. [idem.Permanent] ends the deliveries,
-// [idem.NotExecuted] asks for the next one whatever the declaration.
+// [Reason] says what is acknowledged, and so deleted, and what is redelivered. After a
+// plain error a repeatable operation runs again with the next delivery. One that is not
+// becomes unknown, is redelivered until the queue's receive limit, and ends in the
+// dead-letter queue, while its record waits to be resolved. [idem.Permanent] ends the
+// deliveries; [idem.NotExecuted] asks for the next one, whatever the declaration.
 //
-// A standard queue's messages run side by side, and start in the batch's order. Of
-// several with the same key and body one runs, and the others share its outcome; of
-// several with the same key and other bodies the first one in the batch gets the key. A FIFO queue's message groups
-// run side by side, each in its order; after a message that is redelivered, the rest of
-// its group is redelivered without being looked at: a fault of its own is told when its
-// turn comes. A queue is FIFO if its ARN says so; an event without an ARN is if its
-// messages have a group.
+// Messages of a standard queue run side by side, message groups of a FIFO queue too. See
+// the package's README for order, time and panics.
 //
-// No message starts with less than the operation's MinTime left before the guard,
-// which lies [idem.DefaultGuard] before the kill time, a quarter of the
-// invocation if that is less, or earlier if the engine says so: what is left
-// is redelivered. The handlers' contexts end at the guard. The handler returns when all
-// its messages have; one that ignores its context can therefore cost its batch
-// the acknowledgements, not the records.
-//
-// A panic in fn is recorded by the declaration, and its message is redelivered with a
-// [*PanicError]. It does not go on as it does in [Wrap]: aws-lambda-go would
-// end the process, and every message of the batch, also those that are done, would
-// have been received once more for nothing. runtime.Goexit counts as a panic.
-//
-// The retention is [SQSRetention] if the operation has none; one within the 14 days in
+// The retention is [SQSRetention] if the operation has none. One within the 14 days in
 // which a queue may deliver again is refused where the operation is not repeatable, and
-// logged as a warning where it is (IDEM_QUEUE_REDELIVERY, in seconds, says that yours
-// does so for another time). The handler itself never returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
-// Where the environment tells of the queue and the function (see package schema),
-// settings that cannot work together are such a mistake too, and those that are
-// unwise are logged as warnings; where it tells nothing, nothing is checked.
+// logged as a warning where it is; IDEM_QUEUE_REDELIVERY, in seconds, says that your
+// queue does so for another time.
+//
+// The handler never returns an error. Mistakes in the set-up panic with a
+// [*idem.ConfigError]. Where the environment tells of the queue and the function (see
+// package schema), settings that cannot work together are such a mistake too, and unwise
+// ones are logged as warnings.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
 	var opts SQSOptions
 	if o != nil {
