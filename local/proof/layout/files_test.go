@@ -54,7 +54,7 @@ func drawn(t *testing.T) map[string]int {
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "## The engine's files\n")
 	require.True(t, found)
-	_, rest, found = strings.Cut(rest, "\n```\n")
+	_, rest, found = strings.Cut(rest, "\n```text\n")
 	require.True(t, found)
 	list, _, found := strings.Cut(rest, "\n```\n")
 	require.True(t, found)
