@@ -181,7 +181,7 @@ func (j *journal) compensations() ([]compensation, error) {
 	}
 	for name, s := range j.known {
 		if _, done := j.known[undoing+name]; s.Compensates && !done && !known[name] {
-			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not come by it", name))
+			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not reach it", name))
 		}
 	}
 	return todo, errors.Join(errs...)

@@ -15,7 +15,7 @@ import (
 type journal struct {
 	mu      sync.Mutex
 	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote
-	entered map[string]bool                  // names that this attempt has come by, true while it is inside
+	entered map[string]bool                  // names that this attempt has reached, true while the step runs
 	starts  map[string]bool                  // begin marks on their way
 	again   map[string]bool                  // open steps that a later attempt asks about again
 	held    map[string]int                   // room kept for the steps on their way
@@ -108,8 +108,8 @@ func (j *journal) isOver() bool {
 	return j.over
 }
 
-// askAgain notes an open step that is not to be parked for: what became of it can be
-// found out later.
+// askAgain notes an open step that needs no parking: what became of it can be found
+// out later.
 func (j *journal) askAgain(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -132,8 +132,8 @@ func (j *journal) halt(l *lease, err error) error {
 }
 
 // record writes a step. What cannot be shown to have been written stops the
-// operation. It does not go by the caller's cancellation, which would leave the
-// write in doubt for nothing: a step whose sibling failed is one that often meets it.
+// operation. The caller's cancellation does not end the call: it would leave the write
+// in doubt needlessly, and a step beside one that failed is often cancelled.
 // A result that the store cannot take is left out, as w then says.
 func (j *journal) record(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
 	j.mu.Lock()

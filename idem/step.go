@@ -46,70 +46,67 @@ type StepConfig[T any] struct {
 	// Compensate undoes the step once it has a result. When the operation fails, with a
 	// [Permanent] error, with a response that is a refusal, or by [Abort], the
 	// compensations of its steps run in reverse order, each recorded as a step, before
-	// the failure is recorded. From the first one on the operation has failed: a later
-	// attempt finishes undoing and records that failure, whatever its handler returns. A
-	// compensation runs at least once, with a [Token] of its own, and under Retry. An error
-	// of it ends the attempt by the operation's declaration; a [Permanent] one parks the
-	// operation. An attempt that fails without having reached a step that has a
-	// compensation is parked too.
+	// the failure is recorded. From the first one on no further step runs forward and the
+	// operation has failed: a later attempt finishes undoing and records that failure,
+	// whatever its handler returns. A compensation runs at least once, with a [Token] of
+	// its own, and under Retry. An error of it ends the attempt by the operation's
+	// declaration; a [Permanent] one parks the operation, and so does a failure of an
+	// attempt that has not reached all steps with a compensation.
 	Compensate func(ctx context.Context, result T) error
 
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
 	// attempt and left no outcome, such as by asking the provider for the payment with
-	// the step's [Token]. It is called instead of the step's function, with the time at
-	// which the step began, and settles the step: with its result, with a [Permanent]
-	// error as the step's outcome, or with a [NotExecuted] error, which says that the
-	// step had no effect and lets its function run. After any other error the step stays
-	// open.
-	//
-	// It is asked only by an attempt that follows a crash, also where the operation is
-	// being undone. It is not asked about an error of the step's function: ask the other
-	// system inside the function before you return such an error.
+	// the step's [Token]. It is called instead of the step's function and settles the
+	// step: with its result, with a [Permanent] error as the step's outcome, or with a
+	// [NotExecuted] error, which says that the step had no effect and lets its function
+	// run (while steps are undone it does not). After any other error the step stays
+	// open. It is not asked about an error of the step's function: ask the other system
+	// inside the function before you return such an error.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
 
-	// AbsentAfter is how long after the step began a [NotExecuted] error of Interrupted
+	// AbsentAfter is how long after the step began a NotExecuted error of Interrupted
 	// counts: the longest that the step's function runs, plus the longest that a request
-	// takes to the other system, since a process that died may have sent one. Until then,
-	// plus [Options.Margin], the step stays open, and a repeatable operation is released, so
-	// that the next attempt asks again. Required with Interrupted: at least a millisecond,
-	// or [AtOnce].
+	// takes to the other system. A process that died may have sent one that the system
+	// does not know yet. Until then, plus [Options.Margin], a repeatable operation is
+	// released and the next attempt asks again. Required with Interrupted: at least a
+	// millisecond, or [AtOnce].
 	AbsentAfter time.Duration
 }
 
 // Step runs fn and records its result under the operation's claim: a recovery
 // point. A later attempt, after a crash or an error, gets the recorded result and does
 // not run fn again. fn is tried once in an attempt, unless [StepConfig.Retry] says
-// otherwise. The result goes through JSON, so that it is the same live and on replay;
-// it may be of any size that an operation's may be. c may be nil. [StepEffect] is for
-// a function without a result.
+// otherwise. The result goes through JSON, so that it is the same live and on replay.
+// c may be nil. [StepEffect] is for a function without a result.
 //
-// Names tell an operation's steps apart: at most 100 bytes, the same in every attempt,
-// different in each. A name asked for twice is a [*ConfigError], and so are a config that
-// contradicts itself, a Step inside another one's function, and a Step outside an
-// operation. Nothing has run or been written then. Steps may run side by side.
+// Names tell an operation's steps apart: the same in every attempt, and different for
+// each step. Steps may run side by side. A [*ConfigError] says that the name is used
+// twice, empty, longer than 100 bytes or begins with "idem:", that the config
+// contradicts itself, or that the Step is inside another one's function, outside an
+// operation, or comes after its handler has returned. Nothing has run or been written
+// then.
 //
 // An error of fn is returned, and its marks end here: see [NotExecuted]. A [Permanent]
-// error is the step's outcome: it is recorded, and a later attempt gets it as a
-// [*RecordedError]. It does not fail the operation: the handler does that, by returning
-// [PermanentStep](err). After any other error the step has no outcome; a later attempt
-// runs it again, unless it is AtMostOnce.
+// error is the step's outcome: a later attempt gets it as a [*RecordedError]. It does
+// not fail the operation: the handler does that, by returning [PermanentStep](err).
+// After any other error the step has no outcome; a later attempt runs it again, unless
+// it is AtMostOnce.
 //
 // Once fn has succeeded the step is done. A result that cannot be encoded, or is too
-// large for the store, gives a [*StepUnavailableError], now and in every later attempt. A
-// step for which the record might have no room is not run: see [protocol.StepRoom]. Each
-// step is one write of the whole record, two if it is AtMostOnce, billed by its size.
+// large for the store, gives a [*StepUnavailableError], now and in every later
+// attempt. A step for which the record might have no room is not run
+// ([protocol.StepRoom]). Each step is one write of the whole record, two if it is
+// AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65 write units
+// each.
 //
 // A step whose record cannot be shown to have been written stops the operation:
 // its context ends, every further Step fails with the same error, and it ends by
 // the operation's declaration, whatever the handler returns. So does an operation
 // whose handler returns while a step still runs. An AtMostOnce step whose begin mark
-// cannot be shown to have been written does not run, and the mark is taken back. A
-// step that ends after its attempt was parked at the deadline is recorded as long as
-// nobody has settled the question.
+// cannot be shown to have been written does not run.
 //
-// Where the operation runs without a claim ([FailOpen]) there is nothing to record
-// under: steps just run, their compensations too, and AtMostOnce steps are refused
-// with [ErrStoreUnavailable].
+// Where the operation runs without a claim ([FailOpen]) steps just run, nothing is
+// recorded, and AtMostOnce steps are refused with [ErrStoreUnavailable].
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), c *StepConfig[T]) (T, error) {
 	var out T
 	s, err := newStep(ctx, name, reflect.TypeFor[T](), c.options())

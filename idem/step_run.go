@@ -141,7 +141,7 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 		}
 	}
 	t, err := s.try(fn)
-	return s.settle(t, err)
+	return s.recordOutcome(t, err)
 }
 
 // begin writes the begin mark. Where it returns nil the function runs.
@@ -164,8 +164,8 @@ func (s *step) begin() error {
 	default:
 		return nil
 	}
-	// Time ran out over the mark: surely nothing was executed.
-	_, err = s.settle(tried{}, NotExecuted(late))
+	// Time ran out while the mark was written: nothing was executed.
+	_, err = s.recordOutcome(tried{}, NotExecuted(late))
 	return Unmark(err)
 }
 
@@ -222,7 +222,7 @@ func (s *step) unavailable(f *Failure) error {
 }
 
 // interrupted asks what became of a step that an earlier attempt began. again says
-// that it surely had no effect, which is recorded.
+// that it had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
 	if s.opts.interrupted == nil {
@@ -232,14 +232,14 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 	t, err := s.opts.interrupted(s.inside(s.name), known.BegunAt)
 	switch {
 	case err == nil || classOf(err) == ClassFailed:
-		raw, err = s.settle(t, err)
+		raw, err = s.recordOutcome(t, err)
 		return raw, false, err
 	case classOf(err) == ClassNotExecuted:
 		if early := s.tooEarly(known, asked, err); early != nil {
 			return nil, false, early
 		}
 		// Recorded, so that the function, if it runs, has a mark with a time of its own.
-		if _, sErr := s.settle(tried{}, err); classOf(sErr) != ClassNotExecuted {
+		if _, sErr := s.recordOutcome(tried{}, err); classOf(sErr) != ClassNotExecuted {
 			return nil, false, sErr
 		}
 		return nil, true, nil
@@ -263,8 +263,8 @@ func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error)
 	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
 }
 
-// settle records how the step's function ended, if it is the step's outcome.
-func (s *step) settle(t tried, err error) ([]byte, error) {
+// recordOutcome records how the step's function ended, if it is the step's outcome.
+func (s *step) recordOutcome(t tried, err error) ([]byte, error) {
 	w := &protocol.StepWrite{Name: s.name}
 	switch {
 	case err == nil:
@@ -314,7 +314,7 @@ func (s *step) try(fn func(context.Context) (tried, error)) (tried, error) {
 			continue
 		}
 		// The next try begins later than the mark says.
-		if _, wErr := s.settle(tried{}, err); classOf(wErr) != ClassNotExecuted {
+		if _, wErr := s.recordOutcome(tried{}, err); classOf(wErr) != ClassNotExecuted {
 			return tried{}, wErr
 		}
 		if wErr := s.begin(); wErr != nil {

@@ -8,8 +8,8 @@ import (
 var errResponse = errors.New("the handler answered with a failure")
 
 // applySteps decides what the steps make of the handler's end: an operation that
-// was stopped, or has an open step, has no outcome; one that fails for good is
-// undone first.
+// was stopped, or has an open step, has no outcome; one that fails is undone
+// first.
 func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
@@ -42,7 +42,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 	switch {
 	case verdict != nil:
 		if class != ClassCompleted && class != ClassFailed && !j.complete() {
-			return class // it has not come by all that must be undone
+			return class // it has not reached all that must be undone
 		}
 	case class != ClassFailed && (class != ClassCompleted || j.undone() == nil):
 		return class
@@ -58,10 +58,10 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 	return class
 }
 
-// verdict is the failure that an earlier attempt has begun to undo the operation
-// for: it is the outcome, whatever this attempt's handler returns that has not come
-// by it itself. A response that is a refusal may say it in its own words, and so may
-// any answer of a handler that has called Abort.
+// verdict is the failure for which an earlier attempt has begun to undo the operation.
+// It is the outcome, whatever this attempt's handler returns, with two exceptions: a
+// response that is a refusal, and any answer of a handler that has called Abort, say it
+// in their own words.
 func (j *journal) verdict(class Class, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -87,7 +87,7 @@ func (u *unit) update(k *call, write string, up *update, cond string) (item, err
 }
 
 // send makes the transaction of the record's write and the unit's. Like
-// [Store.send] it returns nil, or errRefused and the record that stood in the way,
+// [Store.send] it returns nil, or errRefused and the conflicting record,
 // or a *protocol.StoreError; besides a *protocol.RefusedError if it was the unit's fault.
 func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item, error) {
 	items := []types.TransactWriteItem{record}
@@ -187,7 +187,7 @@ func decisive(why []types.CancellationReason) (n int, again bool) {
 	return max(passing, 0), true
 }
 
-// cancelled is a transaction of which surely nothing was applied.
+// cancelled is a transaction of which nothing was applied.
 type cancelled struct {
 	again bool
 	error

@@ -155,7 +155,7 @@ func plainNumber(s string) string {
 	return sign + short + "e" + strconv.Itoa(e+len(digits)-len(short))
 }
 
-// size is what an action surely counts for: an Update's item may be larger.
+// size is the least that an action counts for: an Update's item may be larger.
 func (a action) size() int {
 	n := itemSize(a.item)
 	if u := a.write.Update; u != nil {

@@ -81,7 +81,7 @@ func (x *run) settle(l *lane, failed error) {
 	e := l.entries[0]
 	now := time.Now()
 	if failed == nil {
-		// Not noted, or not surely, it is sent once more, under the same id.
+		// Where the note may be missing, it is sent once more, under the same id.
 		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(x.opts.Keep)); err != nil {
 			x.breakOff(l, err)
 			return
@@ -198,7 +198,7 @@ func (x *run) handOver(l *lane) int {
 		if e.State == Retrying {
 			continue
 		}
-		// Whoever has tried or settled it meanwhile has noted that.
+		// Another relay has tried or settled it meanwhile, and has noted that.
 		if _, err := x.store.Retry(x.ctx, e, e.Tries, time.Now(), deferred); err != nil {
 			x.note(func(r *Report) { r.problem("%v", err) })
 			return n

@@ -91,7 +91,7 @@ type Store interface {
 	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
 
 	// Held lists the messages of these lanes in state Retrying, oldest first, at most
-	// [MaxHeld] of each: whoever sends another of the lane sends these before. Lanes
+	// [MaxHeld] of each: a relay that sends another of the lane sends these before. Lanes
 	// without any are left out. The list may be behind the latest writes.
 	Held(ctx context.Context, lanes []Lane) (map[Lane][]Ref, error)
 
