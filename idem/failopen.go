@@ -8,12 +8,21 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
+// failsOpen reports whether the call runs without the claim that could not be written:
+// the operation allows that, the store is down, this process knows of no earlier
+// attempt whose outcome waits to be written, and the caller still waits.
+func (x *execution) failsOpen(ctx context.Context, err error) bool {
+	var failed *StoreError
+	return x.call.Key.op.OnStoreFailure != FailClosed && errors.As(err, &failed) && failed.Down &&
+		ctx.Err() == nil && !x.engine.queue.knows(x.call.Key.id)
+}
+
 // writeFinish writes how an attempt ended, under the time now. Repeating it is safe.
 //
-// An attempt without a claim may conflict with a record. Where that one has expired or
-// is free to be claimed, the attempt claims it now, as it would have before its handler ran: else its outcome would be lost,
-// and the next call would run again. A process that dies in between leaves a lapsed
-// claim, which says what is true.
+// An attempt without a claim may conflict with a record. If that one has expired or is
+// free to be claimed, the attempt claims it now, as it would have done before its
+// handler ran: otherwise its outcome would be lost, and the next call would run again.
+// A process that dies in between leaves a lapsed claim, which says what is true.
 func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	var err error
 	for range maxRounds {

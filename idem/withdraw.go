@@ -10,25 +10,23 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// claimUnanswered is what happens when the claim's reply never came: it is taken back,
-// so that it cannot land later, unless the operation fails open: where the store is
-// down, nothing is known of an earlier attempt, from the record or from this process,
-// and somebody still waits for the answer.
+// claimUnanswered deals with a claim whose reply never came. The claim is taken back,
+// so that it cannot land later, unless the operation fails open. first says that no
+// record was seen.
 func (x *execution) claimUnanswered(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
-	e := x.engine
-	var sErr *StoreError
-	down := errors.As(err, &sErr) && sErr.Down
-	if x.call.Key.op.OnStoreFailure != FailClosed && down && first && ctx.Err() == nil && !e.queue.knows(x.call.Key.id) {
+	if first && x.failsOpen(ctx, err) {
 		x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: c.Record.Attempt, Err: err})
 		return &attempt{key: x.call.Key, rec: c.Record, failedOpen: true}, Outcome{}, nil
 	}
-	if sErr == nil || sErr.Ambiguous {
+	var failed *StoreError
+	if !errors.As(err, &failed) || failed.Ambiguous {
 		x.withdraw(ctx, c, part.withdrawBy)
 	}
 	return nil, Outcome{}, x.unavailable(ctx, err)
 }
 
-// withdraw takes back a claim whose reply never came, by the time if it can, else later.
+// withdraw takes back a claim whose reply never came. What is not done by the given
+// time is queued.
 func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
 	e := x.engine
 	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
