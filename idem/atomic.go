@@ -9,9 +9,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// reconcile does with the record that conflicts with a commit what a call does with it
-// that has not run yet.
-// It returns an attempt if the commit may be tried again over it.
+// reconcile treats the record that conflicts with a commit as a call that has not run
+// yet would. It returns an attempt if the commit may be tried again over that record.
 func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part := c.claiming(ctx)
 	defer part.end()
@@ -27,8 +26,8 @@ func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome
 	return next, out, err
 }
 
-// retarget makes the commit go over the record that the claim has seen. Owner and write stay:
-// whichever round lands, it is this outcome.
+// retarget makes the commit go over the record that the claim has seen. Owner and write
+// stay: whichever round lands, it is the same outcome.
 func (c *commit) retarget(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write

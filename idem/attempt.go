@@ -111,9 +111,9 @@ func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string,
 
 // SetNotExecuted says, beside a response and without an error, that surely
 // nothing took effect: the response is returned and the next call with the key
-// gets the claim, with another input too as long as no step is recorded. It speaks for the operation: outside of one, and inside a [Step],
-// it does nothing. Of several calls of SetNotExecuted and [SetCompleted] the last
-// one counts.
+// gets the claim, with another input too as long as no step is recorded. It speaks for
+// the operation: outside of one, and inside a [Step], it does nothing. Of several calls
+// of SetNotExecuted and [SetCompleted] the last one counts.
 func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
 
 // SetCompleted says, beside a response and without an error, that the response is

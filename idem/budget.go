@@ -15,8 +15,8 @@ func sizeAllowance(size int) time.Duration {
 	return time.Duration(size) * time.Second >> 20
 }
 
-// schedule works out the call's times, and reports a call with too few left for its
-// handler. A call without any has no budget either.
+// schedule works out the call's times. It returns ErrOutOfTime if too little is left
+// for the handler; a call without any time has no budget either.
 func (x *execution) schedule(ctx context.Context) error {
 	e := x.engine
 	x.budget = 0
@@ -93,7 +93,7 @@ func (x *execution) finishing(ctx context.Context, size int) (context.Context, c
 func (x *execution) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
 	e := x.engine
 	budget := e.opts.FinishBudget + sizeAllowance(size)
-	// Past its kill time the process lives: it was none.
+	// A process that lives past its kill time was not killed: that was none.
 	if left := x.kill.Sub(e.now()); !x.kill.IsZero() && left > 0 {
 		budget = min(budget, left-left/10)
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// claim reserves the key, following the record as the machine says; in atomic mode
-// it only looks. It returns the attempt that may run, or the answer that the
-// caller gets instead.
+// claim reserves the key as the machine says; in atomic mode it only looks. It returns
+// the attempt that may run, or the answer that the caller gets instead.
 func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := x.engine
 	part := x.claiming(ctx)
@@ -33,8 +32,9 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	return x.acquire(ctx, part, seen)
 }
 
-// acquire reserves the key over what was seen of its record, or goes where that
-// leads. The store is asked within part, which begins anew after a wait.
+// acquire reserves the key over the record that was seen, or replays it, waits for it,
+// parks it or refuses the call, as the machine says. The store is asked within part,
+// which begins anew after a wait.
 func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
 	e := x.engine
 	atomic := x.call.Key.op.Mode == Atomic
@@ -69,8 +69,8 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				}
 				return nil, Outcome{}, err
 			}
-			// Taken before the record's own time: a pause between the two must not make the
-			// holder count longer than the record does.
+			// The holder's clock is read before the record's: a pause between the two must not
+			// make the holder rely on the lease for longer than the record says.
 			sent := time.Now()
 			c := x.newClaim(seen, d.Do)
 			if atomic {
@@ -116,7 +116,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: ErrOutOfTime})
 				return nil, Outcome{}, ErrOutOfTime
 			}
-			// Waiting has a budget of its own: what follows starts a fresh one.
+			// The wait had a budget of its own: the claim gets a fresh one.
 			part.end()
 			*part = *x.claiming(ctx)
 		default:
@@ -170,7 +170,7 @@ func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent tim
 	return a
 }
 
-// unavailable makes the caller's error of a store's, keeping what it says.
+// unavailable makes the caller's error of a store's error before the claim.
 func (x *execution) unavailable(ctx context.Context, err error) error {
 	if errors.Is(err, ErrRecordUnreadable) {
 		x.notify(ctx, notice.Unreadable, notice.Notice{Err: err})
@@ -183,9 +183,7 @@ func (x *execution) unavailable(ctx context.Context, err error) error {
 	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
 }
 
-// Atomic mode: an attempt without a claim, which commits over the record as it then is.
-
-// beginAtomic returns the attempt that may run without a claim, over what was seen.
+// beginAtomic begins an attempt in atomic mode, over the record that was seen.
 func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
 	a.seenState = Absent

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// newClaim makes the record that a claim writes, over what was seen of it.
+// newClaim makes a claim on the record that was seen; nil stands for none.
 func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	now := x.engine.now()
 	op := &x.call.Key.op
@@ -26,7 +26,7 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	return claimOver(rec, seen, do)
 }
 
-// claimOver makes the claim that writes rec over what was seen of the record.
+// claimOver makes the claim that writes rec over the record that was seen.
 func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 	c := protocol.Claim{}
 	if seen != nil {
@@ -48,7 +48,7 @@ func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 	return c
 }
 
-// lapse parks what a lapsed or uncertain attempt left behind, keeping its owner.
+// lapse parks the record of a lapsed or uncertain attempt. The owner stays.
 func (x *execution) lapse(seen *Record) protocol.Settlement {
 	return protocol.Settlement{
 		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),

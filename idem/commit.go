@@ -10,14 +10,13 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// commitShare of the time for an outcome goes to its commit. The rest is kept to
-// fence a commit whose reply never came, and to read what became of it.
+// commitShare of the time for an outcome goes to its commit. The rest is kept for
+// fencing a commit whose reply never came, and for reading what became of it.
 const commitShare = 0.6
 
-// commit is an outcome that is more than a change of the record: it carries
-// business writes, or it is the first that the store hears of its attempt. Such an
-// outcome is written now or never: when its caller has been told that it is not
-// certain, it must not land later behind the caller's back.
+// commit is an outcome that carries business writes, or that of an attempt in atomic
+// mode, of which the store knows nothing yet. Such an outcome is written now or never:
+// once its caller has been told that it is not certain, it must not land any more.
 type commit struct {
 	*execution
 	a   *attempt
@@ -114,8 +113,8 @@ func (c *commit) try(ctx context.Context) error {
 	return err
 }
 
-// shorten takes the result out of a commit if that is what the store could not keep,
-// or not in time. The fact is never lost for the sake of the body.
+// shorten takes the result out of the commit if the store could not keep it, or not in
+// time. An outcome is never lost for the sake of its result.
 func (c *commit) shorten(err error) bool {
 	var large *protocol.TooLargeError
 	var failed *StoreError
@@ -153,7 +152,7 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	return c.a.outcome(c.ans, c.end, done), Unmark(c.ans.Err)
 }
 
-// failed makes the caller's error.
+// failed makes the caller's error of a commit that has not landed, or may not have.
 func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
 	failed := &CommitError{State: s, Ambiguous: maybe, Err: err}
 	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})

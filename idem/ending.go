@@ -9,8 +9,8 @@ import (
 // maxKept bounds what is kept of a result that is not: see [Answer.Kept].
 const maxKept = 1 << 10
 
-// rule is whose word counts: the operation's own rule first, then what the
-// handler said, then the wrapper's rule, then the error.
+// rule decides what an answer means. The operation's own rule counts first, then what
+// the handler said, then the wrapper's rule, then the error.
 func (x *execution) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	c := ClassDefault
 	if f := x.call.Key.op.Classify; f != nil {
@@ -74,7 +74,7 @@ func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
 }
 
 func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
-	// A place for the expiry: it counts from when the end is written.
+	// The expiry is set anew when the end is written: it counts from then.
 	expires := x.engine.expiry(x.engine.now(), x.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-// execution is one call on its way: what it may spend, and until when.
+// execution is one call of Execute: what it was asked for, and the time that it has.
 type execution struct {
 	engine       *Engine
 	call         *Call

@@ -35,8 +35,8 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 }
 
 // writePendingOf writes the record's outcomes before the key may be claimed again: this
-// process knows that the operation has run, whatever the record says. What another
-// round has in its hands is waited for.
+// process knows that the operation has run, whatever the record says. It waits for
+// those that another round is writing.
 func (q *queue) writePendingOf(ctx context.Context, id string) error {
 	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, flushPauseMin) {
 		if mine := q.takeOf(id); len(mine) > 0 {
@@ -67,8 +67,8 @@ func (x *execution) writePending(ctx context.Context) (wrote bool, err error) {
 	return true, nil
 }
 
-// flush is a round for a call that has a claim of its own to write: it takes at most
-// half of the time that the context has left, and leaves large results for later.
+// flush writes what waits before a call makes its own claim: it takes at most half of
+// the time that the context has left, and leaves large results for later.
 func (q *queue) flush(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && !q.empty() {
 		var cancel context.CancelFunc
@@ -139,9 +139,9 @@ func (q *queue) one(ctx context.Context, l *pendingWrite, large bool) error {
 	return e.addResult(ctx, t)
 }
 
-// flushLarge writes what waits if some of it is too large for the time before a
-// claim. It is for after a call's own end was written, which shows that the store
-// answers, where nothing runs in the background.
+// flushLarge writes what waits if some of it is too large for the time before a claim.
+// It is called where nothing runs in the background, once a call's own end is written:
+// the store answers then.
 func (x *execution) flushLarge(ctx context.Context) {
 	q := x.engine.queue
 	q.mu.Lock()

@@ -24,8 +24,8 @@ func ambiguous(err error) error {
 	return err
 }
 
-// resolveInDoubt ends an attempt whose commit got no answer, or none that helps: the claim
-// is given up as after an error, by a write that also fences the commit.
+// resolveInDoubt ends an attempt whose commit got no answer that says what became of
+// it. The attempt ends as after an error, by a write that also fences the commit.
 func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error) {
 	var sErr *StoreError
 	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
@@ -53,10 +53,11 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 	return Outcome{}, c.failed(ctx, done.state, false, err)
 }
 
-// fence writes an end without the unit, under a new owner, so that a commit in doubt
-// cannot land later whatever becomes of the record, and finds out what became of it:
-// it has landed, it is fenced, another attempt has the claim, or nobody knows. It
-// returns the end that was written if the commit is fenced, else the call's outcome.
+// fence keeps a commit in doubt from landing later, whatever becomes of the record: it
+// writes an end without the unit, under a new owner. It also finds out what became of
+// the commit: it has landed, it is fenced, another attempt has the claim, or nobody
+// knows. If it is fenced, fence returns the end that was written, else the call's
+// outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
 	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.failedOpen && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
@@ -102,15 +103,16 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 	return end
 }
 
-// withdrawCommit keeps a commit in doubt from landing later, as a claim is taken back
-// whose reply never came, and finds out what became of it. If the commit is taken back
-// the next one goes over the withdrawal; else the call has the outcome.
+// withdrawCommit keeps a commit in doubt from landing later where there is no claim to
+// fence: it withdraws the claim that the commit would have written. It also finds out
+// what became of the commit. If it is taken back, the next commit goes over the
+// withdrawal, else the call has its outcome.
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
 	w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
 	w.Write = w.Owner
 	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
-	overIt := func() (bool, Outcome, error) {
+	withdrawn := func() (bool, Outcome, error) {
 		c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.rec.Attempt, State: Released})
 		next := w.Claim
 		next.Seen, next.Replace = w.Write, true
@@ -121,12 +123,12 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	rec, err := c.tryWithdraw(ctx, w)
 	switch {
 	case err == nil && rec == nil:
-		return overIt()
+		return withdrawn()
 	case rec != nil && rec.Write == c.f.Write:
 		out, err = c.wasLanded(ctx)
 		return false, out, err
 	case rec != nil && rec.Write == w.Write:
-		return overIt()
+		return withdrawn()
 	case rec != nil && rec.Write != w.Claim.Seen:
 		// Over a rival's record the commit cannot land.
 		next, out, err := c.reconcile(ctx, rec)
@@ -159,8 +161,8 @@ func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (*Recor
 	return rec, err
 }
 
-// wasLanded is for a commit that proves to have landed although it looked refused
-// or lost: what it wrote is the outcome.
+// wasLanded ends an attempt whose commit has landed although its answer was lost or was
+// a refusal: what it wrote is the outcome.
 func (c *commit) wasLanded(ctx context.Context) (Outcome, error) {
 	if !c.replaced {
 		return c.landed(ctx)

@@ -87,9 +87,9 @@ func (l *lease) arm() {
 	l.timer = time.AfterFunc(left+l.x.engine.opts.Margin/8, l.overrun)
 }
 
-// overrun is for a handler that runs past its kill time, which therefore was none: a
-// context with an earlier deadline was taken for the invocation's. From now on its
-// lease is renewed as where nothing is killed.
+// overrun is called if the handler still runs after its kill time. Then that was none:
+// a context with an earlier deadline was taken for the invocation's. From now on the
+// lease is renewed, as it is where nothing is killed.
 func (l *lease) overrun() {
 	l.mu.Lock()
 	// What the store holds is over. It may be raised while nobody has taken the claim.
@@ -98,7 +98,8 @@ func (l *lease) overrun() {
 	l.beat()
 }
 
-// watch arms an attempt that has just begun what must not be left to its lease.
+// watch sets the timer anew for an attempt that has just begun an at-most-once step,
+// which must not be left to its lease.
 func (l *lease) watch() {
 	if l.x.kill.IsZero() {
 		return
@@ -125,9 +126,8 @@ func (l *lease) stop() {
 	l.cancel(context.Canceled)
 }
 
-// parkFromTheSide opens the question while the handler, which ignores its
-// context, still runs and the process can still write. Its own late outcome may
-// settle it.
+// parkFromTheSide parks the operation of a handler that ignores its context, while the
+// process can still write. The handler's own late outcome may still be recorded.
 func (l *lease) parkFromTheSide() {
 	l.mu.Lock()
 	stopped := l.stopped
@@ -192,7 +192,7 @@ func (l *lease) beat() {
 	case err == nil:
 		l.until = sent.Add(whole)
 	case errors.As(err, &conflict) && parkedBy(conflict.Existing, l.a.rec.Owner):
-		// The question is open, and this attempt's own outcome may settle it.
+		// Parked, the record still takes this attempt's own outcome.
 		return
 	case errors.As(err, &conflict):
 		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})

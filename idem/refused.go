@@ -72,9 +72,9 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	return end
 }
 
-// undo compensates the steps of an operation that fails for good because its unit
-// of work was refused. The lease goes on meanwhile. While the commit may still land
-// nothing is undone: that is left to the next attempt, whose commit finds out.
+// undo compensates the steps of an operation that fails for good because its unit of
+// work was refused. The lease goes on meanwhile. Nothing is undone while the commit may
+// still land: that is left to the next attempt.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Ambiguous {
 		return ClassUncertain
@@ -88,8 +88,9 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	return c.applySteps(l.ctx, a, &c.ans, class)
 }
 
-// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. Where a
-// twin's commit is why, the record's own condition failed, which comes first.
+// refusedAtomic ends an attempt in atomic mode whose unit of work was refused. If a
+// concurrent duplicate's commit is the reason, the record's own condition fails too and
+// is reported first: that is no refusal.
 func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, end ending) (Outcome, error) {
 	if r.Ambiguous {
 		if taken, out, err := c.withdrawCommit(ctx, r.Err); !taken {

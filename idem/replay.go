@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// answer is what a call gets that neither runs nor replays.
+// answer makes the error of a call that neither runs nor replays.
 func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action) error {
 	e := x.engine
 	n := notice.Notice{Attempt: rec.Attempt, State: rec.State}
@@ -33,8 +33,8 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 	return ErrRecordUnreadable
 }
 
-// reused tells of the first input's outcome what the record holds itself: a call
-// that is refused is worth no further one.
+// reused makes the error of a reused key. It carries the first input's result only if
+// the record itself holds it: a refusal is not worth a further call to the store.
 func (x *execution) reused(ctx context.Context, rec *Record) error {
 	e := &ReusedError{State: rec.State}
 	if rec.State == Completed && rec.Body.Parts == 0 {
@@ -43,8 +43,8 @@ func (x *execution) reused(ctx context.Context, rec *Record) error {
 	return e
 }
 
-// replay answers with what is recorded, reading it once more if its result
-// cannot be read: the record may have moved on meanwhile.
+// replay answers with the recorded outcome. If its result cannot be read, the record is
+// read once more: it may have changed meanwhile.
 func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,

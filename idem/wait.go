@@ -2,12 +2,13 @@ package idem
 
 import (
 	"context"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"math/rand/v2"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// waiter polls for the end of a twin in flight.
+// waiter polls until an attempt in flight ends.
 type waiter struct {
 	engine *Engine
 	until  time.Time
@@ -22,7 +23,7 @@ func (x *execution) waiting(ctx context.Context) *waiter {
 	w := &waiter{engine: x.engine, pause: 25 * time.Millisecond}
 	if wait > 0 {
 		w.until = time.Now().Add(wait)
-		// A waiter leaves enough time to say that it waited in vain.
+		// Enough time is left to answer that the attempt is still in flight.
 		reserve := -2*x.guard - x.budget
 		if end, ok := ctx.Deadline(); ok {
 			w.until = earlier(w.until, end.Add(reserve))
@@ -37,8 +38,8 @@ func (x *execution) waiting(ctx context.Context) *waiter {
 	return w
 }
 
-// timeFor reports whether there is still time for what the record asks for: a
-// claim needs as much as at the call's begin, every answer comes for free.
+// timeFor reports whether there is still time for what the record calls for. A claim
+// needs as much as when the call began, any answer needs none.
 func (x *execution) timeFor(ctx context.Context, seen *Record) bool {
 	if x.call.NoClaim != nil {
 		return true
