@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -32,7 +31,7 @@ type Store struct {
 
 	mu         sync.Mutex
 	records    map[string]*protocol.Record // by id; in a plain store by owner
-	units      []idem.Unit
+	units      []protocol.Unit
 	conditions func(action any) (holds bool, old any)
 }
 

@@ -3,13 +3,13 @@ package memstore
 import (
 	"slices"
 
-	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Unit is a unit of work that can commit in memory, such as a *dynamostore.Tx. The
 // store keeps it together with the outcome; [Store.Units] shows what has committed.
 type Unit interface {
-	idem.Unit
+	protocol.Unit
 	// CommitInMemory returns nil if the unit may commit, else an [*protocol.RefusedError].
 	// It changes nothing. conditions is what was given to [Store.Conditions], or nil.
 	CommitInMemory(conditions func(action any) (holds bool, old any)) error
@@ -29,7 +29,7 @@ func (s *Store) Conditions(decide func(action any) (holds bool, old any)) {
 }
 
 // Units returns the units of work that have committed, in the order of their commits.
-func (s *Store) Units() []idem.Unit {
+func (s *Store) Units() []protocol.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.units)

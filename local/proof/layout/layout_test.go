@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"idem/notice":      {protocol},
 	"idem/protocol":    {},
 	"idem/schema":      {},
-	"idem/memstore":    {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol},
+	"idem/memstore":    {protocol},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
