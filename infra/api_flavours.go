@@ -28,7 +28,7 @@ func logFormat(own map[string]string) *string {
 	}
 	text, err := json.Marshal(fields) // in the order of names
 	if err != nil {
-		panic(err) // strings alone
+		panic(err) // strings cannot fail
 	}
 	return jsii.String(string(text))
 }

@@ -100,7 +100,7 @@ func (z *Authorizer) check(p *APIProps, invalid func(string, ...any)) {
 	z.JWT, z.IAM = nil, true
 	switch rest := p.Flavour == RESTAPI; {
 	case rest && !cognitoIssuer.MatchString(kept.Issuer):
-		invalid("Authorizer.JWT.Issuer is %q: a REST API verifies tokens of Cognito user pools alone; use the pool's issuer, a Lambda authorizer, or an HTTP API", kept.Issuer)
+		invalid("Authorizer.JWT.Issuer is %q: a REST API verifies only tokens of Cognito user pools; use the pool's issuer, a Lambda authorizer, or an HTTP API", kept.Issuer)
 	case rest && len(kept.Audience) > 0:
 		invalid("Authorizer.JWT.Audience is set, and a REST API does not look at it: leave it out and ask for Scopes, or use an HTTP API")
 	case !rest && kept.Issuer == "":

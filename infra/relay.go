@@ -79,8 +79,8 @@ type RelayProps struct {
 
 // Relay sends the messages of the table's outbox: a function on the table's
 // stream, which gets new messages only, and a schedule that has it look for what
-// the stream missed. A batch that fails is cut in two, and what fails alone ends in
-// the failure queue.
+// the stream missed. A batch that fails is cut in two, and a single message that fails
+// ends in the failure queue.
 type Relay struct {
 	constructs.Construct
 	// Function is the relay itself.

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// batch is one event on its way.
+// batch is the state of one event while its records run.
 type batch[R any] struct {
 	*source[R]
 	mu     sync.Mutex
@@ -44,9 +44,9 @@ func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	return f, before, true
 }
 
-// turn keeps the event's order where records start side by side: of two with one key
-// the first one in the event gets it. Its record waits for the one before it, and lets
-// the next one go as soon as it has its place.
+// turn keeps the event's order where records start side by side: of two with the same
+// key the first one in the event gets it. A record waits for the one before it, and lets
+// the next one go once its own place is known.
 type turn struct {
 	before <-chan struct{}
 	mine   chan struct{}

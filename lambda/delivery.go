@@ -33,9 +33,9 @@ type Delivery[R any] struct {
 	// Duplicate is set if it shares the outcome of another one of its event, with the same
 	// key and body.
 	Duplicate bool
-	// LeaseUntil is, for ReasonInFlight and what stands behind one, when the other
+	// LeaseUntil is, for ReasonInFlight and records behind it in its order, when the other
 	// attempt's lease is over, the observers' margin included, by time.Now; zero
-	// where nobody knows.
+	// where that is not known.
 	LeaseUntil time.Time
 }
 
@@ -54,7 +54,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// delivery is a record on its way through an event.
+// delivery is a record of an event while it is worked on.
 type delivery[R any] struct {
 	ctx  context.Context
 	name string // in logs

@@ -16,7 +16,7 @@ func (a answer) Unwrap() error { return a.error }
 
 // toRuntime gives an answer of the engine its errorType. The runtime reports the
 // name of the error's Go type, by which Step Functions and callers choose what to
-// retry: sentinels alone would all be "errorString". The names are therefore
+// retry: plain sentinels would all be "errorString". The names are therefore
 // fixed. Errors that are not the engine's stay as they are.
 func toRuntime(err error) error {
 	type (

@@ -123,7 +123,7 @@ func parts(noun string, named ...[2]string) (string, string, error) {
 const longIdentity = 1024
 
 // identityOf joins the parts of an identity to a key's value. The parts' lengths are
-// the service's or the sender's choice, and an object's key alone may be as long as a
+// the service's or the sender's choice, and an object's key may itself be as long as a
 // value: what is too long is digested. No joined value has a colon.
 func identityOf(parts ...string) string {
 	value := idem.JoinValues(parts...)

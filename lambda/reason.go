@@ -28,11 +28,11 @@ const (
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
 	ReasonReleased Reason = "released"
-	// ReasonUnknown: an attempt, this or an earlier one, may have taken effect and
-	// nobody knows. The record waits to be resolved; the message must not be lost
+	// ReasonUnknown: it is not known whether an attempt, this or an earlier one, has
+	// taken effect. The record waits to be resolved; the message must not be lost
 	// meanwhile.
 	ReasonUnknown Reason = "unknown"
-	// ReasonUnrecorded: the handler failed, and how could not be recorded yet.
+	// ReasonUnrecorded: the handler failed, and its failure could not be recorded yet.
 	ReasonUnrecorded Reason = "unrecorded"
 	// ReasonPanicked: the handler, the key function or the body's own decoder
 	// panicked.

@@ -26,7 +26,7 @@ type S3Handler func(ctx context.Context, event events.S3Event) error
 // the event to the function's on-failure destination or dead-letter queue.
 //
 // A nil key is [S3ObjectVersion]. The handler gets the record itself. What a repeat
-// has different, such as its time, is no part of the comparison: the key alone tells
+// has different, such as its time, is no part of the comparison: only the key tells
 // notifications apart. What acknowledges is as in [Reason]; everything else is
 // returned as an error, so that the service delivers it again. The retention is
 // [S3Retention] if the operation has none. Mistakes in the set-up panic with a

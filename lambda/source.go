@@ -68,10 +68,10 @@ type source[R any] struct {
 	open func(*R) (job, error)
 	// name tells a record from others, in logs.
 	name func(*R) string
-	// also is what logs say of a record besides its name; nil for nothing.
+	// also is a further attribute in logs; nil for none.
 	also func(*R) slog.Attr
 	// lane names the records that run one after the other and stop at the first that
-	// is redelivered; false means that the record stands alone.
+	// is redelivered; false means that the record has no order.
 	lane func(*R) (string, bool)
 	// window is how long the service may deliver a record again.
 	window window

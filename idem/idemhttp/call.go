@@ -60,8 +60,8 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	return call, nil, nil
 }
 
-// callerOf asks a function; an empty name means that there is nobody, and why may say
-// more.
+// callerOf asks a function for the tenant or principal. An empty name means that the
+// request has none; why may say more.
 func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
 	if errors.Is(err, ErrNoTenant) {

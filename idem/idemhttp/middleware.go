@@ -64,7 +64,7 @@ type MiddlewareOptions struct {
 // abilities of [http.ResponseController] are [http.ErrNotSupported], trailers are
 // dropped.
 // Informational responses (1xx) are sent at once and not recorded. Headers that
-// stand in the writer when the middleware begins belong to whoever set them: they
+// stand in the writer when the middleware begins belong to the middleware that set them: they
 // are recorded only where the handler changes them, and cannot be deleted.
 //
 // What changes the request's method by a header (X-HTTP-Method-Override) must stand

@@ -24,7 +24,7 @@ const DefaultKeyHeader = "Idempotency-Key"
 type Options struct {
 	// Which operation's record a request is for: its principal and its key.
 
-	// Principal binds keys to who within the tenant sends them: two principals with
+	// Principal binds keys to a principal within the tenant: two principals with
 	// the same key have two records, and neither sees the other's. It becomes a part
 	// of the key's value, [idem.JoinValues] of principal and key, so that records
 	// still lie under their tenant. Nil means that a tenant's principals share keys.
@@ -131,7 +131,7 @@ type Options struct {
 	// Redact takes out of a response what must not be kept, before it is stored. It
 	// works on a copy: the first caller gets the whole response, every later one
 	// what is left. This is the one way in which a replay's body differs from the
-	// live one. It must leave the status alone. If it panics, the outcome is
+	// live one. It must not change the status. If it panics, the outcome is
 	// recorded without its response. Nil means that nothing is taken out.
 	Redact func(*Response)
 

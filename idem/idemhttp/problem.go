@@ -171,7 +171,7 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 	return res
 }
 
-// fixedHeaders of a refusal are the contract's alone.
+// fixedHeaders of a refusal are set only by the contract.
 var fixedHeaders = headerSet{
 	"content-type": true, "content-length": true, "content-encoding": true, "transfer-encoding": true, "connection": true,
 	"retry-after": true, "location": true, "stripe-should-retry": true,

@@ -23,12 +23,12 @@ type TenantFunc func(ctx context.Context, r *Request) (string, error)
 var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
 
 // SingleTenant is the [TenantFunc] of a service that has no tenants: all callers
-// share one space of keys, and whoever guesses a key and its request gets its
+// share one space of keys, and a caller who guesses a key and its request gets its
 // response. It is spelled out so that a reviewer sees it.
 func SingleTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
 
 // Claim takes the tenant from a claim of a verified token, of a JWT authorizer or a
-// Cognito user pool's, such as "sub". Whoever can write the claim chooses the tenant: a
+// Cognito user pool's, such as "sub". A user who can write the claim chooses the tenant: a
 // user pool lets users write their "custom:" attributes through every app client that
 // does not forbid it, so that only an immutable one, or one that no app client may write,
 // will do

@@ -17,9 +17,9 @@ type Limits struct {
 // one request. It returns one error for each message, as [Sender] says, or an error
 // for the request as a whole, of which every message then gets it. But where a
 // request of several is rejected as a whole ([ErrRejected]), each of them is sent
-// alone, so that a message never answers for another one. Once the context has ended
+// in a request of its own, so that none fails for another one. Once the context has ended
 // no request is made any more, and what is left is [ErrNotSent]. A message above the
-// limit is sent alone, and the service says what it thinks of it.
+// limit is sent in a request of its own, which the service may refuse.
 func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
 	send func(context.Context, []Message) ([]error, error),
 ) []error {
@@ -52,7 +52,7 @@ func sendBatch(ctx context.Context, batch []Message, send func(context.Context, 
 	got, err := send(ctx, batch)
 	switch {
 	case err == nil && len(got) != len(batch):
-		return each(errors.New("outbox: the sender lost count of its messages"))
+		return each(errors.New("outbox: the sender did not return one error for each message: correct the sender"))
 	case err == nil:
 		return got
 	case len(batch) > 1 && errors.Is(err, ErrRejected):

@@ -72,5 +72,5 @@ func TestInBatches(t *testing.T) {
 	require.ErrorIs(t, got[3], context.Canceled)
 	require.ErrorIs(t, got[3], outbox.ErrNotSent)
 	got = outbox.InBatches(t.Context(), messages("a"), limits, size, func(context.Context, []outbox.Message) ([]error, error) { return nil, nil })
-	require.ErrorContains(t, got[0], "lost count")
+	require.ErrorContains(t, got[0], "did not return one error for each message")
 }

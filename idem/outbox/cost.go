@@ -17,7 +17,7 @@ type cost struct {
 	spent    time.Duration
 	as       time.Time // of spent
 	failures int       // calls in a row that failed as a whole
-	until    time.Time // the stream leaves the destination alone
+	until    time.Time // the stream sends nothing to the destination
 }
 
 // charge adds what a call of the destination's sender took: all of it if that
@@ -48,7 +48,7 @@ func (r *Relay) charge(destination string, took time.Duration, failed, late bool
 	}
 }
 
-// rests reports whether the stream leaves the destination alone.
+// rests reports whether the stream sends nothing to the destination for now.
 func (r *Relay) rests(destination string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

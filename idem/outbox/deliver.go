@@ -12,7 +12,7 @@ import (
 //
 // What fails is left to the sweep, so that it holds up nothing, and so are, without
 // a try, messages behind it with its destination and ordering key, and all messages
-// of a destination that is down or has used up the others' patience
+// of a destination that is down or has kept the others waiting for too long
 // ([Options.Patience]). Before a message with an ordering key those are sent that
 // have been left to the sweep before it. Messages of one record are sent in the
 // order in which they were published, whatever the order of refs.
@@ -127,7 +127,7 @@ type plan struct {
 	added  map[*Entry]bool
 	byLane map[Lane]*lane
 	lanes  []*lane
-	rested map[string]bool // destinations that the stream leaves alone
+	rested map[string]bool // destinations to which the stream sends nothing for now
 }
 
 func (p *plan) add(e *Entry) {

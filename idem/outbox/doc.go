@@ -1,7 +1,7 @@
 // Package outbox has the messages that an operation publishes in the transaction
 // of its completion, and the relay that sends them afterwards: a message goes out
 // if and only if the operation took effect, at least once, always under the same
-// id ([MessageID]), by which a consumer tells repeats.
+// id ([MessageID]), by which a consumer recognises repeats.
 //
 //	relay, err := outbox.NewRelay(store, map[string]outbox.Sender{
 //		"orders": sqssender.New(sqsClient, queueURL),

@@ -41,8 +41,9 @@ func (l *lane) goes(now time.Time) bool {
 }
 
 // announce notes a try before it is made where an earlier one may have ended with
-// the process that made it: else a message that takes the relay down with it
-// would be tried without end. So it does where somebody else may be at it.
+// the process that made it: otherwise a message that
+// ends the relay's process would be tried without end. It also does so where another
+// relay may be sending the message.
 func (x *run) announce(l *lane) bool {
 	e := l.entries[0]
 	now := time.Now()
@@ -58,17 +59,17 @@ func (x *run) announce(l *lane) bool {
 		return false
 	}
 	tries := e.Tries + 1
-	// Nobody else begins while this one may still run.
+	// No other relay begins a try while this one may still run.
 	next := now.Add(max(x.pause(tries), x.limit()+x.opts.Margin))
 	ok, err := x.store.Begin(x.ctx, e, tries, next)
 	switch {
 	case err != nil:
 		x.breakOff(l, err)
 	case !ok && e.OrderingKey == "":
-		// Somebody else is at it, or has done it.
+		// Another relay is sending it, or has sent it.
 		x.done(l, func(r *Report) { r.Skipped++ })
 	case !ok:
-		l.stopped = true // what is behind it has to wait for that somebody
+		l.stopped = true // what is behind it has to wait for that try
 	default:
 		e.Tries, e.NextTry, e.State = tries, next, Retrying
 		return true
@@ -207,7 +208,7 @@ func (x *run) handOver(l *lane) int {
 	return len(l.entries)
 }
 
-// truncate makes of a reason what an item can and should hold.
+// truncate shortens a reason to what an item should hold, in valid UTF-8.
 func truncate(s string) string {
 	if len(s) > maxReason {
 		s = s[:maxReason]

@@ -39,12 +39,12 @@ const (
 	maxContentType = 256
 )
 
-// Message is something to be told to others once the transaction that it is
-// published in has committed. The zero value of every field but Destination and
+// Message is sent to another system once the transaction that it is published in has
+// committed. The zero value of every field but Destination and
 // Body is fine.
 type Message struct {
 	// ID is the same on every attempt of the operation and every time the message
-	// is sent: what a consumer tells repeats by. Once the operation's record has
+	// is sent: a consumer recognises repeats by it. Once the operation's record has
 	// expired, a run of the same key is another one, whose messages have other ids. It
 	// is given when the message is committed ([MessageID]); leave it empty.
 	ID string
@@ -68,7 +68,7 @@ type Message struct {
 	ContentType string
 
 	// Body is what is sent. Bytes that are not text are sent as Base64 where a
-	// service takes text alone. Not empty.
+	// service takes only text. Not empty.
 	Body []byte
 
 	// Attributes go along for the consumer's or the topic's filters. Names have
@@ -81,7 +81,7 @@ type Message struct {
 	// queue, or a topic by its MaximumMessageSize. Body, type, content type and
 	// attributes count, and 1 KB for what a sender adds. A body that is not JSON
 	// counts as Base64, which EventBridge gets it as, and strings as JSON has them. It
-	// is for [Message.Check] alone and is not stored.
+	// is only for [Message.Check] and is not stored.
 	Limit int
 }
 

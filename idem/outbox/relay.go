@@ -42,9 +42,9 @@ type Options struct {
 	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
 	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
-	// Grace is how old a message is when [Relay.Sweep] takes it up that nobody has
-	// tried, and when already the first try is noted before it is made. It must be longer than the stream usually takes, and
-	// than one invocation. Zero means [DefaultGrace].
+	// Grace is how old a message is when [Relay.Sweep] sends it although no
+	// try was made yet, and from which age on also the first try is noted before it is
+	// made. It must be longer than the stream usually takes, and than one invocation. Zero means [DefaultGrace].
 	Grace time.Duration
 	// Keep is how long a dispatched message is kept, in whole seconds. Zero means
 	// [DefaultKeep].
@@ -149,7 +149,7 @@ type Report struct {
 	// Deferred messages are left to a later sweep without a try, because their
 	// destination, or one before them, has just failed or takes too long.
 	Deferred int `json:"deferred"`
-	// Unreadable messages are left alone: somebody has to look at them.
+	// Unreadable messages are left as they are: somebody has to look at them.
 	Unreadable int `json:"unreadable"`
 	// Left messages were not brought to an end in this call: time ran out, or the
 	// store failed.

@@ -13,8 +13,8 @@ const (
 	// chunk is how many messages a call of a sender gets: one request, if they are
 	// small, so that all are sent in the time that the call has.
 	chunk = 10
-	// giveUp is after how many calls in a row that fail as a whole a run leaves the
-	// destination alone: one may have been a single message's fault.
+	// giveUp is after how many calls in a row that fail as a whole a run sends nothing
+	// more to the destination: one may have been a single message's fault.
 	giveUp = 2
 )
 
@@ -45,7 +45,7 @@ func (x *run) over(t time.Time) bool {
 	return x.ctx.Err() != nil || !x.end.IsZero() && !t.Before(x.end)
 }
 
-// isDown reports whether the run leaves the destination alone.
+// isDown reports whether the run sends nothing more to the destination.
 func (x *run) isDown(destination string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,7 +100,7 @@ func (x *run) destination(name string, lanes []*lane) {
 }
 
 // suspect reports whether a message has used up half its tries: from then on it is
-// sent alone, so that none is given up for what is wrong with another one in its
+// sent in a request of its own, so that none is given up for what is wrong with another one in its
 // requests.
 func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.opts.MaxTries }
 

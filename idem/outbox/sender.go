@@ -37,12 +37,12 @@ var ErrNotSent = errors.New("outbox: the message was not sent in this call")
 // ErrRejected says that the destination will never take a message as it is.
 var ErrRejected = errors.New("outbox: the destination rejects the message")
 
-// Reject marks an error as the destination's last word: see [ErrRejected].
+// Reject makes an error match [ErrRejected].
 func Reject(err error) error {
 	return fmt.Errorf("%w: %w", ErrRejected, err)
 }
 
-// Text is the body as a service takes it that takes text alone: as it is, or as
+// Text is the body for a service that takes only text: as it is, or as
 // Base64, which the second result tells.
 func (m *Message) Text() (body string, encoded bool) {
 	if s := string(m.Body); isText(s) {

@@ -48,7 +48,7 @@ type Entry struct {
 	Reason string
 	// Unreadable says why the message cannot be read: it is damaged or of a newer
 	// version. Only Record and ID are set then, and Destination and OrderingKey where
-	// they can be read: what is in order behind it waits. It is left alone.
+	// they can be read: messages behind it in its order wait. It is left as it is.
 	Unreadable error
 }
 

@@ -19,8 +19,8 @@ const readers = 4
 // the oldest first. Of messages with one destination and ordering key those go
 // first that were left before.
 //
-// A destination that is down is left alone for the rest of the sweep, and none
-// waits for another one. Each reads past the others' messages, some thousand a
+// A destination that is down gets nothing more in this sweep, and no destination waits
+// for another one. Each reads past the others' messages, some thousand a
 // second. Sweep returns when all messages were seen, or when time is up; where it
 // has stopped, the relay's next sweep goes on. The error joins those of shards that
 // could not be read.

@@ -35,7 +35,7 @@ import (
 )
 
 // DefaultMargin is added to the lease's end: a duplicate that came a moment early would
-// be received in vain once more.
+// be received once more without use.
 const DefaultMargin = time.Second
 
 const (
@@ -72,7 +72,7 @@ type Options struct {
 
 // New makes a function for [idemlambda.SQSOptions].OnRedelivery. It hides the messages
 // whose outcome names a LeaseUntil, ten with one call, until that time and the
-// margin have passed, and leaves the others alone. What fails is logged, and only
+// margin have passed, and does nothing with the others. What fails is logged, and only
 // costs the messages that receive. A nil client and a negative margin panic with
 // an [*idem.ConfigError].
 func New(client API, o *Options) func(context.Context, []idemlambda.SQSDelivery) {
