@@ -284,7 +284,7 @@ func TestAPIChecks(t *testing.T) {
 		"no issuer":             {infra.APIProps{Routes: twoRoutes, Authorizer: infra.Authorizer{JWT: &infra.JWT{Audience: []string{"a"}}}}, isError, []string{"Issuer is empty"}},
 		"no audience":           {infra.APIProps{Routes: twoRoutes, Authorizer: infra.Authorizer{JWT: &infra.JWT{Issuer: "https://i"}}}, isError, []string{"Audience is empty", "made for others"}},
 		"others' tokens on REST": {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: infra.Authorizer{JWT: &infra.JWT{Issuer: "https://i"}}},
-			isError, []string{"Cognito user pools alone", "a Lambda authorizer"}},
+			isError, []string{"only tokens of Cognito user pools", "a Lambda authorizer"}},
 		"audience on REST": {infra.APIProps{Flavour: infra.RESTAPI, Routes: twoRoutes, Authorizer: infra.Authorizer{JWT: &infra.JWT{
 			Issuer: "https://cognito-idp.eu-west-1.amazonaws.com/p", Audience: []string{"a"}}}}, isError, []string{"does not look at it"}},
 		"open to all":       {infra.APIProps{Routes: twoRoutes, Authorizer: infra.Authorizer{None: true}}, isWarning, []string{"everybody may call", "idem:open-api"}},
