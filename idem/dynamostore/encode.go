@@ -15,7 +15,7 @@ const (
 
 // encode makes the item of a whole record.
 func encode(rec *protocol.Record) item {
-	v := newValues(11, 9)
+	v := newValues(6, 4)
 	v.str(schema.PK, rec.ID)
 	v.str(schema.SK, schema.RecordSK)
 	v.str(schema.State, string(rec.State))

@@ -123,8 +123,8 @@ func statusOf(err error) int {
 }
 
 func isConditionFailed(err error) bool {
-	var failed *types.ConditionalCheckFailedException
-	return errors.As(err, &failed)
+	_, failed := errors.AsType[*types.ConditionalCheckFailedException](err)
+	return failed
 }
 
 // isItemTooLarge recognises DynamoDB's refusal of an item over 400 KB, which

@@ -246,7 +246,7 @@ func (r ifReleased) condition() string {
 // of its condition that is about steps. Of a record in progress it removes what such
 // one may have, which no result, error or place in the index is: claims leave none.
 func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, of form) (*update, string) {
-	u := newUpdate(endSet, 8, 4)
+	u := newUpdate(endSet, 4, 2)
 	u.str(":to", string(e.State))
 	u.str(":id", write)
 	u.num(":now", millis(now))

@@ -13,7 +13,8 @@ import (
 type item = map[string]types.AttributeValue
 
 // values fills an item. The members are made in slices, a few allocations for
-// all of them instead of one for each.
+// all of them instead of one for each. What it is made for is the usual item, to which
+// two more members may come: a map that is made larger is slower to send.
 type values struct {
 	item
 	s []types.AttributeValueMemberS

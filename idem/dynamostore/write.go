@@ -78,8 +78,11 @@ func (s *Store) update(c *call, id string, u *update, cond string) (item, error)
 // not hold, else a *idem.StoreError.
 func (s *Store) send(c *call, key item, write func(context.Context) error) (item, error) {
 	err := c.do(true, c.attempt, write)
-	var failed *types.ConditionalCheckFailedException
-	if !errors.As(err, &failed) {
+	if err == nil {
+		return nil, nil
+	}
+	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+	if !ok {
 		return nil, err
 	}
 	if len(failed.Item) > 0 {
@@ -186,7 +189,7 @@ func (u *update) yesOr(name string, is bool) {
 // newUpdate starts with the clauses that are always there.
 func newUpdate(set string, strs, nums int) *update {
 	u := &update{values: newValues(strs, nums)}
-	u.set.Grow(len(set) + 512)
+	u.set.Grow(len(set) + 96)
 	u.set.WriteString(set)
 	return u
 }
