@@ -28,19 +28,16 @@ func StepEffect(ctx context.Context, name string, fn func(context.Context) error
 }
 
 // EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a step that has
-// a result. The zero value, as nil, means [AtLeastOnce], a single try, and nothing to
-// undo.
+// a result.
 type EffectConfig struct {
-	// Semantics: see [StepConfig].
+	// Semantics and Retry: see [StepConfig].
 	Semantics StepSemantics
-	// Retry: see [StepConfig].
-	Retry Retry
+	Retry     Retry
 	// Compensate undoes the step once it is done: see [StepConfig].
 	Compensate func(ctx context.Context) error
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
-	// attempt; nil says that it is done: see [StepConfig].
+	// attempt, and returns nil if it is done. For AbsentAfter too see [StepConfig].
 	Interrupted func(ctx context.Context, began time.Time) error
-	// AbsentAfter: see [StepConfig].
 	AbsentAfter time.Duration
 }
 

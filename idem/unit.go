@@ -30,9 +30,9 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		late := create()
-		late.Seal()
-		return late, nil
+		sealed := create()
+		sealed.Seal()
+		return sealed, nil
 	}
 	if s.unit == nil {
 		s.unit = create()
