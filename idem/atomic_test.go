@@ -217,13 +217,13 @@ func TestAtomicInDoubt(t *testing.T) {
 			false, true, idem.Completed, idem.Completed},
 		{"request lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {nil}},
 			false, false, idem.Released, idem.Released},
-		{"reply lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
+		{"reply lost, and the fence's request", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {idemtest.LoseReply}, idemtest.Withdraw: {idemtest.LoseRequest}},
 			false, true, idem.Completed, idem.Completed},
-		{"request lost, and the bar's reply", map[idemtest.Method][]idemtest.Fault{
+		{"request lost, and the fence's reply", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseReply}},
 			false, false, idem.Released, idem.Released},
-		{"request lost, and the bar's request", map[idemtest.Method][]idemtest.Fault{
+		{"request lost, and the fence's request", map[idemtest.Method][]idemtest.Fault{
 			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}},
 			true, false, idem.Absent, idem.Released},
 		{"everything lost", map[idemtest.Method][]idemtest.Fault{
@@ -286,7 +286,7 @@ func TestAtomicInDoubt(t *testing.T) {
 	}
 }
 
-// A commit that nobody could bar may land before the bar that waits in the queue:
+// A commit that nobody could fence may land before the fence that waits in the queue:
 // then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -375,7 +375,7 @@ func TestATakenBackCommitIsRemembered(t *testing.T) {
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrNotCommitted)
-		require.NotContains(t, err.Error(), "may have been", "it has been barred")
+		require.NotContains(t, err.Error(), "may have been", "it has been fenced")
 		rec := r.record(t, op.Key("t", "k"))
 		require.Equal(t, idem.Released, rec.State)
 		require.GreaterOrEqual(t, rec.ExpiresAt.Sub(r.clock.Now()), 15*time.Minute, "AWS takes a signed request for as long")

@@ -133,7 +133,7 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	}
 }
 
-// What is lost of a commit and of the bar after it, in the reserved mode. A caller
+// What is lost of a commit and of the fence after it, in the reserved mode. A caller
 // who is told that nothing was committed is told the truth for ever.
 func TestCommitInDoubt(t *testing.T) {
 	lost := idemtest.LoseRequest
@@ -149,14 +149,14 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "reply lost", finish: []idemtest.Fault{idemtest.LoseReply}, ok: true},
 		{name: "request lost", finish: []idemtest.Fault{nil}, released: true},
 		{name: "refused", finish: []idemtest.Fault{idemtest.Refuse}, released: true},
-		{name: "reply lost, bar's request", finish: []idemtest.Fault{idemtest.LoseReply, lost}, ok: true},
-		{name: "reply lost, bar's reply", finish: []idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, ok: true},
-		{name: "request lost, bar's reply", finish: []idemtest.Fault{nil, idemtest.LoseReply}, released: true},
-		{name: "request lost, bar's request", finish: []idemtest.Fault{nil, lost}, maybe: true, lands: true},
-		{name: "request lost, bar and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost}, maybe: true, lands: true},
-		{name: "reply lost, bar and read", finish: []idemtest.Fault{idemtest.LoseReply, lost}, get: []idemtest.Fault{lost}, maybe: true},
-		{name: "request lost, bar unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable}, maybe: true, lands: true},
-		{name: "request lost, bar's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
+		{name: "reply lost, fence's request", finish: []idemtest.Fault{idemtest.LoseReply, lost}, ok: true},
+		{name: "reply lost, fence's reply", finish: []idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, ok: true},
+		{name: "request lost, fence's reply", finish: []idemtest.Fault{nil, idemtest.LoseReply}, released: true},
+		{name: "request lost, fence's request", finish: []idemtest.Fault{nil, lost}, maybe: true, lands: true},
+		{name: "request lost, fence and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost}, maybe: true, lands: true},
+		{name: "reply lost, fence and read", finish: []idemtest.Fault{idemtest.LoseReply, lost}, get: []idemtest.Fault{lost}, maybe: true},
+		{name: "request lost, fence unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable}, maybe: true, lands: true},
+		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
 	} {
 		for _, op := range both {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
@@ -220,9 +220,9 @@ func TestCommitInDoubt(t *testing.T) {
 }
 
 // A stricter twin has parked the attempt while it ran: its commit settles the
-// question; in doubt, the bar holds although the record stays where it is.
+// question; in doubt, the fence holds although the record stays where it is.
 func TestCommitOfAParkedAttempt(t *testing.T) {
-	for name, lose := range map[string]bool{"lands": false, "barred": true} {
+	for name, lose := range map[string]bool{"lands": false, "fenced": true} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newBankRig(t), safe.Key("t", "k")
 			var held *idemtest.Call

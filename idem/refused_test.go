@@ -48,7 +48,7 @@ func TestRefusedUnit(t *testing.T) {
 						want = tc.safe
 					}
 					if op.Mode == idem.Atomic && want == idem.Released && !doubt {
-						want = idem.Absent // nothing is written, and nothing need be barred
+						want = idem.Absent // nothing is written, and nothing need be fenced
 					}
 					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, doubt: doubt}, nil))
 					require.Same(t, errPlain, err)

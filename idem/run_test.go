@@ -355,7 +355,7 @@ func TestTimeLeft(t *testing.T) {
 	})
 }
 
-// A finish that is answered without the record that stood in the way looks for
+// A finish that is answered without the conflicting record looks for
 // itself, once.
 func TestFinishLooksAgain(t *testing.T) {
 	held := func(f idemtest.Fault) func(ctx context.Context, c *idemtest.Call) error {

@@ -377,7 +377,7 @@ func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
 }
 
 // A request can be under way for minutes, longer than a short retention: the record
-// that bars a withdrawn claim must outlive it.
+// that fences a withdrawn claim must outlive it.
 func TestScheduleWithdrawnClaimIsBarredBeyondAShortRetention(t *testing.T) {
 	r := newRig(t, nil)
 	op := idem.Operation{Name: "brief", Retention: time.Second}

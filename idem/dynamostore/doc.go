@@ -85,7 +85,7 @@
 //	 … without a look                 1 Transaction
 //	 … without a Tx, or failed        1 Put instead of it      PutItem
 //	atomic mode, replay               1 Get                    GetItem
-//	commit in doubt, barred           + 1 Update, + 1 Get if   UpdateItem, GetItem
+//	commit in doubt, fenced           + 1 Update, + 1 Get if   UpdateItem, GetItem
 //	                                  that got no answer
 //	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
 //	                                  Get if it clears steps

@@ -57,9 +57,9 @@ func TestRequestsAreGolden(t *testing.T) {
 		tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}
-	commit := func(f protocol.Finish, born *protocol.Claim, tx *Tx) protocol.Finish {
-		if born != nil {
-			f.Attempt = protocol.Atomic{Claim: *born}
+	commit := func(f protocol.Finish, unwritten *protocol.Claim, tx *Tx) protocol.Finish {
+		if unwritten != nil {
+			f.Attempt = protocol.Atomic{Claim: *unwritten}
 		}
 		if tx != nil {
 			f.Unit = tx
@@ -135,12 +135,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"commit-atomic-seen", func(s *Store) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
 		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
 		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
-		{"bar", func(s *Store) error {
+		{"fence", func(s *Store) error {
 			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
 			return s.Finish(ctx, now, w)
 		}},
-		{"bar-open", func(s *Store) error {
+		{"fence-open", func(s *Store) error {
 			w := open
 			w.NewOwner, w.Ending = "nobody", protocol.Ending{State: protocol.Unknown, Uncertain: true}
 			return s.Finish(ctx, now, w)

@@ -84,7 +84,7 @@ func eachWrite() []write {
 			w.Write, w.Attempt = "w", protocol.Atomic{Claim: c}
 			return s.Finish(ctx, base, w)
 		}, protocol.Completed, "w"},
-		{"bar", claimed, func(ctx context.Context, s *Store, id string) error {
+		{"fence", claimed, func(ctx context.Context, s *Store, id string) error {
 			return s.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", NewOwner: "nobody", Write: "w",
 				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true}})
 		}, protocol.Unknown, "w"},

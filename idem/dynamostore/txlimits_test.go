@@ -87,8 +87,8 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		{"two names", []func(*Tx){publish, called("placed")}, ""},
 		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish("moved", outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
 	} {
-		for _, born := range []bool{false, true} {
-			t.Run(tc.name+"/"+strconv.FormatBool(born), func(t *testing.T) {
+		for _, atomic := range []bool{false, true} {
+			t.Run(tc.name+"/"+strconv.FormatBool(atomic), func(t *testing.T) {
 				s, n := scripted(t, nil, nil)
 				s.keys = map[string][]string{"known": {"id"}}
 				tx := &Tx{}
@@ -97,7 +97,7 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 				}
 				w := completion("k", "o1", []byte("{}"))
 				w.Unit = tx
-				if born {
+				if atomic {
 					w.Attempt = protocol.Atomic{Claim: claim("k", "o1")}
 				}
 				err := s.Finish(t.Context(), base, w)

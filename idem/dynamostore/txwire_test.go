@@ -98,7 +98,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 				}
 				b.moved(t, want)
 				if tc.lateDelivery {
-					// The transaction arrives when it was barred, and changes nothing.
+					// The transaction arrives when it was fenced, and changes nothing.
 					resp, err := b.wire.next.RoundTrip(held)
 					require.NoError(t, err)
 					require.Equal(t, http.StatusBadRequest, resp.StatusCode)

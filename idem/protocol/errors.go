@@ -17,7 +17,7 @@ var (
 
 // ConflictError is how a store says that a write's condition did not hold.
 type ConflictError struct {
-	// Existing is the record that stood in the way, nil if there was none.
+	// Existing is the conflicting record, nil if there was none.
 	Existing *Record
 }
 

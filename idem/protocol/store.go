@@ -10,7 +10,7 @@ import (
 // by its write id: a method returns nil if and only if this write has been
 // applied, by this call or an earlier one with the same id. Otherwise it returns
 //
-//   - a [*ConflictError] with the record that stood in the way, if the condition
+//   - a [*ConflictError] with the conflicting record, if the condition
 //     did not hold and the record does not bear the write's id, as its Write or, but
 //     for claims, extensions and steps, as its Seen;
 //   - an error that matches [ErrRecordUnreadable], if that record cannot be read;

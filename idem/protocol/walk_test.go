@@ -39,8 +39,8 @@ type sent struct {
 	actor int // whose end it is, -1 if nobody's
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error)
 	ids   []string
-	// barred: its caller was told that it has not landed.
-	barred bool
+	// fenced: its caller was told that it has not landed.
+	fenced bool
 }
 
 type world struct {
@@ -279,17 +279,17 @@ func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish
 }
 
 // commitInDoubt is an end with business writes whose request is under way, and
-// which is barred. It returns nil if the bar does not land.
+// which is fenced. It returns nil if the fence does not land.
 func (w world) commitInDoubt(t *testing.T, i int) *world {
 	v := w.copy(w.actors[i].claim.Record.Owner + " commits, in doubt")
 	r := v.actors[i].claim.Record
 	f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
-	bar := protocol.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
+	fence := protocol.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
 	if v.rec != nil && v.rec.State == protocol.Unknown {
-		bar.Ending = protocol.Ending{State: protocol.Unknown, Uncertain: true}
+		fence.Ending = protocol.Ending{State: protocol.Unknown, Uncertain: true}
 	}
 	v.actors[i].running = false
-	if !v.land(t, sent{"bar", i, bar.Apply, nil, false}) {
+	if !v.land(t, sent{"fence", i, fence.Apply, nil, false}) {
 		return nil
 	}
 	v.late = append(v.late, sent{"commit", i, f.Apply, []string{f.Owner, f.Write}, true})
@@ -311,7 +311,7 @@ func (w world) outside(t *testing.T) (next []*world) {
 	for _, s := range w.late {
 		v := w.copy("delivers " + s.what)
 		if v.land(t, s) {
-			require.False(t, s.barred, "a commit lands that its caller was told had not: %v", v.trail)
+			require.False(t, s.fenced, "a commit lands that its caller was told had not: %v", v.trail)
 			next = append(next, v)
 		}
 	}

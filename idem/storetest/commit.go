@@ -6,8 +6,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// born is the outcome of the attempt in atomic mode, which took no claim.
-func (a *attempt) born(f finish) finish {
+// atomic is the outcome of the attempt in atomic mode, which took no claim.
+func (a *attempt) atomic(f finish) finish {
 	f.Attempt = protocol.Atomic{Claim: a.claim}
 	return f
 }
@@ -25,7 +25,7 @@ func (a *attempt) unseen() *attempt {
 	return a.c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 }
 
-// commitCases: outcomes that nobody claimed, and ends that bar what was sent before.
+// commitCases: outcomes that nobody claimed, and ends that fence what was sent before.
 func commitCases(h Harness) []check {
 	steps := !h.WithoutSteps
 	// later is past every expiry that the cases give.
@@ -39,7 +39,7 @@ func commitCases(h Harness) []check {
 				func(a *attempt) finish { return a.fail() },
 			} {
 				a := c.fresh()
-				w := a.born(f(a))
+				w := a.atomic(f(a))
 				c.lands(w)
 				c.lands(w) // once more, as after a lost reply
 				c.refused(a.unseen().acquire())
@@ -49,8 +49,8 @@ func commitCases(h Harness) []check {
 			for _, s := range standing(steps) {
 				a := s.make(c)
 				b := a.unseen()
-				c.refused(b.born(b.complete("theirs")))
-				c.refused(b.born(b.fail()))
+				c.refused(b.atomic(b.complete("theirs")))
+				c.refused(b.atomic(b.fail()))
 			}
 		}},
 		{"without a claim replaces nothing that has expired unseen", func(c *cell) {
@@ -59,7 +59,7 @@ func commitCases(h Harness) []check {
 				now := c.now
 				later(c)
 				b := a.unseen()
-				c.refused(b.born(b.complete("new")))
+				c.refused(b.atomic(b.complete("new")))
 				c.now = now
 			}
 		}},
@@ -67,7 +67,7 @@ func commitCases(h Harness) []check {
 			for _, s := range standing(steps) {
 				a := s.make(c)
 				b := a.over()
-				w := b.born(b.complete("new"))
+				w := b.atomic(b.complete("new"))
 				c.lands(w)
 				c.lands(w)
 				equal(c, "Attempt", 2, c.get(a.id()).Attempt)
@@ -78,48 +78,48 @@ func commitCases(h Harness) []check {
 			a := c.start()
 			b := a.over()
 			c.lands(a.extend(time.Hour))
-			c.refused(b.born(b.complete("new")))
+			c.refused(b.atomic(b.complete("new")))
 		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {
 			a := c.fresh()
-			c.lands(a.born(a.complete(string(noise(450 << 10)))))
+			c.lands(a.atomic(a.complete(string(noise(450 << 10)))))
 			b := a.unseen()
-			c.refused(b.born(b.complete(string(noise(450 << 10)))))
+			c.refused(b.atomic(b.complete(string(noise(450 << 10)))))
 		}},
 		{"only one of two without a claim", func(c *cell) {
 			a := c.fresh()
 			ws := make([]write, 8)
 			for i := range ws {
 				b := a.unseen()
-				ws[i] = b.born(b.complete("outcome"))
+				ws[i] = b.atomic(b.complete("outcome"))
 			}
 			c.oneWins(ws...)
 		}},
 		{"a claim or an outcome without one", func(c *cell) {
 			a, b := c.fresh(), c.fresh()
 			b.claim.Record.ID = a.id()
-			c.oneWins(a.acquire(), b.born(b.complete("outcome")))
+			c.oneWins(a.acquire(), b.atomic(b.complete("outcome")))
 		}},
 		{"without a claim, taken back, does not land later", func(c *cell) {
 			a := c.fresh()
 			c.lands(a.withdraw())
-			c.refused(a.born(a.complete("late")))
+			c.refused(a.atomic(a.complete("late")))
 			// Nor does it over the expired record that it could have replaced.
 			b := c.start()
 			c.lands(b.complete("old"))
 			later(c)
 			d := b.over()
 			d.claim.Replace = true
-			w := d.born(d.complete("late"))
+			w := d.atomic(d.complete("late"))
 			c.lands(d.withdraw())
 			c.refused(w)
 		}},
 		{"taken back does not undo an outcome without a claim", func(c *cell) {
 			a := c.fresh()
-			c.lands(a.born(a.complete("outcome")))
+			c.lands(a.atomic(a.complete("outcome")))
 			c.refused(a.withdraw())
 		}},
-		{"an end under a new owner bars what the attempt has sent", func(c *cell) {
+		{"an end under a new owner fences what the attempt has sent", func(c *cell) {
 			for _, end := range []func(*attempt) finish{
 				func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
 				func(a *attempt) finish { return a.fail() },
@@ -167,7 +167,7 @@ func commitCases(h Harness) []check {
 				value, applied, err := c.h.Unit(c.ctx)
 				c.must(err)
 				b := a.unseen()
-				w := b.born(b.complete("outcome"))
+				w := b.atomic(b.complete("outcome"))
 				w.Unit = value
 				if lands {
 					c.lands(w)

@@ -82,7 +82,7 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"new owner is ignored", []string{"commit/an end under a new owner bars what the attempt has sent"}, func(s *faulty) {
+	{"new owner is ignored", []string{"commit/an end under a new owner fences what the attempt has sent"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			f.NewOwner = ""
 			return f.Apply(rec, now)

@@ -188,7 +188,7 @@ func TestTransfers(t *testing.T) {
 			}
 			require.NotZero(t, refused)
 			require.Greater(t, len(made), n/3)
-			require.NotZero(t, len(got.denied)+s.tally.notice("claim withdrawn"), "some commit was barred")
+			require.NotZero(t, len(got.denied)+s.tally.notice("claim withdrawn"), "some commit was fenced")
 		})
 	}
 }

@@ -113,7 +113,7 @@ func (t *tally) String() string {
 		if !c.ambiguous {
 			continue
 		}
-		how := "barred, read or left to the next attempt"
+		how := "fenced, read or left to the next attempt"
 		if c.killed {
 			how = "killed over it"
 		} else if c.settled {

@@ -102,7 +102,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 		})
 		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 		require.ErrorIs(t, err, idem.ErrNotCommitted)
-		require.Error(t, held.Do(t.Context()), "it is barred")
+		require.Error(t, held.Do(t.Context()), "it is fenced")
 		require.Zero(t, r.ledger.sum())
 	}
 }
@@ -182,7 +182,7 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 	require.Equal(t, idem.Failed, r.state(t, key))
 }
 
-// What bars a commit that took no claim stays as long as a delayed request can
+// What fences a commit that took no claim stays as long as a delayed request can
 // arrive, however short the outcomes are kept.
 func TestBarWithoutAClaimOutlivesDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
