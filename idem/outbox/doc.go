@@ -50,18 +50,19 @@
 //
 // # Order
 //
-// Messages with the same destination and [Message.OrderingKey] are sent one after
-// the other: those of one record in the order in which they were published, those of several records as the
-// table's stream has them. While one waits for another try, those behind it wait;
-// the sweep sends them, or the stream before it sends the next one of the key. Once
-// it is a dead letter they go on. What cannot be read (a newer version's, during a
-// deployment) holds those that are behind it in its record, and in a sweep. Two
-// records may lie in different shards of the stream, which know nothing of each
-// other, so across records the order is the stream's best, not a promise: where it
-// matters, put a number from a conditional write of the same transaction into the
-// message.
-// The sweep goes by the time of the commit, as the writer's clock had it, with those
-// first that had been left to it.
+// Messages with the same destination and [Message.OrderingKey] are sent one after the
+// other: those of one record in the order in which they were published, those of several
+// records as the table's stream has them. While one waits for another try, those behind
+// it wait: the sweep sends them, or the stream does before it sends the next one of the
+// key. Once the first is a dead letter the others are sent. A message that cannot be read
+// (written by a newer version, during a deployment) holds up those behind it in its record
+// and, in a sweep, those behind it in its order.
+//
+// Two records may lie in different shards of the stream, which have no order between
+// them. Across records the order is therefore likely and not promised: where it matters,
+// put a number from a conditional write of the same transaction into the message. The
+// sweep goes by the time of the commit on the writer's clock, and takes messages first
+// that were left to it.
 //
 // Messages without an ordering key have no order and hold up nothing.
 package outbox
