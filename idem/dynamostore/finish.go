@@ -13,9 +13,9 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Finish implements [idem.Store]: one UpdateItem, after the parts of a large
-// result; with a [*Tx] one TransactWriteItems instead, and a PutItem for an attempt
-// in atomic mode that has none.
+// Finish implements [idem.Store]: one UpdateItem, after the parts of a large result, and
+// a second one for a record that was parked meanwhile; a PutItem for an attempt that has
+// no claim. With a [*Tx] each is one TransactWriteItems instead.
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	tx, ok := f.Unit.(*Tx)
 	if f.Unit != nil && !ok {
