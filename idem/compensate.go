@@ -105,7 +105,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		return j.undoUnrecorded(ctx, todo)
 	}
 	if !j.marked() {
-		if err := j.record(ctx, a, &protocol.StepWrite{Name: compensating, Failure: j.undone()}); err != nil {
+		if err := j.write(ctx, a, &protocol.StepWrite{Name: compensating, Failure: j.undone()}); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 			return j.notUndone(c, err)
 		}
 		name := undoing + c.step.name
-		if err := j.record(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
+		if err := j.write(ctx, a, &protocol.StepWrite{Name: name, Result: []byte("null")}); err != nil {
 			return err
 		}
 		a.notifyStep(ctx, notice.Compensated, c.step.name, nil)
@@ -200,11 +200,11 @@ func (j *journal) marked() bool {
 func (j *journal) beginUndo() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.over {
+	if !j.closed {
 		j.undoers++
 		j.aborts = true
 	}
-	return !j.over
+	return !j.closed
 }
 
 func (j *journal) endUndo() {

@@ -27,7 +27,7 @@ type journal struct {
 	halted  error                            // stops the operation
 	large   bool                             // a result may lie beside the record
 	parks   bool                             // somebody must look
-	over    bool                             // the handler has returned
+	closed  bool                             // the handler has returned
 	undoing sync.Mutex                       // one goroutine undoes at a time
 	undoers int                              // calls of Abort on their way
 }
@@ -36,7 +36,7 @@ type journal struct {
 func (j *journal) enter(s *step) (protocol.RecordedStep, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.over || s.a.running == nil {
+	if j.closed || s.a.running == nil {
 		return protocol.RecordedStep{}, s.bad("the handler has returned: wait for steps before")
 	}
 	if j.halted != nil {
@@ -105,7 +105,7 @@ func (j *journal) began(name string) {
 func (j *journal) isOver() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.over
+	return j.closed
 }
 
 // askAgain notes an open step that needs no parking: what became of it can be found
@@ -131,15 +131,15 @@ func (j *journal) halt(l *lease, err error) error {
 	return j.halted
 }
 
-// record writes a step. What cannot be shown to have been written stops the
+// write writes a step. What cannot be shown to have been written stops the
 // operation. The caller's cancellation does not end the call: it would leave the write
 // in doubt needlessly, and a step beside one that failed is often cancelled.
 // A result that the store cannot take is left out, as w then says.
-func (j *journal) record(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
+func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
 	j.mu.Lock()
 	halted := j.halted
 	w.First, w.Seen = len(j.known) == 0, j.known[w.Name].Write
-	if halted == nil && w.Begin && j.over {
+	if halted == nil && w.Begin && j.closed {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
 	}
 	if w.Beside = !j.room.fits(w.Result); !w.Beside {
@@ -304,7 +304,7 @@ func (j *journal) any() bool {
 func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.over = true
+	j.closed = true
 	if j.halted != nil {
 		return j.halted
 	}

@@ -150,7 +150,7 @@ func (s *step) begin() error {
 	if err := j.beginStep(s.name); err != nil {
 		return err
 	}
-	err := j.record(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
+	err := j.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
 	j.began(s.name)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (s *step) recordOutcome(t tried, err error) ([]byte, error) {
 	default:
 		return nil, err
 	}
-	if wErr := s.a.journal.record(s.ctx, s.a, w); wErr != nil {
+	if wErr := s.a.journal.write(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
 	if w.Omitted {
