@@ -131,7 +131,7 @@ func (j *journal) halt(l *lease, err error) error {
 	return j.halted
 }
 
-// write writes a step. What cannot be shown to have been written stops the
+// write records a step. What cannot be shown to have been written stops the
 // operation. The caller's cancellation does not end the call: it would leave the write
 // in doubt needlessly, and a step beside one that failed is often cancelled.
 // A result that the store cannot take is left out, as w then says.

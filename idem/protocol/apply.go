@@ -86,7 +86,7 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if !holds {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if old, ok := rec.Steps[s.Name]; ok && !s.over(old) {
+	if old, ok := rec.Steps[s.Name]; ok && !s.mayReplace(old) {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()
@@ -98,8 +98,8 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	return next, nil
 }
 
-// over reports whether the write may replace an entry of its step.
-func (s StepWrite) over(old RecordedStep) bool {
+// mayReplace reports whether the write may replace an entry of its step.
+func (s StepWrite) mayReplace(old RecordedStep) bool {
 	switch {
 	case s.Begin:
 		return old.NotExecuted && old.Write == s.Seen
