@@ -23,10 +23,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	}
 	k := s.retry.begin(ctx, "Finish")
 	defer k.end()
-	var w *unit
+	var w *txWrite
 	if tx != nil {
 		var err error
-		if w, err = s.unit(f.ID, f.Created, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
+		if w, err = s.newTxWrite(f.ID, f.Created, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
 			return err
 		}
 		if len(w.actions) == 0 {
@@ -118,7 +118,7 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 
 // insert writes the whole record of an attempt that took no claim, or none that is
 // there.
-func (s *Store) insert(k *call, f protocol.Finish, w *unit, body protocol.Body, now time.Time) (item, error) {
+func (s *Store) insert(k *call, f protocol.Finish, w *txWrite, body protocol.Body, now time.Time) (item, error) {
 	rec, err := f.Apply(nil, now)
 	if err != nil {
 		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))

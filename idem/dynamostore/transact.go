@@ -35,25 +35,25 @@ var contended = []string{
 	"TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded",
 }
 
-// unit is a unit of work on its way: its actions, messages among them, under the
+// txWrite is a unit of work on its way: its actions, messages among them, under the
 // limits.
-type unit struct {
+type txWrite struct {
 	s       *Store
 	id      string
 	actions []action
 	size    int
 }
 
-// unit prepares what commits with the record, whose life began at created; the
+// newTxWrite prepares what commits with the record, whose life began at created; the
 // record's own part has the size.
-func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size int) (*unit, error) {
+func (s *Store) newTxWrite(id string, created time.Time, tx *Tx, now time.Time, size int) (*txWrite, error) {
 	tx.Seal()
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if tx.err != nil {
 		return nil, &protocol.RefusedError{Err: tx.err}
 	}
-	u := &unit{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
+	u := &txWrite{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
 	lanes := map[outbox.Lane][]string{}
 	for n, m := range tx.messages {
 		var after []string
@@ -77,7 +77,7 @@ func (s *Store) unit(id string, created time.Time, tx *Tx, now time.Time, size i
 }
 
 // update sends the record's UpdateItem together with the unit.
-func (u *unit) update(k *call, write string, up *update, cond string) (item, error) {
+func (u *txWrite) update(k *call, write string, up *update, cond string) (item, error) {
 	expr := up.expression()
 	return u.send(k, write, types.TransactWriteItem{Update: &types.Update{
 		TableName: u.s.table, Key: key(u.id), UpdateExpression: &expr, ConditionExpression: &cond,
@@ -89,7 +89,7 @@ func (u *unit) update(k *call, write string, up *update, cond string) (item, err
 // send makes the transaction of the record's write and the unit's. Like
 // [Store.send] it returns nil, or errRefused and the conflicting record,
 // or a *protocol.StoreError; besides a *protocol.RefusedError if it was the unit's fault.
-func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item, error) {
+func (u *txWrite) send(k *call, write string, record types.TransactWriteItem) (item, error) {
 	items := []types.TransactWriteItem{record}
 	for _, a := range u.actions {
 		items = append(items, a.write)
@@ -137,7 +137,7 @@ func (u *unit) send(k *call, write string, record types.TransactWriteItem) (item
 }
 
 // whole explains an error that names no action.
-func (u *unit) whole(k *call, err error) error {
+func (u *txWrite) whole(k *call, err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return err
