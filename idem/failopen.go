@@ -14,7 +14,7 @@ import (
 func (x *execution) failsOpen(ctx context.Context, err error) bool {
 	var failed *StoreError
 	return x.call.Key.op.OnStoreFailure != FailClosed && errors.As(err, &failed) && failed.Down &&
-		ctx.Err() == nil && !x.engine.queue.knows(x.call.Key.id)
+		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id)
 }
 
 // writeFinish writes how an attempt ended, under the time now. Repeating it is safe.

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-// errKnown says why a claim was not even asked for.
-var errKnown = errors.New("this process knows how an earlier attempt with this key ended, and could not write it yet")
+// errPendingOutcome says why a claim was not even asked for.
+var errPendingOutcome = errors.New("this process knows how an earlier attempt with this key ended, and could not write it yet")
 
 const (
 	flushPauseMin = 50 * time.Millisecond
@@ -30,7 +30,7 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 			others = append(others, l)
 		}
 	}
-	q.waiting, q.inHands = others, q.inHands+len(mine)
+	q.waiting, q.inFlight = others, q.inFlight+len(mine)
 	return mine
 }
 
@@ -38,16 +38,16 @@ func (q *queue) takeOf(id string) (mine []pendingWrite) {
 // process knows that the operation has run, whatever the record says. It waits for
 // those that another round is writing.
 func (q *queue) writePendingOf(ctx context.Context, id string) error {
-	for pause := time.Millisecond; q.knows(id); pause = min(2*pause, flushPauseMin) {
+	for pause := time.Millisecond; q.hasOutcomeOf(id); pause = min(2*pause, flushPauseMin) {
 		if mine := q.takeOf(id); len(mine) > 0 {
 			if err := q.write(ctx, mine, false); err != nil {
-				return fmt.Errorf("%w: %w", errKnown, err)
+				return fmt.Errorf("%w: %w", errPendingOutcome, err)
 			}
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errKnown, ctx.Err())
+			return fmt.Errorf("%w: %w", errPendingOutcome, ctx.Err())
 		case <-time.After(pause):
 		}
 	}
@@ -58,7 +58,7 @@ func (q *queue) writePendingOf(ctx context.Context, id string) error {
 // knows anything. It returns false if it knows nothing: the claim may go on.
 func (x *execution) writePending(ctx context.Context) (wrote bool, err error) {
 	q, id := x.engine.queue, x.call.Key.id
-	if !q.knows(id) {
+	if !q.hasOutcomeOf(id) {
 		return false, nil
 	}
 	if err := q.writePendingOf(ctx, id); err != nil {
@@ -89,7 +89,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	var back []pendingWrite
 	for i := range took {
 		l := took[i]
-		err := q.one(ctx, &l, large)
+		err := q.writeOne(ctx, &l, large)
 		t := l.terminal
 		switch {
 		case err == nil && t != nil && t.owes():
@@ -115,8 +115,8 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	return nil
 }
 
-// one writes one, as far as it may.
-func (q *queue) one(ctx context.Context, l *pendingWrite, large bool) error {
+// writeOne writes one that was taken; a large result of a recorded outcome only if told.
+func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error {
 	e := q.engine
 	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
 	defer cancel()
@@ -173,7 +173,7 @@ func (q *queue) drain() {
 			pause = min(2*pause, flushPauseMax)
 		}
 		q.mu.Lock()
-		if len(q.waiting)+q.inHands == 0 {
+		if len(q.waiting)+q.inFlight == 0 {
 			q.running = false
 			q.mu.Unlock()
 			return

@@ -70,14 +70,14 @@ func (l *pendingWrite) spare() int {
 // Lambda, where goroutines run on between calls, so does a goroutine that lives
 // only while there is something to write.
 type queue struct {
-	engine  *Engine
-	mu      sync.Mutex
-	waiting []pendingWrite
-	inHands int            // of a round on its way
-	blocked map[string]int // how many block a record's key, in hands too
-	bytes   int
-	running bool
-	idle    chan struct{} // wakes the background writer when nothing waits any more
+	engine   *Engine
+	mu       sync.Mutex
+	waiting  []pendingWrite
+	inFlight int            // of a round on its way
+	blocked  map[string]int // how many block a record's key, those in flight too
+	bytes    int
+	running  bool
+	idle     chan struct{} // wakes the background writer when nothing waits any more
 }
 
 func (q *queue) count(l *pendingWrite, sign int) {
@@ -193,13 +193,13 @@ func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, 
 	e.tell(ctx, kind, n)
 }
 
-// take empties the queue into the caller's hands, so that nobody else writes the
-// same at once. What is in hands still counts: for the bound, and as waiting.
+// take empties the queue for the caller to write, so that nobody else writes the same
+// at once. What was taken still counts: for the bound, and as waiting.
 func (q *queue) take() []pendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ls := q.waiting
-	q.waiting, q.inHands = nil, q.inHands+len(ls)
+	q.waiting, q.inFlight = nil, q.inFlight+len(ls)
 	return ls
 }
 
@@ -216,8 +216,8 @@ func (q *queue) requeue(took, back []pendingWrite) {
 		q.count(&back[i], 1)
 	}
 	q.waiting = append(back, q.waiting...)
-	q.inHands -= len(took)
-	if len(q.waiting)+q.inHands == 0 {
+	q.inFlight -= len(took)
+	if len(q.waiting)+q.inFlight == 0 {
 		select {
 		case q.idle <- struct{}{}:
 		default:
@@ -225,8 +225,8 @@ func (q *queue) requeue(took, back []pendingWrite) {
 	}
 }
 
-// knows reports whether an outcome of the record waits to be written.
-func (q *queue) knows(id string) bool {
+// hasOutcomeOf reports whether an outcome of the record waits to be written.
+func (q *queue) hasOutcomeOf(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.blocked[id] > 0
@@ -235,7 +235,7 @@ func (q *queue) knows(id string) bool {
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting)+q.inHands == 0
+	return len(q.waiting)+q.inFlight == 0
 }
 
 // fenceFor is how long a withdrawn claim is kept out at least, whatever the
