@@ -118,3 +118,10 @@ func text(t *testing.T, decl ast.Decl) string {
 	require.NoError(t, format.Node(&b, token.NewFileSet(), decl))
 	return b.String()
 }
+
+// What a reader of package idem has to read fits into a thousand lines.
+func TestPackageIdemIsReadable(t *testing.T) {
+	out, err := exec.Command("go", "doc", "-all", module+"/idem").Output()
+	require.NoError(t, err)
+	require.LessOrEqual(t, bytes.Count(out, []byte("\n")), 1000, "go doc -all ./idem: say it shorter, or in the package that it is about")
+}
