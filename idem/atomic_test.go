@@ -179,7 +179,7 @@ func TestAtomicMeetsARecord(t *testing.T) {
 
 // Many at once: bodies run as often as they like, one commits, and all callers
 // get its outcome.
-func TestAtomicTwins(t *testing.T) {
+func TestAtomicConcurrentDuplicates(t *testing.T) {
 	for name, op := range atomics {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -307,14 +307,14 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 	})
 }
 
-// A twin commits while the body runs: the caller gets the twin's outcome, also
+// Another call commits while the body runs: the caller gets the other call's outcome, also
 // where its own body failed for good.
-func TestAtomicLosesToATwin(t *testing.T) {
+func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), atomically.Key("t", "k")
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-				finished(t, r.twin(t), key)
+				finished(t, r.elsewhere(t), key)
 				return 99, end
 			})
 			require.NoError(t, err)
@@ -345,7 +345,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
 	}
-	// Unreadable once, as a twin's write may make it look: the next look tells.
+	// Unreadable once, as another call's write may make it look: the next look tells.
 	r, c := newRig(t, nil), new(counter)
 	finished(t, r, unseen.Key("t", "k"))
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)

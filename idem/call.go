@@ -23,7 +23,7 @@ type Call struct {
 	Run func(context.Context) Answer
 	// Wait overrides [Options.Wait] if it is not zero; negative means not at all.
 	Wait time.Duration
-	// WaitUntil ends the waiting for a twin at the latest, by time.Now. Zero means
+	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
 	// that only the deadline does.
 	WaitUntil time.Time
 	// NoClaim, if it is not nil, is returned where the call would claim the key: the

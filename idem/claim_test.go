@@ -109,7 +109,7 @@ func uncertainly(t *testing.T, r *rig, key idem.Key) {
 
 // abandoned leaves a claim whose process is gone.
 func abandoned(t *testing.T, r *rig, key idem.Key) {
-	h := r.twin(t)
+	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
 	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
 	require.NoError(t, err)
@@ -338,7 +338,7 @@ func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 				close(done)
 			}()
 			time.Sleep(42 * time.Second)
-			_, _ = idem.Do(t.Context(), r.twin(t).engine, key, 1, body)
+			_, _ = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, body)
 			<-done
 			require.Equal(t, 1, most, "paused at reading %d", pausedAt)
 		})

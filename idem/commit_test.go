@@ -219,7 +219,7 @@ func TestCommitInDoubt(t *testing.T) {
 	}
 }
 
-// A stricter twin has parked the attempt while it ran: its commit settles the
+// A stricter call has parked the attempt while it ran: its commit settles the
 // question; in doubt, the fence holds although the record stays where it is.
 func TestCommitOfAParkedAttempt(t *testing.T) {
 	for name, lose := range map[string]bool{"lands": false, "fenced": true} {
@@ -228,7 +228,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 			var held *idemtest.Call
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.twin(t).engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 				r.clock.Advance(-time.Hour)
 				if lose {
@@ -258,12 +258,12 @@ func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := newBankRig(t), safe.Key("t", "k")
 	res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "twin", nil })
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "theirs", nil })
 		require.NoError(t, err)
 		return pay(effect{n: 1}, nil)(ctx, n)
 	})
 	require.NoError(t, err)
-	require.Equal(t, "twin", res.Value)
+	require.Equal(t, "theirs", res.Value)
 	require.True(t, res.Outcome.Replayed)
 	require.Zero(t, r.ledger.sum())
 }

@@ -285,7 +285,7 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 	key := safe.Key("t", "k")
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := doSteps(t, r.twin(t), key, func(ctx context.Context) (string, error) {
+		_, err := doSteps(t, r.elsewhere(t), key, func(ctx context.Context) (string, error) {
 			got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			return got.ID, err
 		})

@@ -190,7 +190,7 @@ func TestLoserGetsNothingOfItsOwnResult(t *testing.T) {
 	n := 5
 	got, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, in int) (out, error) {
 		r.clock.Advance(fmtLease)
-		_, err := idem.Do(ctx, r.twin(t).engine, key, in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
+		_, err := idem.Do(ctx, r.elsewhere(t).engine, key, in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
 		return out{B: &n}, err
 	})
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ type Options struct {
 	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
 
-	// Wait is how long a call waits for a twin in flight before it answers
+	// Wait is how long a call waits for another call in flight before it answers
 	// [ErrInFlight]. Zero means not at all.
 	Wait time.Duration
 

@@ -57,8 +57,8 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 	return r
 }
 
-// twin is another process on the same records: its own engine, without faults.
-func (r *rig) twin(t *testing.T) *rig {
+// elsewhere is another process on the same records: its own engine, without faults.
+func (r *rig) elsewhere(t *testing.T) *rig {
 	t.Helper()
 	return newRigAt(t, r.mem, r.clock, nil)
 }

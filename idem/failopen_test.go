@@ -52,7 +52,7 @@ func TestFailOpenRecordsOverWhatIsFree(t *testing.T) {
 					require.Equal(t, idem.Completed, rec.State)
 					require.Equal(t, 2, rec.Attempt)
 
-					v, err = idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+					v, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 					require.NoError(t, err)
 					require.Equal(t, 7, v)
 					require.Zero(t, c.count(), "the next call replays it")
@@ -192,7 +192,7 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 	}
 }
 
-// A twin in the same process waits while the outcome is lost: it must not take over
+// Another call in the same process waits while the outcome is lost: it must not take over
 // what its process knows, not even when the lease is over.
 func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestFailOpenOutcomeLandsOverAWithdrawnClaim(t *testing.T) {
 	_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 	require.NoError(t, err)
 	other := idem.Operation{Name: openOp(true).Name} // which fails closed
-	w := r.twin(t)
+	w := r.elsewhere(t)
 	w.faults.Next(idemtest.Acquire, idemtest.LoseReply)
 	_, err = idem.Do(inLambda(t.Context()), w.engine, other.Key("t", "k"), 1, c.run)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)

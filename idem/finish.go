@@ -45,7 +45,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		return done, nil
 	case errors.As(err, &conflict):
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
-			// Parked by a stricter twin: the question stays open, and the claim is ours.
+			// Parked by a stricter call: the question stays open, and the claim is ours.
 			n.State = old.State
 			x.notify(ctx, noticeOf(old.State), n)
 			done.state = old.State

@@ -69,7 +69,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	err = e.store.Finish(part, c.at, w)
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
-		// By a stricter twin: the question stays open, and the commit is fenced.
+		// By a stricter call: the question stays open, and the commit is fenced.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
 		err = e.store.Finish(part, c.at, w)
 	}

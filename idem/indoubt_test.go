@@ -54,7 +54,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 	var failed *idem.CommitError
 	require.ErrorAs(t, err, &failed)
-	require.False(t, failed.Ambiguous, "a twin's outcome stands")
+	require.False(t, failed.Ambiguous, "another call's outcome stands")
 	require.Equal(t, idem.Completed, failed.State)
 	require.Zero(t, r.ledger.sum())
 }

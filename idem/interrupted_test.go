@@ -151,7 +151,7 @@ func TestOpenStepIsAskedAboutBeforeAnythingIsUndone(t *testing.T) {
 	_, err := doSteps(t, r, key, b.handler)
 	require.Error(t, err)
 	r.clock.Advance(time.Hour)
-	v, err := doSteps(t, r.twin(t), key, b.handler)
+	v, err := doSteps(t, r.elsewhere(t), key, b.handler)
 	require.NoError(t, err)
 	require.Equal(t, "ok", v)
 	require.Equal(t, []string{"charge", "asked"}, b.log)

@@ -33,7 +33,7 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 					for range 20 { // ten leases
 						time.Sleep(idem.DefaultLease/2 - time.Millisecond)
 						require.NoError(t, ctx.Err())
-						_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+						_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
 						require.ErrorIs(t, err, idem.ErrInFlight)
 						rec := r.record(t, key)
 						if op.Repeat == idem.Repeatable {
@@ -151,7 +151,7 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 		key := safe.Key("t", "k")
 		v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
 			require.NoError(t, err)
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
@@ -289,7 +289,7 @@ func TestZombieChangesNothing(t *testing.T) {
 			var done *idem.Record
 			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
 				require.NoError(t, err)
 				done = r.record(t, key)
 				return 1, end

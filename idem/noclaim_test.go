@@ -93,16 +93,16 @@ func TestWaitUntil(t *testing.T) {
 	for name, tc := range map[string]struct {
 		until   time.Duration // from the call's begin; 0 for none
 		noClaim error
-		end     error // of the twin
+		end     error // of the other call
 		err     error
 		waited  time.Duration
 	}{
-		"until":                     {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
-		"already over":              {until: -time.Second, err: idem.ErrInFlight},
-		"later than the wait":       {until: time.Hour, waited: 10 * time.Second},
-		"none":                      {waited: 10 * time.Second},
-		"no claim":                  {noClaim: late, waited: 10 * time.Second},
-		"no claim, the twin failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late, waited: 10 * time.Second},
+		"until":                           {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
+		"already over":                    {until: -time.Second, err: idem.ErrInFlight},
+		"later than the wait":             {until: time.Hour, waited: 10 * time.Second},
+		"none":                            {waited: 10 * time.Second},
+		"no claim":                        {noClaim: late, waited: 10 * time.Second},
+		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late, waited: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,13 +110,13 @@ func TestWaitUntil(t *testing.T) {
 				key := unsafe.Key("t", "k")
 				fp, err := fingerprint.JSON([]byte("1"), nil)
 				require.NoError(t, err)
-				twin := make(chan error, 1)
+				other := make(chan error, 1)
 				go func() {
 					_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 						time.Sleep(10 * time.Second)
 						return 7, tc.end
 					})
-					twin <- err
+					other <- err
 				}()
 				synctest.Wait()
 				start := time.Now()
@@ -134,7 +134,7 @@ func TestWaitUntil(t *testing.T) {
 				}
 				require.InDelta(t, tc.waited.Seconds(), time.Since(start).Seconds(), 1, "polls come at most 750 ms apart")
 				require.False(t, tc.err == idem.ErrInFlight && time.Since(start) > max(tc.waited, 0))
-				<-twin
+				<-other
 			})
 		})
 	}

@@ -70,7 +70,7 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"lease_lost": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
 			r.clock.Advance(time.Hour)
-			finished(t, r.twin(t), safe.Key("t", "k"))
+			finished(t, r.elsewhere(t), safe.Key("t", "k"))
 			return 1, nil
 		})
 	},
@@ -106,7 +106,7 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		try(t, r, safe.Key("t", "k"))
 		r.clock.Advance(time.Hour)
-		finished(t, r.twin(t), safe.Key("t", "k"))
+		finished(t, r.elsewhere(t), safe.Key("t", "k"))
 		require.NoError(t, r.engine.Flush(t.Context()))
 	},
 }

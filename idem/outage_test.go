@@ -135,7 +135,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 					require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
 					require.Equal(t, withdrawn, r.record(t, key))
 
-					v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+					v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 					require.NoError(t, err)
 					require.Equal(t, 1, v)
 					require.Error(t, net.calls[0].Do(t.Context()))
@@ -241,7 +241,7 @@ func TestFailOpenLosesToARecordedOutcome(t *testing.T) {
 	key := openOp(false).Key("t", "k")
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
-		_, err := idem.Do(ctx, r.twin(t).engine, key, n, func(context.Context, int) (int, error) { return 77, nil })
+		_, err := idem.Do(ctx, r.elsewhere(t).engine, key, n, func(context.Context, int) (int, error) { return 77, nil })
 		return 1, err
 	})
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 					require.Less(t, r.clock.Now(), lease, "the handler may still be killed, and has its guard")
 					for range 100 {
 						time.Sleep(time.Second)
-						_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+						_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
 						require.ErrorIs(t, err, idem.ErrInFlight)
 					}
 					return 1, nil
@@ -94,7 +94,7 @@ func TestAnOverrunThatIsParkedIsNotRenewed(t *testing.T) {
 				r.faults.Next(idemtest.Finish, tc.fault)
 				_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
 					time.Sleep(9 * time.Second)
-					_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
 					require.Error(t, err)
 					require.Equal(t, tc.state, r.state(t, key))
 					return 1, nil
@@ -135,7 +135,7 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
 		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
 			time.Sleep(6 * time.Second)
-			v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
+			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
 			require.NoError(t, err)
 			require.Equal(t, 2, v)
 			return 0, errors.New("late")

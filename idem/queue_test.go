@@ -41,7 +41,7 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					if fault.name != "reply lost" {
 						require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
-						_, err = idem.Do(inLambda(t.Context()), r.twin(t).engine, key, 1, c.run)
+						_, err = idem.Do(inLambda(t.Context()), r.elsewhere(t).engine, key, 1, c.run)
 						require.ErrorIs(t, err, idem.ErrInFlight)
 					}
 					time.Sleep(time.Second)
@@ -140,12 +140,12 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 		meanwhile func(t *testing.T, r *rig, key idem.Key)
 	}{
 		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
-			v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
+			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
 			require.NoError(t, err)
 			require.Equal(t, 77, v)
 		}},
 		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("77")}))
+			require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("77")}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 	}
 }
 
-// Parked by a twin meanwhile, the queued outcome still settles its own question.
+// Parked by another call meanwhile, the queued outcome still settles its own question.
 func TestQueuedOutcomeSettlesItsParkedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -177,7 +177,7 @@ func TestQueuedOutcomeSettlesItsParkedRecord(t *testing.T) {
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 		require.NoError(t, err)
 		r.clock.Advance(time.Minute)
-		_, err = idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, key))

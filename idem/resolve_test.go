@@ -115,9 +115,9 @@ func TestResolveAbandonedClaim(t *testing.T) {
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
 			require.NoError(t, err)
 			yes := idem.Resolution{To: idem.Completed, Result: []byte("9")}
-			require.ErrorIs(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), yes), idem.ErrNotUnknown, "it may still run")
+			require.ErrorIs(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), yes), idem.ErrNotUnknown, "it may still run")
 			r.clock.Advance(time.Hour)
-			err = r.twin(t).engine.Resolve(t.Context(), key.ID(), yes)
+			err = r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), yes)
 			if op.Repeat == idem.Repeatable {
 				require.ErrorIs(t, err, idem.ErrNotUnknown, "the next call takes it over")
 				return
@@ -182,7 +182,7 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 func TestResolveRaces(t *testing.T) {
 	for name, rival := range map[string]func(t *testing.T, r *rig, key idem.Key){
 		"resolver": func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+			require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
 		},
 		"late outcome": func(t *testing.T, r *rig, key idem.Key) {
 			rec := r.record(t, key)
@@ -215,7 +215,7 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	key := unsafe.Key("t", "k")
 	v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		require.NoError(t, r.twin(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+		require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
 		return 8, nil
 	})
 	require.NoError(t, err)

@@ -423,7 +423,7 @@ func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
-			w := r.twin(t)
+			w := r.elsewhere(t)
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				require.NoError(t, c.Do(ctx))
 				_, err := idem.Do(t.Context(), w.engine, key, 1, func(context.Context, int) (int, error) {

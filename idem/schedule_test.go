@@ -15,13 +15,13 @@ import (
 
 // Schedules by hand: interleavings of two processes, each as it is dangerous.
 
-// A twin reads a lapsed lease, an extension lands, and the twin's takeover (or
+// Another call reads a lapsed lease, an extension lands, and the other call's takeover (or
 // its park) must fail.
 func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 	for _, op := range both {
 		t.Run(op.Name, func(t *testing.T) {
 			r := newRig(t, nil)
-			key, twin := op.Key("t", "k"), r.twin(t)
+			key, other := op.Key("t", "k"), r.elsewhere(t)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
 				extend := func(ctx context.Context, c *idemtest.Call) error {
@@ -31,9 +31,9 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 					}))
 					return c.Do(ctx)
 				}
-				twin.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
-				twin.faults.Next(idemtest.Settle, extend)
-				_, err := idem.Do(t.Context(), twin.engine, key, 1, fails(errPlain))
+				other.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
+				other.faults.Next(idemtest.Settle, extend)
+				_, err := idem.Do(t.Context(), other.engine, key, 1, fails(errPlain))
 				require.ErrorIs(t, err, idem.ErrInFlight)
 				return 1, nil
 			})
@@ -98,19 +98,19 @@ func TestScheduleExpiredRecordIsClaimed(t *testing.T) {
 	}
 }
 
-// Two twins meet the same expired record: one replaces it, the other follows.
+// Two calls find the same expired record: one replaces it, the other follows.
 func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 	r := newRig(t, nil)
-	key, twin := unsafe.Key("t", "k"), r.twin(t)
+	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
 	finished(t, r, key)
 	r.clock.Advance(48 * time.Hour)
-	twin.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
 		v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
 		require.NoError(t, err)
 		require.Equal(t, 77, v)
 		return c.Do(ctx)
 	})
-	v, err := idem.Do(t.Context(), twin.engine, key, 1, fails(errPlain))
+	v, err := idem.Do(t.Context(), other.engine, key, 1, fails(errPlain))
 	require.NoError(t, err)
 	require.Equal(t, 77, v)
 }
@@ -183,9 +183,9 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 	})
 }
 
-// Parked by a stricter twin, a repeatable attempt that ends uncertain leaves the
+// Parked by a stricter call, a repeatable attempt that ends uncertain leaves the
 // question open; one that surely did nothing closes it.
-func TestScheduleParkedByAStricterTwin(t *testing.T) {
+func TestScheduleParkedByAStricterCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want idem.State
@@ -201,7 +201,7 @@ func TestScheduleParkedByAStricterTwin(t *testing.T) {
 			key := safe.Key("t", "k")
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, new(counter).run)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, new(counter).run)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 				return 0, tc.err
 			})
@@ -213,14 +213,14 @@ func TestScheduleParkedByAStricterTwin(t *testing.T) {
 	}
 }
 
-// Lease over, parked by a twin, then the slow original completes: its outcome
+// Lease over, parked by another call, then the slow original completes: its outcome
 // stands, and the next call gets it.
 func TestScheduleParkedOriginalCompletes(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
 	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, new(counter).run)
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		require.Equal(t, idem.Unknown, r.state(t, key))
 		return 8, nil
@@ -235,17 +235,17 @@ func TestScheduleParkedOriginalCompletes(t *testing.T) {
 
 // Taken over by an attempt that still runs: the original changes nothing, and its
 // caller gets the in-flight answer, not its own result.
-func TestScheduleOriginalEndsWhileTheTwinRuns(t *testing.T) {
+func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "uncertain": errPlain} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			key, twin := safe.Key("t", "k"), r.twin(t)
+			key, other := safe.Key("t", "k"), r.elsewhere(t)
 			running, over := make(chan struct{}), make(chan struct{})
 			done := make(chan int)
 			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
 				go func() {
-					v, _ := idem.Do(t.Context(), twin.engine, key, 1, func(context.Context, int) (int, error) {
+					v, _ := idem.Do(t.Context(), other.engine, key, 1, func(context.Context, int) (int, error) {
 						close(running)
 						<-over
 						return 77, nil
@@ -277,8 +277,8 @@ func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 	strict.Repeat = idem.NotRepeatable
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		uncertainly(t, r.twin(t), key)
-		_, err := idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, new(counter).run)
+		uncertainly(t, r.elsewhere(t), key)
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		return 1, nil
 	})
@@ -292,7 +292,7 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 	key := safe.Key("t", "k")
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		finished(t, r.twin(t), key)
+		finished(t, r.elsewhere(t), key)
 		r.faults.Next(idemtest.Result, idemtest.LoseReply)
 		return 1, nil
 	})
@@ -304,7 +304,7 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 // A repeatable takeover lands without its reply, a stricter deployment parks what
 // lapsed, and only then comes the withdrawal: an attempt before it may have taken
 // effect, so the question stays open.
-func TestScheduleWithdrawalDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
+func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
@@ -319,7 +319,7 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
 
 		r.clock.Advance(time.Hour)
 		strict := idem.Operation{Name: "changing"}
-		_, err = idem.Do(t.Context(), r.twin(t).engine, strict.Key("t", "k"), 1, c.run)
+		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, c.run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
@@ -347,7 +347,7 @@ func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
 				require.ErrorIs(t, err, idem.ErrOutOfTime)
 				require.Zero(t, c.count())
 				require.Equal(t, idem.Released, r.state(t, key), "surely nothing was executed")
-				v, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 				require.NoError(t, err)
 				require.Equal(t, 1, v)
 			})

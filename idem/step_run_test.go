@@ -297,7 +297,7 @@ func TestOperationInsideAStep(t *testing.T) {
 	inner := safe.Key("t", "inner")
 	var inside, outside, step string
 	nested := func(ctx context.Context, token *string) (string, error) {
-		return idem.Do(ctx, r.twin(t).engine, inner, 1, func(ctx context.Context, _ int) (string, error) {
+		return idem.Do(ctx, r.elsewhere(t).engine, inner, 1, func(ctx context.Context, _ int) (string, error) {
 			*token = idem.Token(ctx)
 			info, _ := idem.InfoOf(ctx)
 			require.Empty(t, info.Step)

@@ -53,7 +53,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
 
 				// The process dies here, or another one is asked meanwhile.
-				_, err = idem.Do(t.Context(), r.twin(t).engine, key, 1, w.run)
+				_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, w.run)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 				require.Zero(t, w.count())
 
@@ -147,7 +147,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
-		_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
 		require.NoError(t, err)
 	}
 	for name, meanwhile := range map[string]func(*testing.T, *rig, idem.Key){
@@ -277,7 +277,7 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 				_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
 				time.Sleep(50 * time.Second)
 				if !tc.landed {
-					_, err := idem.Do(t.Context(), r.twin(t).engine, key, 1, c.run)
+					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 				}
 				r.faults.Heal()

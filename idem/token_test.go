@@ -28,8 +28,8 @@ func TestTokenIsStable(t *testing.T) {
 		})
 	}
 	attempt(r.engine, errPlain)
-	attempt(r.twin(t).engine, idem.NotExecuted(errPlain))
-	attempt(r.twin(t).engine, nil)
+	attempt(r.elsewhere(t).engine, idem.NotExecuted(errPlain))
+	attempt(r.elsewhere(t).engine, nil)
 	r.clock.Advance(48 * time.Hour)
 	attempt(r.engine, nil)
 	r.mem.Delete(key.ID())

@@ -106,7 +106,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	u.strOr(schema.Seen, w.Claim.Seen)
 	held := ifHeld
 	if !w.Uncertain {
-		// Else a question that a twin has opened stays open.
+		// Else a question that another call has opened stays open.
 		held = ifHeldOrParked
 		u.str(":unknown", string(protocol.Unknown))
 	}

@@ -280,7 +280,7 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 				b.move(tx, 0, 1, 1)
 				return tx
 			}
-			// Lost to a twin.
+			// Lost to another call.
 			require.NoError(t, b.Acquire(ctx, base, claim("k", "o1")))
 			c := claim("k", "o2")
 			c.Seen = "o1.0"

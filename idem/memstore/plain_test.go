@@ -60,8 +60,8 @@ func TestPlainRunsEveryCall(t *testing.T) {
 	}
 }
 
-// TestPlainTwinsRunSideBySide, each with its own steps.
-func TestPlainTwinsRunSideBySide(t *testing.T) {
+// TestPlainConcurrentDuplicatesRunSideBySide, each with its own steps.
+func TestPlainConcurrentDuplicatesRunSideBySide(t *testing.T) {
 	_, engine := plain(t)
 	key := idem.Operation{Name: "book", Repeat: protocol.Repeatable}.Key("acme", "1")
 	var both, done sync.WaitGroup

@@ -146,7 +146,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			ended(r)
 			r.State, r.Steps = protocol.Completed, nil
 		}},
-		"twin's park": {
+		"another call's park": {
 			held, settle(protocol.EventLapse, "", protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}),
 			func(r *protocol.Record) {
 				ended(r)

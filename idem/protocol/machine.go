@@ -121,14 +121,14 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	case EventLapse, EventResolve:
 		return nextSettle(rec, ev, now)
 	case EventWithdraw:
-		// As in EventRelease, a question that a stricter twin has opened stays open.
+		// As in EventRelease, a question that a stricter call has opened stays open.
 		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
 		if rec == nil || rec.HeldBy(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
 			return Decision{DoApply, Released}
 		}
 		return refuse(rec)
 	case EventFinishOpen:
-		// As in EventRelease, an attempt parked by a stricter twin stays parked.
+		// As in EventRelease, an attempt parked by a stricter call stays parked.
 		reopens := rec != nil && rec.State == Unknown && ev.To == Released && ev.Uncertain
 		if rec == nil || rec.HeldBy(ev.Owner) && !reopens {
 			return Decision{DoApply, ev.To}
@@ -244,7 +244,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 			return Decision{DoApply, Failed}
 		}
 	case EventRelease:
-		// Parked by a stricter twin, an attempt that may have taken effect must not
+		// Parked by a stricter call, an attempt that may have taken effect must not
 		// make itself repeatable again.
 		if running || rec.State == Unknown && !ev.Uncertain {
 			return Decision{DoApply, Released}

@@ -164,7 +164,7 @@ of no known state                       | unreadable unreadable reused      unre
 // What the other writes do, by their own owner or with the write seen; "-" is
 // refused, "=" already holds, "early" must wait, and P C F R U are the states that
 // the record goes to. Columns: extension to a later and to an earlier lease, step, begin mark;
-// complete, fail, release (excluded, uncertain), park; a twin's park; resolution
+// complete, fail, release (excluded, uncertain), park; another call's park; resolution
 // to completed, failed, released; withdrawal by owner (excluded, uncertain) and by
 // what was seen; end without a claim as completed, released uncertain, unknown; an
 // outcome in atomic mode; the result that is added to an outcome without it.
@@ -414,9 +414,9 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 }
 
 // An attempt without a claim whose first write had landed after all, and which a
-// not repeatable twin has parked, must not make itself repeatable again: the
+// not repeatable call has parked, must not make itself repeatable again: the
 // record would expire, and the next call would run.
-func TestFinishOpenDoesNotReopenWhatAStricterTwinParked(t *testing.T) {
+func TestFinishOpenDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 	parked := &protocol.Record{
 		ID: "t#op#x", State: protocol.Unknown, Repeat: protocol.NotRepeatable, Owner: "open", Write: "w-lapse",
 		Attempt: 1, LeaseUntil: instant.Add(-time.Minute),

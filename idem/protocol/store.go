@@ -113,7 +113,7 @@ type Withdrawal struct {
 	// ExpiresAt of what is left; zero if the record has steps.
 	ExpiresAt time.Time
 	// Uncertain says that an attempt before the claim may have taken effect. What a
-	// twin has parked meanwhile then stays parked.
+	// call has parked meanwhile then stays parked.
 	Uncertain bool
 }
 

@@ -29,7 +29,7 @@ type actor struct {
 	running bool
 	// dirty: its handler may have taken effect, and nothing recorded says how.
 	dirty bool
-	// strict: it was claimed, or met by a twin, as not repeatable.
+	// strict: it was claimed, or met by another call, as not repeatable.
 	strict bool
 }
 
@@ -151,7 +151,7 @@ func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
 				Stricter: repeat == protocol.NotRepeatable || v.rec.Repeat == protocol.NotRepeatable,
 			},
 		}
-		late := sent{"park by a twin", -1, s.Apply, []string{s.Write, s.Seen}, false}
+		late := sent{"park by another call", -1, s.Apply, []string{s.Write, s.Seen}, false}
 		u := v.copy("later")
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))

@@ -61,7 +61,7 @@ func (a *attempt) id() string { return a.claim.Record.ID }
 // seen is the record as the reference has it now.
 func (a *attempt) seen() *protocol.Record { return a.c.ref[a.id()] }
 
-// next is a twin that has seen the record as it is now and wants to take it over.
+// next is another call that has seen the record as it is now and wants to take it over.
 func (a *attempt) next() *attempt {
 	old := a.seen()
 	rec := *old.Clone()
@@ -75,7 +75,7 @@ func (a *attempt) next() *attempt {
 	return &attempt{a.c, protocol.Claim{Record: rec, Seen: old.Write}}
 }
 
-// replacement is a twin that has seen the record expired.
+// replacement is another call that has seen the record expired.
 func (a *attempt) replacement() *attempt {
 	old := a.seen()
 	b := a.c.fresh()
@@ -206,7 +206,7 @@ func (a *attempt) park() finish {
 	})
 }
 
-// lapse is a twin's park of what it sees now.
+// lapse is another call's park of what it sees now.
 func (a *attempt) lapse() settle {
 	return settle{protocol.Settlement{
 		ID: a.id(), Kind: protocol.EventLapse, Seen: a.seen().Write, Write: newID(),

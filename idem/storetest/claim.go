@@ -32,7 +32,7 @@ func standing(steps bool) []struct {
 		after("released", func(a *attempt) write { return a.release(false) }),
 		after("released, uncertain", func(a *attempt) write { return a.release(true) }),
 		after("unknown", func(a *attempt) write { return a.park() }),
-		after("parked by a twin", func(a *attempt) write { return a.lapse() }),
+		after("parked by another call", func(a *attempt) write { return a.lapse() }),
 		after("withdrawn", func(a *attempt) write { return a.withdraw() }),
 	}
 	if steps {
@@ -63,9 +63,9 @@ func claimCases(steps bool) []check {
 	for _, s := range standing(steps) {
 		cases = append(cases, check{"meets a record " + s.name, func(c *cell) {
 			a := s.make(c)
-			twin := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
-			c.refused(twin.acquire())
-			c.refused(twin.acquire())
+			other := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
+			c.refused(other.acquire())
+			c.refused(other.acquire())
 		}}, check{"takes over a record " + s.name, func(c *cell) {
 			a := s.make(c)
 			b := a.next()
@@ -116,9 +116,9 @@ func staleClaimCases(steps bool) []check {
 		make func(a *attempt) write
 	}{
 		{"an extension", func(a *attempt) write { return a.extend(2 * lease) }},
-		{"a twin's takeover", func(a *attempt) write { return a.next().acquire() }},
-		{"a twin's replacement", func(a *attempt) write { return a.replacement().acquire() }},
-		{"a twin's park", func(a *attempt) write { return a.lapse() }},
+		{"another call's takeover", func(a *attempt) write { return a.next().acquire() }},
+		{"another call's replacement", func(a *attempt) write { return a.replacement().acquire() }},
+		{"another call's park", func(a *attempt) write { return a.lapse() }},
 		{"a completion", func(a *attempt) write { return a.complete("late") }},
 		{"a release", func(a *attempt) write { return a.release(false) }},
 	}
@@ -132,28 +132,28 @@ func staleClaimCases(steps bool) []check {
 	for _, ch := range changes {
 		cases = append(cases, check{"takeover fails after " + ch.name, func(c *cell) {
 			a := c.start()
-			twin := a.next()
+			other := a.next()
 			c.lands(ch.make(a))
-			c.refused(twin.acquire())
+			c.refused(other.acquire())
 		}}, check{"replacement fails after " + ch.name, func(c *cell) {
 			a := c.start()
-			twin := a.replacement()
+			other := a.replacement()
 			c.lands(ch.make(a))
-			c.refused(twin.acquire())
+			c.refused(other.acquire())
 		}})
 	}
 	for _, replace := range []bool{false, true} {
 		cases = append(cases, check{fmt.Sprintf("on a deleted record reserves anew, replace %v", replace), func(c *cell) {
 			a := c.start()
-			twin := a.next()
+			other := a.next()
 			if replace {
-				twin = a.replacement()
+				other = a.replacement()
 			}
 			c.delete(a.id())
-			c.refused(twin.acquire())
-			twin.claim.Seen, twin.claim.Replace, twin.claim.Record.Write = "", false, newID()
-			twin.claim.Record.CreatedAt = c.now.Add(time.Second)
-			c.lands(twin.acquire())
+			c.refused(other.acquire())
+			other.claim.Seen, other.claim.Replace, other.claim.Record.Write = "", false, newID()
+			other.claim.Record.CreatedAt = c.now.Add(time.Second)
+			c.lands(other.acquire())
 		}})
 	}
 	return cases

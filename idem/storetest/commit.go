@@ -137,13 +137,13 @@ func commitCases(h Harness) []check {
 					c.refused(s)
 				}
 				if st := a.seen().State; st == protocol.Released {
-					c.lands(a.lapse()) // by a stricter twin
+					c.lands(a.lapse()) // by a stricter call
 					for _, s := range sent {
 						c.refused(s)
 					}
 				}
 			}
-			// Of what a twin has parked, and where there was no claim.
+			// Of what another call has parked, and where there was no claim.
 			a := c.start()
 			sent := a.complete("late")
 			c.lands(a.lapse())

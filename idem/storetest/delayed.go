@@ -20,7 +20,7 @@ func delayedCases(steps bool) []check {
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
 		}},
-		{"claim after its withdrawal and a twin's claim", func(c *cell) {
+		{"claim after its withdrawal and another call's claim", func(c *cell) {
 			a := c.fresh()
 			c.lands(a.withdraw())
 			b := a.next()
@@ -29,14 +29,14 @@ func delayedCases(steps bool) []check {
 			c.lands(b.complete("theirs"))
 			c.refused(a.acquire())
 		}},
-		{"claim after its withdrawal, parked by a twin before", func(c *cell) {
+		{"claim after its withdrawal, parked by another call before", func(c *cell) {
 			a := c.start(notRepeatable)
 			c.lands(a.lapse())
 			c.lands(a.withdraw())
 			c.refused(a.acquire())
 			equal(c, "State", protocol.Released, c.get(a.id()).State)
 		}},
-		{"uncertain withdrawal leaves what a twin parked", func(c *cell) {
+		{"uncertain withdrawal leaves what another call parked", func(c *cell) {
 			a := c.start()
 			b := a.next() // of a lapsed claim
 			c.lands(b.acquire())
@@ -74,12 +74,12 @@ func delayedCases(steps bool) []check {
 			equal(c, "State", protocol.Released, rec.State)
 			equal(c, "Fingerprint", b.claim.Record.Fingerprint, rec.Fingerprint)
 		}},
-		{"withdrawal after a twin's takeover of the claim", func(c *cell) {
+		{"withdrawal after another call's takeover of the claim", func(c *cell) {
 			a := c.start()
 			c.lands(a.next().acquire())
 			c.refused(a.withdraw())
 		}},
-		{"withdrawal of a takeover after a twin's", func(c *cell) {
+		{"withdrawal of a takeover after another call's", func(c *cell) {
 			a := c.start()
 			b := a.next()
 			c.lands(a.next().acquire())
@@ -140,14 +140,14 @@ func delayedCases(steps bool) []check {
 			c.refused(f)
 			c.refused(a.open(f))
 		}},
-		{"twin's park after an extension", func(c *cell) {
+		{"another call's park after an extension", func(c *cell) {
 			a := c.start()
 			p := a.lapse()
 			c.lands(a.extend(2 * lease))
 			c.refused(p)
 			c.lands(a.complete("in time"))
 		}},
-		{"twin's park after the end", func(c *cell) {
+		{"another call's park after the end", func(c *cell) {
 			a := c.start()
 			p := a.lapse()
 			c.lands(a.complete("in time"))
@@ -177,7 +177,7 @@ func delayedCases(steps bool) []check {
 				c.lands(a.next().acquire())
 				c.refused(w)
 			}},
-			check{"twin's park after a step", func(c *cell) {
+			check{"another call's park after a step", func(c *cell) {
 				a := c.start()
 				p := a.lapse()
 				c.lands(a.step("ship", nil))

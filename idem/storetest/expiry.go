@@ -47,12 +47,12 @@ func expiryCases(steps bool) []check {
 			c.lands(a.park())
 			none(c, a)
 		}},
-		{"is removed by a twin's park", func(c *cell) {
+		{"is removed by another call's park", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			none(c, a)
 		}},
-		{"is removed by a twin's park of a released record", func(c *cell) {
+		{"is removed by another call's park of a released record", func(c *cell) {
 			a := c.start()
 			c.lands(a.release(true))
 			c.lands(a.lapse())

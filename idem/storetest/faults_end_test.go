@@ -108,7 +108,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"landed settlement is not recognised", []string{
-		"lost reply/twin's park", "lost reply/resolution to released",
+		"lost reply/another call's park", "lost reply/resolution to released",
 	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == w.Write {
@@ -126,15 +126,15 @@ var endFaults = []fault{
 				return w.Apply(rec, now)
 			}
 		}},
-	{"twin's park drops the owner", []string{
-		"settle/twin's park keeps the owner and the lease", "late outcome/completion after a twin's park",
+	{"another call's park drops the owner", []string{
+		"settle/another call's park keeps the owner and the lease", "late outcome/completion after another call's park",
 	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			return changed(next, rec, err, func(r *protocol.Record) { r.Owner = w.Owner }), err
 		}
 	}},
-	{"twin's park keeps the expiry", []string{"expiry/is removed by a twin's park"}, func(s *faulty) {
+	{"another call's park keeps the expiry", []string{"expiry/is removed by another call's park"}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			next, err := w.Apply(rec, now)
 			if err == nil && w.Kind == protocol.EventLapse && next != rec {
@@ -143,8 +143,8 @@ var endFaults = []fault{
 			return next, err
 		}
 	}},
-	{"twin's park keeps a repeatable declaration",
-		[]string{"late outcome/twin's park keeps a repeatable attempt's declaration strict"}, func(s *faulty) {
+	{"another call's park keeps a repeatable declaration",
+		[]string{"late outcome/another call's park keeps a repeatable attempt's declaration strict"}, func(s *faulty) {
 			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				w.Ending.Stricter = false
 				return w.Apply(rec, now)
@@ -159,8 +159,8 @@ var endFaults = []fault{
 		}
 	}},
 	{"settlement ignores Seen", []string{
-		"settle/resolution of what it has not seen", "delayed/twin's park after an extension",
-		"race/one of many parks by twins wins",
+		"settle/resolution of what it has not seen", "delayed/another call's park after an extension",
+		"race/one of many calls' parks wins",
 	}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			landed := rec != nil && rec.Write == w.Write
@@ -189,7 +189,7 @@ var endFaults = []fault{
 			}
 		}},
 	{"parked attempt reopens itself", []string{
-		"late outcome/uncertain release after a twin's park", "fencing/uncertain release after a twin's park",
+		"late outcome/uncertain release after another call's park", "fencing/uncertain release after another call's park",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			sure := f
@@ -199,7 +199,7 @@ var endFaults = []fault{
 		}
 	}},
 	{"parked attempt reopens itself without a claim",
-		[]string{"fencing/uncertain release without a claim after a twin's park"}, func(s *faulty) {
+		[]string{"fencing/uncertain release without a claim after another call's park"}, func(s *faulty) {
 			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				if !unclaimed(f) || rec == nil || rec.Owner != f.Owner {
 					return f.Apply(rec, now)
@@ -208,7 +208,7 @@ var endFaults = []fault{
 			}
 		}},
 	{"late outcome is refused", []string{
-		"late outcome/completion after the own park", "late outcome/completion after a twin's park",
+		"late outcome/completion after the own park", "late outcome/completion after another call's park",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.State == protocol.Unknown && rec.Write != f.Write {
@@ -217,7 +217,7 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves a twin's record"}, func(s *faulty) {
+	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves another call's record"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if unclaimed(f) {
 				rec = nil

@@ -83,7 +83,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"extension leaves the write as it is", []string{
-		"claim/takeover fails after an extension", "delayed/twin's park after an extension",
+		"claim/takeover fails after an extension", "delayed/another call's park after an extension",
 	}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
@@ -169,7 +169,7 @@ var claimFaults = []fault{
 		}
 	}},
 	{"withdrawal deletes the winner's claim", []string{
-		"delayed/withdrawal after a twin's takeover of the claim", "fencing/withdrawal after a takeover",
+		"delayed/withdrawal after another call's takeover of the claim", "fencing/withdrawal after a takeover",
 	}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {

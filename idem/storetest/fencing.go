@@ -115,7 +115,7 @@ func fencingCases(steps bool) []check {
 	return append(cases, parkedCases(steps)...)
 }
 
-// parkedCases: a twin's park keeps the owner, which may still say how a step or the
+// parkedCases: another call's park keeps the owner, which may still say how a step or the
 // attempt ended but can neither begin anything nor make itself repeatable.
 func parkedCases(steps bool) []check {
 	lands := map[string]bool{
@@ -124,19 +124,19 @@ func parkedCases(steps bool) []check {
 	}
 	var cases []check
 	for _, w := range ownWrites(steps) {
-		cases = append(cases, check{w.name + " after a twin's park", func(c *cell) {
+		cases = append(cases, check{w.name + " after another call's park", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			equal(c, "the reference lets it land", lands[w.name], c.do(w.make(a)) == nil)
 		}})
 	}
 	return append(cases,
-		check{"uncertain release without a claim after a twin's park", func(c *cell) {
+		check{"uncertain release without a claim after another call's park", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			c.refused(a.open(a.release(true)))
 		}},
-		check{"withdrawal after a twin's own claim", func(c *cell) {
+		check{"withdrawal after another call's own claim", func(c *cell) {
 			a := c.start()
 			c.lands(a.release(false))
 			b := a.next()

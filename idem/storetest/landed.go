@@ -52,8 +52,8 @@ func landings(steps bool) []landing {
 			return a.open(a.fail())
 		}},
 		on("completion without a claim, which landed", func(a *attempt) write { return a.open(a.complete("open")) }),
-		on("twin's park", func(a *attempt) write { return a.lapse() }),
-		after("twin's park of a released record", release, func(a *attempt) write { return a.lapse() }),
+		on("another call's park", func(a *attempt) write { return a.lapse() }),
+		after("another call's park of a released record", release, func(a *attempt) write { return a.lapse() }),
 		after("resolution to completed", park, func(a *attempt) write { return a.resolve(protocol.Completed) }),
 		after("resolution to failed", park, func(a *attempt) write { return a.resolve(protocol.Failed) }),
 		after("resolution to released", park, func(a *attempt) write { return a.resolve(protocol.Released) }),
@@ -158,12 +158,12 @@ func writeIDCases(steps bool) []check {
 			func(a *attempt) write { return a.extend(4 * lease) }),
 		two("own park is not an extension", park, func(a *attempt) write { return a.extend(4 * lease) }),
 		two("own park is not an uncertain release", park, func(a *attempt) write { return a.release(true) }),
-		two("a twin's completion is not mine", func(a *attempt) write {
+		two("another call's completion is not mine", func(a *attempt) write {
 			b := a.next()
 			a.c.lands(b.acquire())
 			return b.complete("theirs")
 		}, complete),
-		two("a twin's park is not another twin's", func(a *attempt) write { return a.lapse() },
+		two("another call's park is not a third call's", func(a *attempt) write { return a.lapse() },
 			func(a *attempt) write {
 				s := a.lapse()
 				s.Seen = a.claim.Record.Write

@@ -14,7 +14,7 @@ func lateCases(steps bool) []check {
 		park func(a *attempt) write
 	}{
 		{"the own park", func(a *attempt) write { return a.park() }},
-		{"a twin's park", func(a *attempt) write { return a.lapse() }},
+		{"another call's park", func(a *attempt) write { return a.lapse() }},
 	}
 	ends := []struct {
 		name string
@@ -52,7 +52,7 @@ func lateCases(steps bool) []check {
 			c.lands(a.complete("late"))
 			c.refused(a.fail())
 		}},
-		{"twin's park keeps a repeatable attempt's declaration strict", func(c *cell) {
+		{"another call's park keeps a repeatable attempt's declaration strict", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			equal(c, "Repeat", protocol.NotRepeatable, c.get(a.id()).Repeat)
@@ -80,11 +80,11 @@ func lateCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.open(a.complete("open")))
 		}},
-		{"end without a claim leaves a twin's record", func(c *cell) {
+		{"end without a claim leaves another call's record", func(c *cell) {
 			a := c.fresh()
-			twin := c.start(func(r *protocol.Record) { r.ID = a.id() })
+			other := c.start(func(r *protocol.Record) { r.ID = a.id() })
 			c.refused(a.open(a.complete("mine")))
-			c.lands(twin.complete("theirs"))
+			c.lands(other.complete("theirs"))
 			c.refused(a.open(a.complete("mine")))
 		}},
 		{"end without a claim leaves its withdrawn record", func(c *cell) {

@@ -44,7 +44,7 @@ func raceCases(steps bool) []check {
 			c.lands(a.complete("old"))
 			return a
 		}, func(a *attempt, _ int) write { return a.replacement().acquire() }),
-		many("one of many parks by twins wins", started,
+		many("one of many calls' parks wins", started,
 			func(a *attempt, _ int) write { return a.lapse() }),
 		many("one of many resolutions wins", parked, func(a *attempt, i int) write {
 			return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[i%3])
@@ -55,7 +55,7 @@ func raceCases(steps bool) []check {
 			}
 			return a.next().acquire()
 		}),
-		many("twin's park or takeover", started, func(a *attempt, i int) write {
+		many("another call's park or takeover", started, func(a *attempt, i int) write {
 			if i%2 == 0 {
 				return a.lapse()
 			}

@@ -48,7 +48,7 @@ func randomCases(steps bool) []check {
 	return cases
 }
 
-// any makes a write that the attempt, a twin or an operator could send now.
+// any makes a write that the attempt, another call or an operator could send now.
 func (a *attempt) any(r *rand.Rand, steps bool) write {
 	if a.seen() == nil {
 		return a.c.fresh(func(rec *protocol.Record) { rec.ID = a.id() }).acquire()

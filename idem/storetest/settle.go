@@ -9,7 +9,7 @@ import (
 // settleCases park and resolve records from outside the attempt.
 func settleCases(steps bool) []check {
 	cases := []check{
-		{"twin's park keeps the owner and the lease", func(c *cell) {
+		{"another call's park keeps the owner and the lease", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			rec := c.get(a.id())
@@ -17,13 +17,13 @@ func settleCases(steps bool) []check {
 			equal(c, "LeaseUntil", a.claim.Record.LeaseUntil, rec.LeaseUntil.UTC())
 			equal(c, "Attempt", 1, rec.Attempt)
 		}},
-		{"twin's park of what it has not seen", func(c *cell) {
+		{"another call's park of what it has not seen", func(c *cell) {
 			a := c.start()
 			s := a.lapse()
 			s.Seen = newID()
 			c.refused(s)
 		}},
-		{"twin's park of an ended record", func(c *cell) {
+		{"another call's park of an ended record", func(c *cell) {
 			for _, f := range []func(a *attempt) finish{
 				func(a *attempt) finish { return a.complete("done") },
 				func(a *attempt) finish { return a.fail() },
@@ -95,7 +95,7 @@ func settleCases(steps bool) []check {
 			b := a.next()
 			c.lands(b.acquire())
 			c.lands(b.begin("charge"))
-		}}, check{"twin's park keeps the steps", func(c *cell) {
+		}}, check{"another call's park keeps the steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))
 			c.lands(a.lapse())

@@ -97,7 +97,7 @@ func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Clai
 func (w extend) String() string   { return "an extension" }
 func (w settle) String() string {
 	if w.Kind == protocol.EventLapse {
-		return "a twin's park"
+		return "another call's park"
 	}
 	return "a resolution to " + string(w.Ending.State)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
-// Twins are calls with the same key at the same time.
+// Concurrent duplicates are calls with the same key at the same time.
 
-func TestManyTwinsOneExecution(t *testing.T) {
+func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
 	h := idemtest.New(t, nil)
 	var runs atomic.Int32
 	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
@@ -39,7 +39,7 @@ func TestManyTwinsOneExecution(t *testing.T) {
 	require.Equal(t, 1, ran)
 }
 
-func TestManyKeysWithTwins(t *testing.T) {
+func TestManyKeysWithConcurrentDuplicates(t *testing.T) {
 	h := idemtest.New(t, &idem.Options{Wait: time.Minute})
 	var wg sync.WaitGroup
 	var runs [100]atomic.Int32
@@ -91,7 +91,7 @@ func TestNobodyWaitsUnlessAsked(t *testing.T) {
 	})
 }
 
-func TestWaitForATwin(t *testing.T) {
+func TestWaitForAConcurrentDuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
 		key := unsafe.Key("t", "k")
@@ -107,7 +107,7 @@ func TestWaitForATwin(t *testing.T) {
 	})
 }
 
-// What a waiter gets when the twin does not leave an outcome, or not in time.
+// What a waiter gets when the other call does not leave an outcome, or not in time.
 func TestWaitEnds(t *testing.T) {
 	kill := func(d time.Duration) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
@@ -117,15 +117,15 @@ func TestWaitEnds(t *testing.T) {
 		name   string
 		op     idem.Operation
 		ctx    func(context.Context) context.Context
-		twin   time.Duration
-		err    error // of the twin's handler
+		other  time.Duration
+		err    error // of the other call's handler
 		want   error
 		within time.Duration
 		runs   int
 	}{
 		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
-		{"the twin releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
-		{"the twin is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
+		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
+		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
 		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
 		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain), idem.ErrOutOfTime, 3 * time.Second, 0},
 		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil, nil, 3 * time.Second, 0},
@@ -135,7 +135,7 @@ func TestWaitEnds(t *testing.T) {
 				r, c := newRig(t, nil), new(counter)
 				waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
 				key := tc.op.Key("t", "k")
-				done := slowly(t, r, key, tc.twin, tc.err)
+				done := slowly(t, r, key, tc.other, tc.err)
 				before := r.record(t, key)
 				start := time.Now()
 				_, err := idem.Do(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
