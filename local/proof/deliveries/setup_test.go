@@ -35,8 +35,8 @@ const (
 	// visibility of the queues: the lease of a killed attempt is over when its
 	// messages come back.
 	visibility = 4 * time.Second
-	// margin as the function has it.
-	margin = 250 * time.Millisecond
+	// margin and lease as the function has them.
+	margin, lease = 250 * time.Millisecond, time.Second
 )
 
 func TestMain(m *testing.M) {

@@ -73,8 +73,9 @@ func TestAsynchronousRetries(t *testing.T) {
 				s.warmUp(event(0))
 				payload, err := json.Marshal(event(1))
 				require.NoError(t, err)
-				// By then the lease of an attempt that was killed is over.
-				delay := 2 * margin
+				// By then the lease of an attempt that was killed is over, also where the kill
+				// came late and the lease was renewed until then.
+				delay := lease + 2*margin
 				options := &runtime.AsyncOptions{RequestID: "7c6d6b2e-0000-4000-8000-00000000000a", Delays: []time.Duration{delay, delay}}
 				results, err := s.pool.InvokeAsync(t.Context(), payload, options)
 				require.NoError(t, err)

@@ -49,9 +49,11 @@ func open() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A busy machine may need the time; the share of the function's own bounds it.
+	// A busy machine may need the time; the share of the function's own bounds it. A
+	// handler that outlives its kill time is renewed for as long as Lease says: on such a
+	// machine the kill comes late.
 	engine, err := idem.New(store, &idem.Options{
-		Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
+		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
 	})
 	if err != nil {
 		return nil, err
