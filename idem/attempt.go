@@ -109,7 +109,7 @@ func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string,
 	a.running.x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
-// SetNotExecuted says, beside a response and without an error, that surely
+// SetNotExecuted says, beside a response and without an error, that
 // nothing took effect: the response is returned and the next call with the key
 // gets the claim, with another input too as long as no step is recorded. It speaks for
 // the operation: outside of one, and inside a [Step], it does nothing. Of several calls

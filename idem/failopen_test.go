@@ -98,7 +98,7 @@ func TestFailOpenLeavesWhatIsNotFree(t *testing.T) {
 	}
 }
 
-// An attempt without a claim that surely executed nothing has nothing to remember: it
+// An attempt without a claim that executed nothing has nothing to remember: it
 // does not claim a record that is free for it.
 func TestFailOpenThatExecutedNothingLeavesWhatIsFree(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"released": released, "expired": finished} {

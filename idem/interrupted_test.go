@@ -76,7 +76,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 }
 
 // A function that runs after all has a begin mark of its own time, and so has each
-// try of one that surely had no effect.
+// try of one that had no effect.
 func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 	for name, tries := range map[string]int{"after it was asked about": 1, "tried again": 2} {
 		t.Run(name, func(t *testing.T) {

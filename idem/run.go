@@ -11,7 +11,7 @@ import (
 // only when the handler has returned.
 func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	if err := x.checkTime(ctx, a); err != nil {
-		// No time is left to use the claim: surely nothing was executed.
+		// No time is left to use the claim: nothing was executed.
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Attempt: a.rec.Attempt, Err: err})
 		if a.atomic() {
 			return Outcome{}, err

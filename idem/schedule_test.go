@@ -184,7 +184,7 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 }
 
 // Parked by a stricter call, a repeatable attempt that ends uncertain leaves the
-// question open; one that surely did nothing closes it.
+// question open; one that did nothing closes it.
 func TestScheduleParkedByAStricterCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -346,7 +346,7 @@ func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 				require.ErrorIs(t, err, idem.ErrOutOfTime)
 				require.Zero(t, c.count())
-				require.Equal(t, idem.Released, r.state(t, key), "surely nothing was executed")
+				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
 				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
 				require.NoError(t, err)
 				require.Equal(t, 1, v)

@@ -105,7 +105,7 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 
 func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
 
-// A not repeatable operation that surely executed nothing more keeps its steps.
+// A not repeatable operation that executed nothing more keeps its steps.
 func TestStepsOfANotRepeatableOperation(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := unsafe.Key("t", "k")
@@ -290,7 +290,7 @@ func TestStepRetries(t *testing.T) {
 		"up to the limit":                  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
 		"not a permanent error":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, []error{idem.Permanent(errPlain)}, 1, false},
 		"at most once: not a plain error":  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, many[:1], 1, false},
-		"at most once: surely no effect":   {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
+		"at most once: no effect":          {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
 		"not past the deadline":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
 		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}}, many[:4], 5, true},
 	} {

@@ -262,11 +262,11 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		handler func(context.Context, int) (int, error)
 		landed  bool // by the first try
 	}{
-		"request lost":        {idemtest.LoseRequest, func(context.Context, int) (int, error) { return 1, nil }, false},
-		"reply lost":          {idemtest.LoseReply, func(context.Context, int) (int, error) { return 1, nil }, true},
-		"a failure":           {idemtest.Refuse, fails(idem.Permanent(errPlain)), false},
-		"a result owed":       {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
-		"surely not executed": {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
+		"request lost":  {idemtest.LoseRequest, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"reply lost":    {idemtest.LoseReply, func(context.Context, int) (int, error) { return 1, nil }, true},
+		"a failure":     {idemtest.Refuse, fails(idem.Permanent(errPlain)), false},
+		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
+		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

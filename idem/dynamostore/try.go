@@ -25,8 +25,8 @@ func (t *try) Value(key any) any {
 	return t.Context.Value(key)
 }
 
-// unsent reports whether the SDK surely sent nothing. A client that is not the
-// SDK's leaves that open.
+// unsent reports whether the SDK is known to have sent nothing. With a client that
+// is not the SDK's that is never known.
 func (t *try) unsent() bool { return t.begun.Load() && !t.sent.Load() }
 
 // unsent is why a request could not be sent: it was refused before, or there were no

@@ -106,7 +106,7 @@ type Failure struct {
 type RecordedStep struct {
 	// Begun is set while an at-most-once step has its begin mark and no outcome.
 	Begun bool
-	// NotExecuted is set if an at-most-once step began and surely had no effect: it
+	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one.

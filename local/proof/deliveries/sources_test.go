@@ -44,14 +44,14 @@ func TestAsynchronousRetries(t *testing.T) {
 			last                   string
 			acknowledged           bool
 		}{
-			"fails and then succeeds":    {fates: []string{"error before", "not executed", "ok"}, results: 3, runs: 3, effects: 1},
-			"fails after its effect":     {fates: []string{"error after", "ok"}, results: 2, runs: 2, effects: 1},
-			"panics after its effect":    {fates: []string{"panic after", "ok"}, results: 2, runs: 2, effects: 1},
-			"is killed":                  {fates: []string{"hang", "ok"}, results: 2, runs: 2, effects: 1},
-			"nobody knows":               {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1, last: "OutcomeUnknownError"},
-			"nobody knows what it did":   {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
-			"surely nothing took effect": {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
-			"fails for good":             {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString", acknowledged: true},
+			"fails and then succeeds":  {fates: []string{"error before", "not executed", "ok"}, results: 3, runs: 3, effects: 1},
+			"fails after its effect":   {fates: []string{"error after", "ok"}, results: 2, runs: 2, effects: 1},
+			"panics after its effect":  {fates: []string{"panic after", "ok"}, results: 2, runs: 2, effects: 1},
+			"is killed":                {fates: []string{"hang", "ok"}, results: 2, runs: 2, effects: 1},
+			"nobody knows":             {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1, last: "OutcomeUnknownError"},
+			"nobody knows what it did": {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
+			"nothing took effect":      {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
+			"fails for good":           {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString", acknowledged: true},
 		} {
 			t.Run(source+"/"+name, func(t *testing.T) {
 				t.Parallel()
