@@ -308,7 +308,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 }
 
 // Another call commits while the body runs: the caller gets the other call's outcome, also
-// where its own body failed for good.
+// where its own body failed permanently.
 func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {

@@ -217,13 +217,13 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 		{"in the old item", func(f *idemtest.Faults) {
 			f.Next(idemtest.Acquire, idemtest.Unreadable)
 		}, m("Acquire", "Get", "Result"), true},
-		{"for good", func(f *idemtest.Faults) {
+		{"always", func(f *idemtest.Faults) {
 			f.Always(idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
 		}, m("Acquire", "Get"), false},
 		{"its result", func(f *idemtest.Faults) {
 			f.Next(idemtest.Result, idemtest.Unreadable)
 		}, m("Acquire", "Result", "Get", "Result"), true},
-		{"its result, for good", func(f *idemtest.Faults) {
+		{"its result, always", func(f *idemtest.Faults) {
 			f.Always(idemtest.Unreadable, idemtest.Result)
 		}, m("Acquire", "Result", "Get", "Result"), false},
 	} {

@@ -52,7 +52,7 @@ func Permanent(err error) error { return mark(err, ClassFailed) }
 
 // PermanentStep marks the error of a [Step] as [Permanent] if it is the step's recorded
 // outcome, live or of an earlier attempt, and returns any other error as it is. A handler
-// that returns idem.PermanentStep(err) fails where its step has failed for good, and is
+// that returns idem.PermanentStep(err) fails where its step failed permanently, and is
 // tried again where the step is. Around several errors it marks only if each of them is a
 // step's outcome. PermanentStep(nil) is nil.
 func PermanentStep(err error) error {

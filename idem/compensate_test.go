@@ -62,7 +62,7 @@ func TestCompensationsRunInReverse(t *testing.T) {
 	require.Equal(t, "card declined", r.record(t, key).Failure.Message)
 }
 
-// Only a failure for good is undone.
+// Only a permanent failure is undone.
 func TestOtherEndsCompensateNothing(t *testing.T) {
 	for name, last := range map[string]error{"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
 		r, e := newRig(t, nil), new(effects)
@@ -127,7 +127,7 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end   error
 		state idem.State
-	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released}, "for good": {idem.Permanent(errPlain), idem.Unknown}} {
+	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released}, "permanent": {idem.Permanent(errPlain), idem.Unknown}} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")

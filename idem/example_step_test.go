@@ -46,7 +46,7 @@ func ExampleStep() {
 	// receipt 7, parcel 9
 }
 
-// A step that fails for good: what was done before it is undone, the latest first.
+// A step fails permanently: what was done before it is undone, the latest first.
 func ExampleStepConfig_compensate() {
 	h := idemtest.New(nil, nil)
 	travel := idem.Operation{Name: "travel", Repeat: idem.Repeatable}

@@ -19,7 +19,7 @@ import (
 )
 
 // An operation that failed open knows its steps by itself: if its unit is refused
-// for good, nobody after it could undo them.
+// permanently, nobody after it could undo them.
 func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
 	op := safe
 	op.OnStoreFailure = idem.FailOpen

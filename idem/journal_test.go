@@ -58,7 +58,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 }
 
 // Taken back, or ended for another try, a record with steps is an open question:
-// it is kept for good.
+// it never expires.
 func TestReleasedWithStepsIsKept(t *testing.T) {
 	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
 		t.Run(name, func(t *testing.T) {

@@ -110,9 +110,9 @@ func TestFailingHeartbeat(t *testing.T) {
 	}{
 		{"two fail", idemtest.Refuse, 14 * time.Second, false},
 		{"lost replies are renewals too, but not known to be", idemtest.LoseReply, 14 * time.Second, false},
-		{"refused for good", idemtest.Refuse, 0, true},
+		{"always refused", idemtest.Refuse, 0, true},
 		{"black hole", idemtest.BlackHole, 0, true},
-		{"replies lost for good", idemtest.LoseReply, 0, true},
+		{"replies always lost", idemtest.LoseReply, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 		"a nested operation's, wrapped": func(r *rig) func(context.Context) error {
 			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.NotExecuted(err)) })
 		},
-		"a nested operation's, for good": func(r *rig) func(context.Context) error {
+		"a nested operation's, permanent": func(r *rig) func(context.Context) error {
 			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.Permanent(err)) })
 		},
 	} {

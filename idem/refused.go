@@ -72,7 +72,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	return end
 }
 
-// undo compensates the steps of an operation that fails for good because its unit of
+// undo compensates the steps of an operation that fails permanently because its unit of
 // work was refused. The lease goes on meanwhile. Nothing is undone while the commit may
 // still land: that is left to the next attempt.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {

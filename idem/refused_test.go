@@ -86,7 +86,7 @@ func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 	}
 }
 
-// An operation that fails for good because its unit was refused undoes its steps,
+// An operation that fails permanently because its unit was refused undoes its steps,
 // as one does whose handler says so.
 func TestRefusedUnitUndoesSteps(t *testing.T) {
 	for name, doubt := range map[string]bool{"definite": false, "in doubt": true} {

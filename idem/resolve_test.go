@@ -141,7 +141,7 @@ func TestResolveWithLostReplies(t *testing.T) {
 			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), yes))
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})
-		t.Run(name+" lost for good", func(t *testing.T) {
+		t.Run(name+" always lost", func(t *testing.T) {
 			r := newRig(t, nil)
 			key := unsafe.Key("t", "k")
 			parked(t, r, key)

@@ -79,7 +79,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 				require.Equal(t, want, live.Outcome.State)
 				rec := r.record(t, key)
 				require.Equal(t, want, rec.State)
-				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question is kept for good")
+				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
 
 				next, err := idem.Run(t.Context(), r.engine, key, 1, handler)
 				switch want {
@@ -407,7 +407,7 @@ func TestFinishLooksAgain(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrInFlight)
 		})
 	}
-	t.Run("unreadable for good fails closed", func(t *testing.T) {
+	t.Run("always unreadable fails closed", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
 		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)

@@ -249,7 +249,7 @@ func TestCompensateSideBySide(t *testing.T) {
 	})
 }
 
-// A compensation that fails for good while the attempt is parked from the side.
+// A compensation that fails permanently while the attempt is parked from the side.
 func TestCompensationMeetsTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)

@@ -104,7 +104,7 @@ func TestDownIsWhatEveryTryFound(t *testing.T) {
 		errs []error
 		down bool
 	}{
-		{"throttled for good", []error{api("ThrottlingException")}, true},
+		{"throttled on every try", []error{api("ThrottlingException")}, true},
 		{"silent", []error{canceled}, true},
 		{"refused, then silent, then failing", []error{dialRefused, canceled, status(503)}, true},
 		{"an answer among them", []error{api("ThrottlingException"), api("TransactionConflictException"), status(503)}, false},

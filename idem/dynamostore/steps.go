@@ -73,7 +73,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	}
 	err = conclude(old, err, "")
 	if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
-		// Nothing will ever name them: what refuses a step refuses it for good.
+		// Nothing will ever name them: a refused step stays refused.
 		s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
 	}
 	return err

@@ -42,8 +42,8 @@ type Store interface {
 	// expiry moves along only while the record has no steps.
 	Extend(ctx context.Context, now time.Time, e Extension) error
 
-	// RecordStep writes a step of the owner's record and removes the record's expiry
-	// for good. A begin mark takes an InProgress record and is conditional on the
+	// RecordStep writes a step of the owner's record and removes the record's expiry.
+	// A begin mark takes an InProgress record and is conditional on the
 	// step's absence or on its being NotExecuted by the write Seen; it counts as applied
 	// by an earlier call only while the owner's record still is InProgress, since it is
 	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark

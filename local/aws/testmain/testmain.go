@@ -73,7 +73,7 @@ var (
 // Program returns the path of a compiled main package, which is compiled once a process
 // as functions are: with the tag lambda.norpc. The package is a path that begins with a
 // dot, seen from the test's folder. Its sources are looked at, so that go test takes no
-// cached result for good after a change in them. The package's TestMain must call [Run].
+// cached result after a change in them. The package's TestMain must call [Run].
 func Program(tb testing.TB, pkg string) string {
 	tb.Helper()
 	once, _ := programs.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return compile(pkg) }))

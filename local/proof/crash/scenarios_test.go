@@ -141,7 +141,7 @@ func (w *business) asked(context.Context, time.Time) (string, error) {
 	return "charge", nil
 }
 
-// declined is an order whose last step fails for good, and which is undone.
+// declined is an order whose last step fails permanently, and which is undone.
 func (w *business) declined(ctx context.Context) (string, error) {
 	undo := func(_ context.Context, result string) error {
 		_, err := w.effect("undo " + cut(result))

@@ -51,7 +51,7 @@ func TestAsynchronousRetries(t *testing.T) {
 			"nobody knows":             {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1, last: "OutcomeUnknownError"},
 			"nobody knows what it did": {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
 			"nothing took effect":      {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
-			"fails for good":           {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString", acknowledged: true},
+			"fails permanently":        {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString", acknowledged: true},
 		} {
 			t.Run(source+"/"+name, func(t *testing.T) {
 				t.Parallel()
