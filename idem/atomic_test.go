@@ -171,7 +171,7 @@ func TestAtomicMeetsARecord(t *testing.T) {
 				require.False(t, res.Outcome.Replayed)
 				require.Equal(t, tc.attempt, rec.Attempt)
 				require.Equal(t, tc.attempt, res.Outcome.Attempt)
-				require.Equal(t, 1, c.count(), "what was in the way does not run the body again")
+				require.Equal(t, 1, c.count(), "the conflicting record does not run the body again")
 			})
 		}
 	}

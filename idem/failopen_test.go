@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
-// An attempt without a claim meets a record that stands in nobody's way: one that
-// has expired, or that is free to be claimed. Its outcome must not be lost to it,
-// or the next call runs again.
+// An attempt without a claim finds a record that could be claimed: one that has
+// expired or was released. The outcome must be recorded over it, or the next call
+// runs again.
 func TestFailOpenRecordsOverWhatIsFree(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -75,7 +75,7 @@ func TestFailOpenParksOverWhatIsFree(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
-// What stands in its way keeps standing: a live claim, another input's outcome.
+// It does not overwrite a conflicting record: a live claim, another input's outcome.
 func TestFailOpenLeavesWhatIsNotFree(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(*testing.T, *rig, idem.Key)

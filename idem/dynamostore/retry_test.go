@@ -113,7 +113,7 @@ func TestDownIsWhatEveryTryFound(t *testing.T) {
 		{"throttled, then denied", []error{api("ThrottlingException"), status(400)}, false},
 		{"no table", []error{refused(api("ResourceNotFoundException"))}, false},
 		{"no region", []error{noRegion}, false},
-		{"a record in the way that cannot be read", []error{bare, canceled}, false},
+		{"a conflicting record that cannot be read", []error{bare, canceled}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 // it was taken for; each time somebody else has written.
 const maxForms = 4
 
-// inForm sends a write in the form for a record that is as was guessed. Where it is
-// refused, fits says of the record that stood in the way (nil for none) which form is
-// for it; the write is sent again if that is another one.
+// inForm sends a write in the form that was guessed. If the write is refused, fits
+// returns the form for the conflicting record (nil if there is none). The write is sent
+// again if that is another form.
 func inForm[F comparable](form F, write string, send func(F) (item, error), fits func(item) (F, bool)) (item, error) {
 	for n := 1; ; n++ {
 		old, err := send(form)
@@ -74,7 +74,7 @@ func (s *Store) update(c *call, id string, u *update, cond string) (item, error)
 }
 
 // send makes a conditional write. It returns nil if it was applied, errRefused
-// and the item that stood in the way (nil if there is none) if its condition did
+// and the conflicting item (nil if there is none) if its condition did
 // not hold, else a *idem.StoreError.
 func (s *Store) send(c *call, key item, write func(context.Context) error) (item, error) {
 	err := c.do(true, c.attempt, write)

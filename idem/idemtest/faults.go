@@ -81,8 +81,8 @@ func BlackHole(ctx context.Context, c *Call) error {
 	return &protocol.StoreError{Op: string(c.Method), Ambiguous: true, Down: true, Err: context.Cause(ctx)}
 }
 
-// BareConflict answers that the condition failed, without the record that stood
-// in the way, and writes nothing.
+// BareConflict answers that the condition failed, without the conflicting
+// record, and writes nothing.
 func BareConflict(context.Context, *Call) error { return &protocol.ConflictError{} }
 
 // Unreadable answers that the record cannot be read, and writes nothing.

@@ -66,7 +66,7 @@ func equal[T comparable](c *cell, what string, want, got T) {
 func newID() string { return rand.Text() }
 
 // do sends a write and compares everything with the reference: whether it lands,
-// what stood in its way, and what a read gives afterwards.
+// the conflicting record, and what a read gives afterwards.
 func (c *cell) do(w write) error {
 	c.Helper()
 	c.now = c.now.Add(time.Second)
