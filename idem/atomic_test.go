@@ -365,8 +365,8 @@ func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 }
 
-// What is left of a commit that was taken back outlives what may still be on its way,
-// and says that the body ran, to whoever is stricter.
+// The record of a commit that was taken back outlives every write that may still be
+// sent, and tells a stricter call that the body ran.
 func TestATakenBackCommitIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

@@ -37,7 +37,7 @@ const (
 // as no step is recorded: the key belongs to what is executed under it. The handler's
 // caller gets err itself. NotExecuted(nil) is nil.
 //
-// A mark, this one and [Permanent], speaks for whoever made it: the marks of a [Step]'s
+// A mark, this one and [Permanent], speaks for the function that made it: the marks of a [Step]'s
 // function, and of an operation that a handler calls, end there, and a handler marks what
 // it returns again ([PermanentStep]). The outermost mark around an error counts. Where an
 // error has several branches, as errors.Join makes them, the strictest branch counts: one

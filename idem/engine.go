@@ -136,8 +136,8 @@ func New(store Store, o *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Now returns the time by the clock that records go by, to the millisecond, for
-// whoever has to compare with a record's times.
+// Now returns the time by the engine's clock, to the millisecond. Compare a record's
+// times with it.
 func (e *Engine) Now() time.Time { return e.now() }
 
 // newID returns a random identifier of 128 bits.

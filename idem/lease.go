@@ -83,7 +83,7 @@ func (l *lease) arm() {
 		l.timer = time.AfterFunc(left-l.x.guard/2, l.parkFromTheSide)
 		return
 	}
-	// Whoever is killed is so by then, and observers still respect the lease.
+	// A process that is killed is dead by then, and observers still respect the lease.
 	l.timer = time.AfterFunc(left+l.x.engine.opts.Margin/8, l.overrun)
 }
 

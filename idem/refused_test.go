@@ -158,7 +158,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 	}
 }
 
-// Whoever panics over a refusal ends the attempt as the handler would.
+// A panic over a refusal ends the attempt as a panic of the handler does.
 func TestPanicOverARefusal(t *testing.T) {
 	for _, op := range append(both, atomically) {
 		r, key := newBankRig(t), op.Key("t", "k")

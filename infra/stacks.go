@@ -20,8 +20,8 @@ const (
 	noProvider = "https://provider.invalid"
 )
 
-// NewApp returns an app for [NewStacks] whose output, a folder, is the same
-// whoever synthesizes it: the command line's own settings of CDK do not matter.
+// NewApp returns an app for [NewStacks]. Its output, a folder, does not depend on
+// the settings of CDK's command line.
 // Under the command line pass nil for outdir.
 func NewApp(outdir *string, context map[string]string) awscdk.App {
 	values := map[string]any{

@@ -147,7 +147,7 @@ func lambdaAuthorizer(t *testing.T) func(awscdk.Stack) infra.Authorizer {
 }
 
 // What a Lambda authorizer has answered is kept by the headers that it decides by, or not
-// at all: kept by another header, a tenant would be given to whoever sends that one.
+// at all: kept by another header, a tenant would be given to every caller who sends that one.
 func TestLambdaAuthorizerIsKeptByWhatItDecidesBy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		headers    []string

@@ -148,8 +148,8 @@ func httpClient(given aws.HTTPClient, o *ClientOptions) aws.HTTPClient {
 	return c
 }
 
-// tune sets what the SDK's client leaves at the SDK's defaults. Whoever dials goes on
-// dialing, within our time.
+// tune sets what the SDK's client leaves at the SDK's defaults. A DialContext that
+// is set stays, bounded by our time-out.
 func tune(b *awshttp.BuildableClient, o *ClientOptions) *awshttp.BuildableClient {
 	own := newTransport(o)
 	dial := own.TLSHandshakeTimeout

@@ -13,7 +13,7 @@ import (
 )
 
 // Records as they were before the first release, in testdata as they lay in the table,
-// are refused by whoever meets them, and never taken for absent or for something else.
+// are refused by every read, and never taken for absent or for something else.
 func TestRecordsOfBeforeTheFirstReleaseAreRefused(t *testing.T) {
 	raw, err := os.ReadFile("testdata/before-first-release.json")
 	require.NoError(t, err)

@@ -206,7 +206,7 @@ func TestHeldMessages(t *testing.T) {
 	e.Tries = 1
 	ok, err = b.Retry(ctx, e, 0, base, "it was not sent")
 	require.NoError(t, err)
-	require.True(t, ok, "whoever has begun a try can take it back")
+	require.True(t, ok, "the relay that began a try can take it back")
 	require.Zero(t, b.entry(t, want[0]).Tries)
 	ok, err = b.Begin(ctx, b.entry(t, early), 1, base)
 	require.NoError(t, err)

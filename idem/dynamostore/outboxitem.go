@@ -73,7 +73,7 @@ func fits(m message) error {
 }
 
 // outboxShard is the message's partition of the index: that of its ordering key,
-// if it has one, so that whoever reads a shard sees all that are in order with it.
+// if it has one, so that a reader of a shard sees all messages of that key.
 func outboxShard(prefix, id string, m *outbox.Message) string {
 	if m.OrderingKey != "" {
 		id = m.Destination + "\x00" + m.OrderingKey

@@ -60,8 +60,8 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 	}
 }
 
-// All attempts of a life give a message the same id: whoever commits, it is the id
-// that the record's creation gives.
+// All attempts of a life give a message the same id, derived from
+// the record's creation, and not from the attempt that commits.
 func TestALifeHasOneID(t *testing.T) {
 	b := openBank(t)
 	k := transfer.Key("t", "k")

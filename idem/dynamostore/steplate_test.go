@@ -11,8 +11,8 @@ import (
 )
 
 // The reply of a step's write is lost, and the record has moved on when the store
-// asks again: an outcome is recorded whoever holds the claim now; a begin mark is
-// leave to run, which the attempt does not have any more.
+// asks again: an outcome is recorded, even if another attempt holds the claim now; a begin
+// mark is permission to run, which the attempt has lost.
 func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 	f := open(t, nil)
 	for name, begin := range map[string]bool{"result": false, "begin mark": true} {

@@ -226,7 +226,7 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	return next
 }
 
-// neverForget takes the expiry off an open question, whoever asked for one.
+// neverForget removes the expiry of an open question, whatever write set it.
 func (r *Record) neverForget() {
 	if r.Open() {
 		r.ExpiresAt = time.Time{}

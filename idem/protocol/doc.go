@@ -3,8 +3,8 @@
 // It has no clock, no goroutine and no network. Package idem runs it; a store
 // keeps its records.
 //
-// Whoever writes a handler needs package idem alone. Whoever writes a [Store] needs
-// this package, and package storetest, which holds a store to it.
+// To write a handler you need package idem alone. To write a [Store] you need this
+// package, and package storetest, whose tests every store must pass.
 //
 // # The machine
 //

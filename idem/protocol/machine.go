@@ -230,8 +230,8 @@ func nextOwner(rec *Record, ev Event) Decision {
 			return Decision{DoApply, InProgress}
 		}
 	case EventStep:
-		// What a parked attempt has done is done: whoever settles the question needs
-		// to know. Nothing new may begin in it.
+		// A parked attempt may record what it has done, which the resolver needs to
+		// know. It may begin nothing new.
 		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, rec.State}
 		}

@@ -57,7 +57,7 @@ func build(t *testing.T) string {
 	return path
 }
 
-// environ marks the processes of a test, so that they are found whoever their
+// environ marks the processes of a test, so that they are found whatever their
 // parent is by now.
 func environ(mark string) []string {
 	var env []string

@@ -44,7 +44,7 @@ func (s *setup) requireInOrder() (count int) {
 
 // What the server does not produce, from events built by hand: batches with several
 // messages of a group, and redrives, which give messages new ids. Whatever fails and
-// whoever is killed, each group's messages take effect in its order, once each, and
+// whichever process is killed, each group's messages take effect in its order, once each, and
 // the answer names the messages of a group from the first that fails on.
 func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// timeout of the function: short, since the lease of whoever was killed runs
+	// timeout of the function: short, since the lease of a killed attempt runs
 	// until then; and long, since a quarter of it is all that a claim may take.
 	timeout = 3 * time.Second
 	// visibility of the queues: the lease of a killed attempt is over when its

@@ -80,10 +80,10 @@ func TestHangs(t *testing.T) {
 }
 
 // timeout of a function that is killed at random: short, since the lease of
-// whoever was killed runs until then.
+// a killed attempt runs until then.
 const timeout = 2 * time.Second
 
-// Instances are killed at random; whoever got no answer asks again.
+// Instances are killed at random; a caller without an answer asks again.
 func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 	n := 75
 	if os.Getenv("IDEM_LONG") == "1" {

@@ -19,7 +19,7 @@ import (
 
 var seed = flag.Uint64("seed", 1, "of the transfers, who asks for them, and the faults")
 
-// timeout of the function: short, since the lease of whoever was killed runs until
+// timeout of the function: short, since the lease of a killed attempt runs until
 // then.
 const timeout = 2 * time.Second
 
