@@ -163,7 +163,7 @@ func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
 }
 
 // alarms is a topic that takes messages over TLS alone; people subscribe. A policy
-// replaces the one that every topic is born with, which lets alarms publish.
+// of its own replaces a topic's default one, so it must let alarms publish.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 func alarms(scope constructs.Construct) awssns.Topic {
 	topic := awssns.NewTopic(scope, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})

@@ -65,7 +65,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 func TestALifeHasOneID(t *testing.T) {
 	b := openBank(t)
 	k := transfer.Key("t", "k")
-	born := b.now
+	created := b.now
 	down := errors.New("down")
 	for n, end := range []error{down, down, nil} {
 		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
@@ -77,7 +77,7 @@ func TestALifeHasOneID(t *testing.T) {
 	}
 	got := b.messages(t, k.ID())
 	require.Len(t, got, 1)
-	require.Equal(t, outbox.MessageID(k.ID(), born, "moved"), got[0].ID)
+	require.Equal(t, outbox.MessageID(k.ID(), created, "moved"), got[0].ID)
 }
 
 // A message's id goes by its name, whatever the order of the calls, and what is in
