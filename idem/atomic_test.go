@@ -130,7 +130,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 
 // What the record of an earlier attempt, whatever its mode, means for one in
 // atomic mode.
-func TestAtomicMeetsARecord(t *testing.T) {
+func TestAtomicFindsARecord(t *testing.T) {
 	later := func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
 	for _, tc := range []struct {
 		name    string

@@ -35,7 +35,7 @@ var (
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
-	// ErrNotUnknown: a resolution met a record that has no open question.
+	// ErrNotUnknown: the record to resolve is not unknown.
 	ErrNotUnknown = errors.New("idem: only an unknown outcome can be resolved")
 	// ErrTooEarly: a resolution to Released came before the parked attempt's lease
 	// and margin were over.

@@ -62,8 +62,8 @@ func TestFailOpenRecordsOverWhatIsFree(t *testing.T) {
 	}
 }
 
-// One that nobody knows the end of is an open question also where it meets such a
-// record.
+// An attempt whose outcome nobody knows leaves an open question in such a record
+// too.
 func TestFailOpenParksOverWhatIsFree(t *testing.T) {
 	r := newRig(t, nil)
 	key := openOp(true).Key("t", "k")

@@ -44,7 +44,7 @@ func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
 }
 
 // A caller whose handler ran is never told that nothing was executed, also where
-// what it met cannot be read.
+// the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	r, key := newBankRig(t), unseen.Key("t", "k")
 	finished(t, r.rig, key)

@@ -373,7 +373,7 @@ func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(histories) {
 		synctest.Test(t, func(t *testing.T) { history(t, seed, seen) })
 	}
-	// A model that meets none of its dangers shows nothing.
+	// A model in which no danger occurs shows nothing.
 	for _, what := range []string{"start", "second run", "told", "crash", "resolved", "end: completed", "end: failed", "end: unknown"} {
 		require.Positive(t, seen[what], what)
 	}

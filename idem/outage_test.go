@@ -235,7 +235,7 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
-// An open attempt meets what a claimed one has recorded meanwhile: that stands.
+// An attempt without a claim leaves the outcome that a claimed one has recorded meanwhile.
 func TestFailOpenLosesToARecordedOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	key := openOp(false).Key("t", "k")

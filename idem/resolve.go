@@ -69,7 +69,7 @@ func codecName(codec string) string {
 	return codec
 }
 
-// ErrNotUndone: a resolution to Failed met steps whose compensations have not run.
+// ErrNotUndone: the record to resolve to Failed has steps whose compensations have not run.
 // Read a [*NotUndoneError] for which.
 var ErrNotUndone = errors.New("idem: steps have not been undone")
 
@@ -152,7 +152,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 }
 
 // writeSettlement writes the resolution, and the same again if its reply was lost: a
-// resolver that asks anew would meet its own answer as somebody else's. The retention
+// resolver that asks anew would take its own answer for somebody else's. The retention
 // of an outcome counts from the try that lands.
 func (e *Engine) writeSettlement(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
 	for range 3 {

@@ -417,7 +417,7 @@ func TestFinishLooksAgain(t *testing.T) {
 }
 
 // A release whose reply is lost, and whose record a concurrent duplicate claims at
-// once: the store's retry meets that claim, and knows that the release had landed.
+// once: the store's retry finds that claim, and knows that the release had landed.
 func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 	for name, end := range map[string]error{"uncertain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
 		t.Run(name, func(t *testing.T) {

@@ -137,7 +137,7 @@ func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 func TestScheduleDeclarationChanges(t *testing.T) {
 	loose := idem.Operation{Name: "same", Repeat: idem.Repeatable}
 	strict := idem.Operation{Name: "same"}
-	t.Run("uncertain released met by not repeatable is parked", func(t *testing.T) {
+	t.Run("uncertain released, called as not repeatable, is parked", func(t *testing.T) {
 		r := newRig(t, nil)
 		uncertainly(t, r, loose.Key("t", "k"))
 		require.Equal(t, idem.Released, r.state(t, loose.Key("t", "k")))
@@ -155,14 +155,14 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
 		require.NoError(t, err)
 	})
-	t.Run("lapsed repeatable met by not repeatable is parked", func(t *testing.T) {
+	t.Run("lapsed repeatable, called as not repeatable, is parked", func(t *testing.T) {
 		r := newRig(t, nil)
 		abandoned(t, r, loose.Key("t", "k"))
 		r.clock.Advance(time.Hour)
 		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	})
-	t.Run("lapsed not repeatable met by repeatable stays strict", func(t *testing.T) {
+	t.Run("lapsed not repeatable, called as repeatable, stays strict", func(t *testing.T) {
 		r := newRig(t, nil)
 		abandoned(t, r, strict.Key("t", "k"))
 		r.clock.Advance(time.Hour)

@@ -26,7 +26,7 @@ func (p *byPointer) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &p.
 
 type hidden struct{ id string }
 
-// Embedded, so that their names meet.
+// Embedded, so that their names conflict.
 type left struct{ ID string }
 type right struct{ ID string }
 type outer struct{ Hidden hidden }
@@ -50,7 +50,7 @@ func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 		"excluded": asInput(excluded{"a"}),
 		"nested":   asInput(outer{hidden{"a"}}),
 		"embedded": asInput(struct{ hidden }{hidden{"a"}}),
-		"names that meet": asInput(struct {
+		"names that conflict": asInput(struct {
 			left
 			right
 		}{left{"a"}, right{"b"}}),

@@ -219,7 +219,7 @@ func TestRefusedStepWithoutAClaimIsUncertain(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
-// Compensate may meet itself, the clock's goroutines and its handler's end.
+// Compensate may run beside itself, the clock's goroutines and its handler's end.
 func TestCompensateSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
@@ -250,7 +250,7 @@ func TestCompensateSideBySide(t *testing.T) {
 }
 
 // A compensation that fails permanently while the attempt is parked from the side.
-func TestCompensationMeetsTheDeadline(t *testing.T) {
+func TestCompensationAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
 		key := unsafe.Key("t", "k")

@@ -199,7 +199,7 @@ func (m *Monitoring) table(t *Table, most int) {
 	reads, writes, failed := metric("ReadThrottleEvents"), metric("WriteThrottleEvents"), metric("ConditionalCheckFailedRequests")
 	m.AddAlarm(name+"ReadThrottles", reads, 1, "reads of records are throttled: calls fail closed; raise MaxReadUnits")
 	m.AddAlarm(name+"WriteThrottles", writes, 1, "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that everybody uses")
-	m.AddAlarm(name+"FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v met a record: somebody repeats requests without end", most, period))
+	m.AddAlarm(name+"FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v conflicted with a record: somebody repeats requests without end", most, period))
 	m.graph(name+": throttles", reads, writes)
 	m.graph(name+": failed conditions", failed)
 }

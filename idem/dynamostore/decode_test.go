@@ -140,7 +140,7 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 	}
 }
 
-// A damaged or newer record is met on the old-item path, by Get, and by the
+// A damaged or newer record is noticed on the old-item path, by Get, and by the
 // owner's own writes, and is never taken for absent.
 func TestUnreadableOnEveryPath(t *testing.T) {
 	f := open(t, nil)

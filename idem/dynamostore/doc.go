@@ -6,7 +6,7 @@
 //	engine, err := idem.New(store, nil)
 //
 // Every write of a record is one conditional PutItem or UpdateItem that returns the
-// old item when its condition fails. So a claim that meets a recorded outcome is answered
+// old item when its condition fails. So a claim that finds a recorded outcome is answered
 // by the same single call, and a write whose reply was lost recognises itself in
 // the old item, by its write id. Expressions are put together from constants alone
 // (expressions.go has those that are always there), names and values go in beside
@@ -34,7 +34,7 @@
 //
 // # Large results
 //
-// A failed condition is billed by the size of the item that it meets, so the
+// A failed condition is billed by the size of the existing item, so the
 // record stays small. A result above 2 KB is compressed (zstd, its fastest level);
 // what is then above 4 KB goes into parts of 256 KB under keys of their own, which
 // are named by the attempt's owner and the digest, written before the record is completed, and

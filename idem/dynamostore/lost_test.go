@@ -119,7 +119,7 @@ func TestLostReplies(t *testing.T) {
 			require.Equal(t, w.state, rec.State)
 			require.Equal(t, w.write, rec.Write)
 		}
-		// The write is applied and its answer lost, twice: the retry meets the
+		// The write is applied and its answer lost, twice: the retry fails on the
 		// condition that the write itself made false.
 		t.Run(w.name+"/reply lost", func(t *testing.T) {
 			id := t.Name()

@@ -27,9 +27,10 @@ func TestTransactionLosesReplies(t *testing.T) {
 	const tra = "TransactWriteItems"
 	for _, tc := range []struct {
 		name string
-		// tx meets the transaction's tries, rest every call after it; nil lets it pass.
+		// tx is injected into the transaction's tries, rest into every call after it; nil
+		// lets the call pass.
 		tx, rest     fault
-		tries        int // of the transaction that are met
+		tries        int // of the transaction that get a fault
 		ok, maybe    bool
 		moved        bool
 		lateDelivery bool
@@ -334,9 +335,9 @@ func TestConflictsUseUpTheBudget(t *testing.T) {
 	}
 }
 
-// A plain write that meets somebody's transaction is sent again, and is never taken
+// A plain write that conflicts with a transaction is sent again, and is never taken
 // for one that lost its claim.
-func TestPlainWritesMeetATransaction(t *testing.T) {
+func TestPlainWritesConflictWithATransaction(t *testing.T) {
 	f := open(t, nil)
 	for _, w := range eachWrite() {
 		t.Run(w.name, func(t *testing.T) {

@@ -134,8 +134,8 @@ func (b *Builder) selected(name string, raw []byte, sel *Select) {
 	}
 }
 
-// Sum returns the fingerprint of the fields, or the first error that adding one
-// of them met. Without any field it is a [*protocol.ConfigError].
+// Sum returns the fingerprint of the fields, or the first error of adding one
+// of them. Without any field it is a [*protocol.ConfigError].
 func (b *Builder) Sum() (protocol.Fingerprint, error) {
 	if b.err != nil {
 		return "", b.err

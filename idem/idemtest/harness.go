@@ -101,7 +101,7 @@ func (h *Harness) CrashAfter(n int, landed bool) {
 // leaves no goroutine behind.
 func (h *Harness) end() {
 	h.process().crash()
-	_ = h.Engine.Flush(context.Background()) // every write meets the crash, and is dropped
+	_ = h.Engine.Flush(context.Background()) // every write fails by the crash, and is dropped
 }
 
 // Restart ends the process, if it still runs, and starts the next one over the

@@ -36,7 +36,7 @@ type Record struct {
 	Value string
 	// State, see [Next] for what leads where.
 	State State
-	// Repeat is the strictest declaration that met this record.
+	// Repeat is the strictest declaration among the calls for this record.
 	Repeat Repeat
 	// Fingerprint of the input that the record belongs to.
 	Fingerprint Fingerprint

@@ -29,7 +29,7 @@ type actor struct {
 	running bool
 	// dirty: its handler may have taken effect, and nothing recorded says how.
 	dirty bool
-	// strict: it was claimed, or met by another call, as not repeatable.
+	// strict: it was claimed, or seen by another call, as not repeatable.
 	strict bool
 }
 
@@ -164,8 +164,8 @@ func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
 	v := w.copy(name + " claims")
 	for _, a := range v.actors {
 		// An attempt without a claim is unknown to the record until it ends.
-		met := d.Do == protocol.DoTakeOver && repeat == protocol.NotRepeatable && !a.open
-		require.False(t, a.dirty && (a.strict || met), "runs again after an uncertain attempt: %v", v.trail)
+		seen := d.Do == protocol.DoTakeOver && repeat == protocol.NotRepeatable && !a.open
+		require.False(t, a.dirty && (a.strict || seen), "runs again after an uncertain attempt: %v", v.trail)
 	}
 	if d.Do == protocol.DoTakeOver && w.rec.Steps["charge"].Begun {
 		strict := repeat == protocol.NotRepeatable || w.rec.Repeat == protocol.NotRepeatable

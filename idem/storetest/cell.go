@@ -176,7 +176,7 @@ func (c *cell) race(ws ...write) []error {
 }
 
 // oneWins races writes of which any one excludes all others: one lands, the rest
-// meet the record that it made.
+// conflict with the record that it made.
 func (c *cell) oneWins(ws ...write) write {
 	c.Helper()
 	id := ws[0].id()

@@ -61,7 +61,7 @@ func claimCases(steps bool) []check {
 		}},
 	}
 	for _, s := range standing(steps) {
-		cases = append(cases, check{"meets a record " + s.name, func(c *cell) {
+		cases = append(cases, check{"finds a record " + s.name, func(c *cell) {
 			a := s.make(c)
 			other := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 			c.refused(other.acquire())

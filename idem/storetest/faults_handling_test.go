@@ -10,10 +10,10 @@ import (
 
 // handlingFaults are faults in reading, copying, storing and reporting.
 var handlingFaults = []fault{
-	{"conflict without the record", []string{"claim/meets a record in_progress"}, func(s *faulty) {
+	{"conflict without the record", []string{"claim/finds a record in_progress"}, func(s *faulty) {
 		s.conflict = func(*protocol.Record) error { return &protocol.ConflictError{} }
 	}},
-	{"conflict as a plain error", []string{"claim/meets a record in_progress"}, func(s *faulty) {
+	{"conflict as a plain error", []string{"claim/finds a record in_progress"}, func(s *faulty) {
 		s.conflict = func(*protocol.Record) error {
 			return &protocol.StoreError{Op: "write", Err: errors.New("condition failed")}
 		}

@@ -49,7 +49,7 @@ var claimFaults = []fault{
 			return c.Apply(rec, now)
 		}
 	}},
-	{"claim overwrites what exists", []string{"claim/meets a record in_progress"}, func(s *faulty) {
+	{"claim overwrites what exists", []string{"claim/finds a record in_progress"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if c.Seen == "" {
 				rec = nil
@@ -59,7 +59,7 @@ var claimFaults = []fault{
 	}},
 	{"check then act", []string{
 		"race/one of many claims wins", "race/one of many takeovers wins", "race/one of many resolutions wins",
-	}, func(s *faulty) { s.gap = meet() }},
+	}, func(s *faulty) { s.gap = rendezvous() }},
 	{"landed claim is not recognised", []string{"lost reply/claim", "lost reply/takeover"}, func(s *faulty) {
 		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.Write == c.Record.Write {
@@ -201,9 +201,9 @@ func changed(next, old *protocol.Record, err error, change func(*protocol.Record
 	return as(next, change)
 }
 
-// meet holds a writer between its check and its act until another one has
+// rendezvous holds a writer between its check and its act until another one has
 // checked too, or for a while where there is no other.
-func meet() func() {
+func rendezvous() func() {
 	var mu sync.Mutex
 	waiting := make(chan struct{})
 	return func() {

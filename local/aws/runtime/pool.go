@@ -15,7 +15,7 @@ import (
 var ErrClosed = errors.New("runtime: the pool is closed")
 
 // settleTime is how long an answer waits for its process to ask for the next
-// event, so that callers one after the other meet the same process.
+// event, so that callers one after the other get the same process.
 const settleTime = 100 * time.Millisecond
 
 // Pool runs one function. All methods are safe for concurrent use.

@@ -135,7 +135,7 @@ func pay(t *testing.T, url, token, key string) int {
 }
 
 // TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
-// meets the killed one before its end is noticed may get a 500, and is repeated.
+// goes to the killed one before its end is noticed may get a 500, and is repeated.
 func TestKilledFunctionIsReplaced(t *testing.T) {
 	s, url := serving(t)
 	token := strings.TrimSpace(s.must("token"))

@@ -99,7 +99,7 @@ func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply
 	}
 }
 
-// storeTries bounds how often the tour meets a store that is too slow.
+// storeTries bounds how often the tour accepts a store that is too slow.
 const storeTries = 5
 
 func (t *tour) postOnce(ctx context.Context, tenant, path, key, body string) reply {

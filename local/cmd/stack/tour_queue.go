@@ -76,7 +76,7 @@ func await(ctx context.Context, done func() bool) bool {
 }
 
 // delivery waits for the next delivery of a watched message and says what became
-// of it. One that met a store that was too slow is followed by another.
+// of it. One for which the store was too slow is followed by another.
 func (t *tour) delivery(ctx context.Context, text string) string {
 	for try := 1; ; try++ {
 		n := t.told[text]

@@ -52,7 +52,7 @@ func (f *faults) rule(c *faultnet.Call) faultnet.Fault {
 	noted := f.tally.call(c)
 	c.OnPass = func(r *faultnet.Reply) { noted.passed(r.Status) }
 	name, delay := f.throw(c.Operation, noted.commit)
-	noted.met(name)
+	noted.inject(name)
 	switch name {
 	case killBefore:
 		return faultnet.KillBefore(f.kill)
@@ -78,8 +78,8 @@ func (f *faults) rule(c *faultnet.Call) faultnet.Fault {
 	return nil
 }
 
-// throw decides about a call, with a delay for what comes late. Of the faults that a call
-// can meet it takes one that was thrown least: whether all occur is not left to chance.
+// throw decides about a call, with a delay for what comes late. Of the faults that fit a call
+// it takes one that was thrown least: whether all occur is not left to chance.
 func (f *faults) throw(op string, c *commit) (fault string, delay time.Duration) {
 	percent, of := f.of(op)
 	f.mu.Lock()

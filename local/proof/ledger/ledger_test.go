@@ -158,7 +158,7 @@ func anyFault(op string) (int, []string) {
 	case "PutItem", "UpdateItem":
 		return 15, all
 	}
-	return 5, all[:7] // a plain read meets no conflict
+	return 5, all[:7] // a plain read has no conflict
 }
 
 func TestTransfers(t *testing.T) {

@@ -25,7 +25,7 @@ type tally struct {
 // commit is a transaction under its client request token.
 type commit struct {
 	number    int  // from 1, in the order in which they come
-	thrown    bool // the network's: its first try has met its fault
+	thrown    bool // the network's: its first try has had its fault
 	tries     int
 	ambiguous bool // a try got no answer
 	killed    bool // the process that sent it was killed over it
@@ -63,7 +63,7 @@ func (t *tally) call(c *faultnet.Call) *noted {
 	return n
 }
 
-func (n *noted) met(fault string) {
+func (n *noted) inject(fault string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fault = fault; fault == "" {
