@@ -93,7 +93,8 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		return err
 	}
 	if len(todo) == 0 {
-		return nil
+		// What runs meanwhile is undone once it is done, and nothing new runs forward.
+		return j.beginUndoing(cause)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -3,10 +3,12 @@ package idem_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -351,4 +353,31 @@ func TestPanicInAStep(t *testing.T) {
 		})
 		require.Equal(t, want, r.state(t, key))
 	}
+}
+
+// What runs beside an Abort that has nothing to undo yet is undone once it is done.
+func TestAStepBesideAnAbortIsUndone(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	got, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		inside, aborted := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
+				close(inside)
+				<-aborted
+				return e.step("charge")(ctx)
+			}, &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")})
+			assert.NoError(t, err)
+		})
+		<-inside
+		require.NoError(t, idem.Abort(ctx, declinedError{}), "nothing is there to undo")
+		close(aborted)
+		wg.Wait()
+		_, err := idem.Step(ctx, "later", e.step("later"), nil)
+		require.EqualError(t, err, "card declined", "as after any other Abort")
+		return "402", nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "402", got)
+	require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
 }
