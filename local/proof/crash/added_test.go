@@ -64,7 +64,7 @@ func playAdded(t *testing.T, repeat idem.Repeat, commits bool, faults ...fault) 
 	t.Helper()
 	m := &memory{Store: memstore.New()}
 	w := &business{}
-	key := idem.Operation{Name: "order", Repeat: repeat}.Key("shop", "order-1")
+	key := idem.Operation{Name: "order", Repeat: repeat}.Key("acme", "order-1")
 	record := func() *idem.Record {
 		rec, err := m.Get(t.Context(), key.ID())
 		require.NoError(t, err)

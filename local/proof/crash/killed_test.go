@@ -69,7 +69,7 @@ func handle(told string) error {
 	if err != nil {
 		return err
 	}
-	key := idem.Operation{Name: "order", Repeat: idem.Repeatable}.Key("shop", d.Order)
+	key := idem.Operation{Name: "order", Repeat: idem.Repeatable}.Key("acme", d.Order)
 	v, err := idem.Do(context.Background(), engine, key, "an order",
 		func(ctx context.Context, _ string) (string, error) {
 			return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
@@ -106,7 +106,7 @@ func TestKilledProcesses(t *testing.T) {
 					d.N = 0
 					store, err := g.open(&process{w: new(business), wired: true})
 					require.NoError(t, err)
-					key := idem.Operation{Name: "order"}.Key("shop", s.order)
+					key := idem.Operation{Name: "order"}.Key("acme", s.order)
 					var rec *idem.Record
 					var answer string
 					for range most {

@@ -48,7 +48,7 @@ const most = 8 // deliveries
 func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fault) story {
 	t.Helper()
 	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
-	key := idem.Operation{Name: "order", Repeat: repeat}.Key("shop", s.order)
+	key := idem.Operation{Name: "order", Repeat: repeat}.Key("acme", s.order)
 	var p *process
 	var engine *idem.Engine
 	var out story

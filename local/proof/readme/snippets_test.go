@@ -81,7 +81,7 @@ func serve(engine *idem.Engine, handle idemlambda.HTTPAPIHandler) {
 	lambda.Start(idemlambda.HTTPAPI(engine, operations, idemhttp.Claim("sub"), nil, handle))
 }
 
-// Fulfil may run again: the shop takes the order's id as its idempotency key.
+// Fulfil may run again: the service takes the order's id as its idempotency key.
 var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 type Order struct{ ID string }
