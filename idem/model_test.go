@@ -45,7 +45,7 @@ type start struct {
 	harmless bool        // it has returned, and proved that it did nothing
 }
 
-// machine is one process of the world.
+// machine is one process of a history.
 type machine struct {
 	w      *chaos
 	engine *idem.Engine
@@ -293,7 +293,7 @@ func (m *machine) hears(key idem.Key, what string) {
 	w.told[key.ID()] = what
 }
 
-// history plays one world from its seed.
+// history plays one run of several processes from its seed.
 func history(t *testing.T, seed uint64, seen map[string]int) {
 	w := &chaos{
 		t: t, mem: memstore.New(), clock: new(idemtest.Clock), rng: rand.New(rand.NewPCG(seed, 1)),
@@ -312,7 +312,7 @@ func history(t *testing.T, seed uint64, seen map[string]int) {
 				_ = m.call(keys[w.roll(len(keys))])
 				time.Sleep(time.Duration(w.roll(15_000)) * time.Millisecond)
 				switch w.roll(16) {
-				case 0: // the world stands still for everybody: leases lapse under running handlers
+				case 0: // time jumps for all processes: leases lapse under running handlers
 					w.clock.Advance(time.Duration(w.roll(60_000)) * time.Millisecond)
 				case 1:
 					w.resolve(m, keys[w.roll(len(keys))])

@@ -43,7 +43,8 @@ type sent struct {
 	fenced bool
 }
 
-type world struct {
+// state is a record, and what is running or on its way to it.
+type state struct {
 	rec    *protocol.Record
 	now    time.Time
 	actors []actor
@@ -52,20 +53,20 @@ type world struct {
 	trail  []string
 }
 
-func (w world) copy(move string) *world {
+func (w state) copy(move string) *state {
 	w.rec = w.rec.Clone()
 	w.actors, w.late = slices.Clone(w.actors), slices.Clone(w.late)
 	w.trail = append(slices.Clone(w.trail), move)
 	return &w
 }
 
-func (w *world) id(kind string) string {
+func (w *state) id(kind string) string {
 	w.ids++
 	return fmt.Sprintf("%s%d", kind, w.ids)
 }
 
 // land applies a write, and notes what it settles.
-func (w *world) land(t *testing.T, s sent) bool {
+func (w *state) land(t *testing.T, s sent) bool {
 	before := w.rec.Clone()
 	next, err := s.apply(w.rec, w.now)
 	require.Equal(t, before, w.rec, "Apply changes its argument: %v", w.trail)
@@ -107,7 +108,7 @@ func (w *world) land(t *testing.T, s sent) bool {
 }
 
 // newClaim is the claim that the engine makes of a decision.
-func (w *world) newClaim(do protocol.Action, repeat protocol.Repeat) protocol.Claim {
+func (w *state) newClaim(do protocol.Action, repeat protocol.Repeat) protocol.Claim {
 	r := protocol.Record{
 		ID: "t#op#x", State: protocol.InProgress, Repeat: repeat, Fingerprint: thisInput, Owner: w.id("o"), Write: w.id("w"),
 		Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention, CreatedAt: w.now, UpdatedAt: w.now,
@@ -130,7 +131,7 @@ func (w *world) newClaim(do protocol.Action, repeat protocol.Repeat) protocol.Cl
 	return c
 }
 
-func (w *world) withdrawal(c protocol.Claim) sent {
+func (w *state) withdrawal(c protocol.Claim) sent {
 	wd := protocol.Withdrawal{Claim: c, Owner: w.id("o"), Write: w.id("w"), Uncertain: c.Record.Uncertain}
 	if len(c.Record.Steps) == 0 {
 		wd.ExpiresAt = w.now.Add(walkRetention)
@@ -139,7 +140,7 @@ func (w *world) withdrawal(c protocol.Claim) sent {
 }
 
 // call is a call of a deployment with this declaration.
-func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
+func (w state) call(t *testing.T, repeat protocol.Repeat) (next []*state) {
 	name := "call " + repeat.String()
 	d := protocol.Next(w.rec, protocol.Event{Kind: protocol.EventClaim, Fingerprint: thisInput, Repeat: repeat, Margin: skew}, w.now)
 	switch d.Do {
@@ -155,7 +156,7 @@ func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
 		u := v.copy("later")
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))
-		return []*world{v, u}
+		return []*state{v, u}
 	case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
 	default:
 		return nil
@@ -192,7 +193,7 @@ func (w world) call(t *testing.T, repeat protocol.Repeat) (next []*world) {
 }
 
 // endings are how an attempt can end, by the engine's rules.
-func (w *world) endings(a actor) map[string]protocol.Ending {
+func (w *state) endings(a actor) map[string]protocol.Ending {
 	r := a.claim.Record
 	steps := len(r.Steps) > 0
 	if w.rec != nil && w.rec.Owner == r.Owner {
@@ -214,7 +215,7 @@ func (w *world) endings(a actor) map[string]protocol.Ending {
 }
 
 // act is all that a running handler can do.
-func (w world) act(t *testing.T, i int) (next []*world) {
+func (w state) act(t *testing.T, i int) (next []*state) {
 	a := w.actors[i]
 	r := a.claim.Record
 	died := w.copy(r.Owner + " dies")
@@ -265,7 +266,7 @@ func (w world) act(t *testing.T, i int) (next []*world) {
 
 // completesWithoutResult is a completion that is written, now or later, before its
 // result, which is under way.
-func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish) (next []*world) {
+func (w state) completesWithoutResult(t *testing.T, i int, whole protocol.Finish) (next []*state) {
 	v := w.copy("first without its result")
 	fact, result := whole, whole
 	fact.Write, fact.Ending.Omitted = v.id("w"), true
@@ -275,12 +276,12 @@ func (w world) completesWithoutResult(t *testing.T, i int, whole protocol.Finish
 	queued := v.copy("later")
 	queued.late = append(queued.late, end)
 	v.land(t, end)
-	return []*world{v, queued}
+	return []*state{v, queued}
 }
 
 // commitInDoubt is an end with business writes whose request is under way, and
 // which is fenced. It returns nil if the fence does not land.
-func (w world) commitInDoubt(t *testing.T, i int) *world {
+func (w state) commitInDoubt(t *testing.T, i int) *state {
 	v := w.copy(w.actors[i].claim.Record.Owner + " commits, in doubt")
 	r := v.actors[i].claim.Record
 	f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
@@ -297,7 +298,7 @@ func (w world) commitInDoubt(t *testing.T, i int) *world {
 }
 
 // outside is what happens without any call: time, TTL, people, late deliveries.
-func (w world) outside(t *testing.T) (next []*world) {
+func (w state) outside(t *testing.T) (next []*state) {
 	for name, d := range map[string]time.Duration{"lease over": walkLease + skew + 1, "retention over": 3 * walkRetention} {
 		v := w.copy(name)
 		v.now = v.now.Add(d)
@@ -337,8 +338,8 @@ func (w world) outside(t *testing.T) (next []*world) {
 	return next
 }
 
-// check is what holds in every world.
-func (w *world) check(t *testing.T) {
+// check is what holds in every state.
+func (w *state) check(t *testing.T) {
 	if w.rec != nil {
 		settled := w.rec.State == protocol.Completed || w.rec.State == protocol.Failed
 		carriesNone := w.rec.Open() || w.rec.State == protocol.InProgress &&
@@ -355,9 +356,9 @@ func (w *world) check(t *testing.T) {
 	}
 }
 
-// key names a world up to the names of its ids and the absolute time, so that
-// equal worlds are walked once.
-func (w *world) key() string {
+// key names a state up to the names of its ids and the absolute time, so that
+// equal states are walked once.
+func (w *state) key() string {
 	names := map[string]int{"": 0}
 	id := func(s string) int {
 		if _, ok := names[s]; !ok {
@@ -393,15 +394,15 @@ func (w *world) key() string {
 }
 
 func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
-	depth := 5 // 54,000 worlds; 6 has ten times as many, and takes as much longer
+	depth := 5 // 54,000 states; 6 has ten times as many, and takes as much longer
 	if os.Getenv("IDEM_LONG") == "1" {
 		depth = 6
 	}
-	worlds := []*world{{now: instant}}
+	states := []*state{{now: instant}}
 	seen := map[string]bool{}
 	for d := range depth {
-		var next []*world
-		for _, w := range worlds {
+		var next []*state
+		for _, w := range states {
 			moves := append(w.call(t, protocol.NotRepeatable), w.call(t, protocol.Repeatable)...)
 			for i, a := range w.actors {
 				if a.running {
@@ -416,8 +417,8 @@ func TestNoPathRunsAgainAfterAnUncertainAttempt(t *testing.T) {
 				}
 			}
 		}
-		worlds = next
-		t.Logf("%d moves: %d worlds", d+1, len(worlds))
+		states = next
+		t.Logf("%d moves: %d states", d+1, len(states))
 	}
 	require.Greater(t, len(seen), 10_000)
 }
