@@ -157,7 +157,7 @@ func TestWaitEnds(t *testing.T) {
 
 var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
 
-// A waiter that gives up says when to come back by what it read last.
+// A waiter that gives up says when to try again, by the record that it read last.
 func TestWaiterTellsTheLatestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

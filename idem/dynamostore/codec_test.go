@@ -203,7 +203,7 @@ func TestCodecIsSafeForConcurrentUse(t *testing.T) {
 				b := c.pack(in)
 				out, err := c.unpack(b, b.Data)
 				if err != nil || !bytes.Equal(in, out) {
-					t.Errorf("%d bytes came back as %d: %v", len(in), len(out), err)
+					t.Errorf("%d bytes were decoded as %d: %v", len(in), len(out), err)
 				}
 			}
 		})

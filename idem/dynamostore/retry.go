@@ -107,7 +107,7 @@ func (c *call) slice(timeout time.Duration, size int) time.Duration {
 }
 
 // pause waits before the next try, a random time from a range that doubles, so
-// that callers who failed together do not come back together. It returns false
+// that callers who failed together do not try again together. It returns false
 // if no time for a try is left.
 func (c *call) pause(n int) bool {
 	longest := maxBackoff

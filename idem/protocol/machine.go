@@ -91,7 +91,7 @@ const (
 	DoReplay
 	// DoAccepted: answer that the work is accepted for later.
 	DoAccepted
-	// DoInFlight: answer that another attempt runs, and when to come back.
+	// DoInFlight: answer that another attempt runs, and when to try again.
 	DoInFlight
 	// DoUnknown: answer that nobody knows the outcome.
 	DoUnknown

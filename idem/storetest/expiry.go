@@ -136,7 +136,7 @@ func expiryCases(steps bool) []check {
 			c.lands(a.begin("charge"))
 			none(c, a)
 		}},
-		check{"does not come back with an extension after a step", func(c *cell) {
+		check{"is not set again by an extension after a step", func(c *cell) {
 			a := c.start()
 			e := a.extend(2 * lease)
 			c.lands(a.step("ship", nil))
@@ -145,7 +145,7 @@ func expiryCases(steps bool) []check {
 			c.lands(a.extend(3 * lease))
 			none(c, a)
 		}},
-		check{"does not come back with a takeover or release with steps", func(c *cell) {
+		check{"is not set again by a takeover or release with steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.step("ship", nil))
 			c.lands(a.release(true))

@@ -92,7 +92,7 @@ var claimFaults = []fault{
 			return e.Apply(rec, now)
 		}
 	}},
-	{"extension gives the expiry back", []string{"expiry/does not come back with an extension after a step"},
+	{"extension sets the expiry again", []string{"expiry/is not set again by an extension after a step"},
 		func(s *faulty) {
 			s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				next, err := e.Apply(rec, now)

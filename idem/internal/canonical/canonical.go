@@ -52,7 +52,7 @@ const MaxDepth = 200
 //
 // Refused too: duplicate member names (compared unescaped), invalid UTF-8, escapes
 // that are half a surrogate pair, nesting beyond MaxDepth, a byte order mark, more
-// or less than one value. The error is an [*Error] then, and dst comes back as it was.
+// or less than one value. The error is an [*Error] then, and dst is returned as it was.
 //
 // The library checks the text and writes its strings. Order and numbers are done
 // here: its own take time by size times depth for the one, and for some numbers a

@@ -57,7 +57,7 @@ func (p *Poller) cut(messages []types.Message, stopped map[string]bool) (batch [
 			err = fmt.Errorf("it makes an event of %d bytes, Lambda takes at most %d", len(frame)+len(encoded), runtime.MaxEventBytes)
 		}
 		if err != nil {
-			p.options.Observer.trouble("message %s goes back to the queue: %w", aws.ToString(m.MessageId), err)
+			p.options.Observer.trouble("message %s is redelivered: %w", aws.ToString(m.MessageId), err)
 			stopped[p.group(m)] = p.queue.fifo
 			continue
 		}
@@ -184,7 +184,7 @@ func (p *Poller) enter(messages []types.Message) (free []types.Message, groups m
 	}
 	p.mu.Unlock()
 	for _, m := range early {
-		p.options.Observer.trouble("message %s of group %q came while the group is still being processed; it goes back to the queue. "+
+		p.options.Observer.trouble("message %s of group %q came while the group is still being processed; it is redelivered. "+
 			"Is the visibility time-out, %v, long enough for the function?", aws.ToString(m.MessageId), p.group(m), p.queue.visibility)
 	}
 	return free, groups

@@ -22,9 +22,9 @@ func waitFor(t *testing.T, limit time.Duration, condition func() bool) {
 	require.Eventually(t, condition, limit, 20*time.Millisecond)
 }
 
-// What fails stays invisible for the visibility time-out, comes back with its
+// What fails stays invisible for the visibility time-out, is redelivered with its
 // count, and ends in the dead-letter queue.
-func TestFailuresComeBackAndEndInTheDeadLetterQueue(t *testing.T) {
+func TestFailuresAreRedeliveredAndEndInTheDeadLetterQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		report bool
 		answer func(e fakeEvent) (string, error)

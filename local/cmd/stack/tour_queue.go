@@ -100,7 +100,7 @@ func (t *tour) outcome(ctx context.Context, d queuepoller.Delivery) string {
 	}
 	outcome := t.deliveryOf(ctx, d.Result).story().outcome
 	if len(d.Returned) > 0 {
-		return outcome + ", goes back"
+		return outcome + ", redelivered"
 	}
 	return outcome + ", acknowledged"
 }
@@ -141,18 +141,18 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 	return fmt.Sprint(got)
 }
 
-// poison sends a message without a key: it goes back as often as the queue allows,
+// poison sends a message without a key: it is redelivered as often as the queue allows,
 // and then to the dead-letter queue, from where it is taken.
 func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	t.mapping.watch(text, 0)
-	want := fmt.Sprintf("%d × key_invalid, goes back; then dead", maxReceives)
+	want := fmt.Sprintf("%d × key_invalid, redelivered; then dead", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
 		if _, err := t.queues.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
 			return err.Error()
 		}
 		for n := 1; n <= maxReceives; n++ {
-			if got := t.delivery(ctx, text); got != "key_invalid, goes back" {
+			if got := t.delivery(ctx, text); got != "key_invalid, redelivered" {
 				return fmt.Sprintf("delivery %d: %s", n, got)
 			}
 			if err := t.mapping.again(ctx, text); err != nil {
@@ -165,7 +165,7 @@ func (t *tour) poison(ctx context.Context) {
 		if err := t.bury(ctx, text); err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%d × key_invalid, goes back; then dead", len(t.mapping.deliveries(text)))
+		return fmt.Sprintf("%d × key_invalid, redelivered; then dead", len(t.mapping.deliveries(text)))
 	})
 }
 

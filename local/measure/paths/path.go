@@ -172,7 +172,7 @@ func fails(op idem.Operation, err error) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
 		_, got := s.Engine.Execute(ctx, s.call(op, func(context.Context) idem.Answer { return idem.Answer{Err: err} }))
 		if !errors.Is(got, errBroken) {
-			return fmt.Errorf("the handler's error did not come back: %w", got)
+			return fmt.Errorf("the handler's error was not returned: %w", got)
 		}
 		return nil
 	}

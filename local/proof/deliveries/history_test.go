@@ -114,7 +114,7 @@ func requireNoneRanAgain(t *testing.T, id string, history []image) {
 			// A claim whose reply never came may be taken back before anybody sees it.
 			require.Contains(t, []idem.State{idem.InProgress, idem.Released}, now.state, "%s: %v", id, history)
 			require.Equal(t, idem.Released, before.state, "%s was claimed while it was uncertain: %v", id, history)
-			require.False(t, owners[now.owner], "%s: an attempt comes back: %v", id, history)
+			require.False(t, owners[now.owner], "%s: an attempt runs again: %v", id, history)
 		}
 		owners[now.owner] = true
 	}

@@ -33,7 +33,7 @@ const (
 	// until then; and long, since a quarter of it is all that a claim may take.
 	timeout = 3 * time.Second
 	// visibility of the queues: the lease of a killed attempt is over when its
-	// messages come back.
+	// messages are redelivered.
 	visibility = 4 * time.Second
 	// margin and lease as the function has them.
 	margin, lease = 250 * time.Millisecond, time.Second
@@ -62,7 +62,7 @@ type setup struct {
 	reasons          reasons
 }
 
-// reasons counts in the function's log why messages came back, or were acknowledged
+// reasons counts in the function's log why messages were redelivered, or were acknowledged
 // as failed.
 type reasons struct {
 	mu    sync.Mutex

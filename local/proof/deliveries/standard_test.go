@@ -22,7 +22,7 @@ func size() (count, odds, receives int) {
 	return 60, 60, 1000
 }
 
-// fewReceives is for messages that come back for nothing.
+// fewReceives is for messages that are redelivered without need.
 const fewReceives = 4
 
 // Repeatable, the effect being a write under the token: every message takes effect

@@ -17,7 +17,7 @@ func LoseReply(c *Call) (*Reply, error) {
 	return nil, ErrReset
 }
 
-// Hang loses the call in silence: nothing comes back while the client waits.
+// Hang loses the call in silence: no reply comes while the client waits.
 func Hang(c *Call) (*Reply, error) {
 	<-c.Context().Done()
 	return nil, c.Context().Err()

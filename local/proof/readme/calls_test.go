@@ -32,7 +32,7 @@ func TestCallsOfTheREADME(t *testing.T) {
 		"a retry after that, **repeatable**":                                     "lapsed, taken over",
 		"a retry after that, not repeatable":                                     "lapsed, parked",
 		"the record has expired":                                                 "expired, claimed",
-		"the slow original comes back after that":                                "lease renewed", // one write that its owner no longer wins
+		"the slow original ends after that":                                      "lease renewed", // one write that its owner no longer wins
 		"the same key, another input, where the first attempt was `NotExecuted`": "released, claimed",
 	} {
 		require.NotZero(t, made[path], path)

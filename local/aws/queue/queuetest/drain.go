@@ -17,7 +17,7 @@ const hidden = 2
 // more, neither visible nor hidden nor delayed.
 //
 // A queue delivers at least once: a receive whose reply is lost has hidden messages
-// that nobody has seen. They come back, so one reply without messages is not the
+// that nobody has seen. They are redelivered, so one reply without messages is not the
 // end. Nobody else may receive from the queue meanwhile: Drain waits for what others
 // have hidden.
 func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) {
@@ -43,7 +43,7 @@ func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) 
 		if len(taken) == 0 {
 			continue
 		}
-		// What is not deleted comes back.
+		// What is not deleted is redelivered.
 		if _, err := client.DeleteMessageBatch(tb.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: taken}); err != nil {
 			tb.Fatalf("delete from %s: %v", url, err)
 		}
