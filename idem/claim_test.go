@@ -124,7 +124,7 @@ func accepted(t *testing.T, r *rig, key idem.Key) {
 	}}))
 }
 
-func TestInFlightSaysWhenToComeBack(t *testing.T) {
+func TestInFlightSaysWhenToTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
