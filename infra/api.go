@@ -127,10 +127,10 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 	}
 	a := &API{}
 	constructs.NewConstruct_Override(a, scope, &id)
-	problems := p.settle(id)
+	problems := p.setDefaults(id)
 	p.Authorizer.check(&p, func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) })
 	a.routes, problems = p.parse(problems)
-	p.CORS, problems = p.CORS.settle(a.routes, p.Flavour, problems)
+	p.CORS, problems = p.CORS.setDefaults(a.routes, p.Flavour, problems)
 	if limit := p.Limit; timeoutOf(handler) > limit {
 		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would be told 503 or 504 while the operation runs on; "+
 			"set the function's Timeout to at most %v, or answer 202 and do the work behind a queue", timeoutOf(handler), limit, limit))
@@ -158,8 +158,8 @@ func (a *API) GrantInvoke(to awsiam.IGrantable) {
 	}
 }
 
-// settleLimit sets the default of the flavour.
-func (p *APIProps) settleLimit(invalid func(string, ...any)) {
+// setLimit sets the default of the flavour.
+func (p *APIProps) setLimit(invalid func(string, ...any)) {
 	usual, most := HTTPAPILimit, HTTPAPILimit
 	if p.Flavour == RESTAPI {
 		usual, most = RESTAPILimit, MaxRESTAPILimit
@@ -173,8 +173,8 @@ func (p *APIProps) settleLimit(invalid func(string, ...any)) {
 	}
 }
 
-// settle sets the defaults, and puts usable values where there are none.
-func (p *APIProps) settle(id string) (problems []string) {
+// setDefaults sets the defaults, and puts usable values where there are none.
+func (p *APIProps) setDefaults(id string) (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch p.Flavour {
 	case HTTPAPI, RESTAPI:
@@ -187,7 +187,7 @@ func (p *APIProps) settle(id string) (problems []string) {
 	if p.Name == "" {
 		p.Name = id
 	}
-	p.settleLimit(invalid)
+	p.setLimit(invalid)
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}

@@ -50,8 +50,8 @@ var (
 	responseHeaders = []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After", "Location"}
 )
 
-// settle sets the defaults. What cannot be used is left out.
-func (c *CORS) settle(routes []parsedRoute, flavour Flavour, problems []string) (*CORS, []string) {
+// setDefaults sets the defaults. What cannot be used is left out.
+func (c *CORS) setDefaults(routes []parsedRoute, flavour Flavour, problems []string) (*CORS, []string) {
 	if c == nil {
 		return nil, problems
 	}

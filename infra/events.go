@@ -105,7 +105,7 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	if props != nil {
 		p = *props
 	}
-	for _, problem := range p.settle() {
+	for _, problem := range p.setDefaults() {
 		refuse(f, "%s", problem)
 	}
 	source := eventSources[p.Source]
@@ -148,7 +148,7 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	return queue
 }
 
-func (p *EventsProps) settle() (problems []string) {
+func (p *EventsProps) setDefaults() (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Repeat != Repeatable && p.Repeat != NotRepeatable {
 		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable, as the operation that events run does", p.Repeat)

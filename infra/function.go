@@ -87,7 +87,7 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	if props != nil {
 		p = *props
 	}
-	problems := p.settle()
+	problems := p.setDefaults()
 	code, folder, err := p.code(scope)
 	if err != nil {
 		problems = append(problems, err.Error())
@@ -143,9 +143,9 @@ func (f *Function) UseTable(t *Table, o *GrantOptions) {
 	t.GrantHandler(f, o)
 }
 
-// settle sets the defaults, and puts usable values where there are none, so that
+// setDefaults sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
-func (p *FunctionProps) settle() (problems []string) {
+func (p *FunctionProps) setDefaults() (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Timeout == 0 {
 		p.Timeout = DefaultTimeout

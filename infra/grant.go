@@ -32,7 +32,7 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows what a person needs who settles open questions: to list
+// GrantOperator allows what a person who resolves open questions needs: to list
 // them in the index, read a record with its result, and resolve it, with a large
 // result in items of its own. It reaches every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {

@@ -76,7 +76,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	m := &Monitoring{Alarms: map[string]awscloudwatch.Alarm{}, topic: p.Topic}
 	constructs.NewConstruct_Override(m, scope, &id)
-	for _, problem := range p.settle() {
+	for _, problem := range p.setDefaults() {
 		refuse(m, "%s", problem)
 	}
 	if m.topic == nil {
@@ -113,7 +113,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	return m
 }
 
-func (p *MonitoringProps) settle() (problems []string) {
+func (p *MonitoringProps) setDefaults() (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, d := range []struct {
 		name string

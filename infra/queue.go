@@ -122,7 +122,7 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 		p = *props
 	}
 	timeout := timeoutOf(consumer)
-	problems := p.settle(timeout)
+	problems := p.setDefaults(timeout)
 	q := &Queue{key: p.EncryptionKey, visibility: p.Visibility}
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)

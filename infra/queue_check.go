@@ -22,9 +22,9 @@ const (
 	maxReceiveCount     = 1000
 )
 
-// settle sets the defaults, and puts usable values where there are none, so that
+// setDefaults sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
-func (p *QueueProps) settle(timeout time.Duration) (problems []string) {
+func (p *QueueProps) setDefaults(timeout time.Duration) (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch p.Repeat {
 	case Repeatable, NotRepeatable:
@@ -33,7 +33,7 @@ func (p *QueueProps) settle(timeout time.Duration) (problems []string) {
 	default:
 		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
 	}
-	p.settleFIFO(invalid)
+	p.checkFIFO(invalid)
 	inRange(invalid, "BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
 	inRange(invalid, "MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
 	if p.MaxConcurrency != 0 {
@@ -72,7 +72,7 @@ func (p *QueueProps) settle(timeout time.Duration) (problems []string) {
 	return problems
 }
 
-func (p *QueueProps) settleFIFO(invalid func(string, ...any)) {
+func (p *QueueProps) checkFIFO(invalid func(string, ...any)) {
 	named := strings.HasSuffix(p.Name, ".fifo")
 	switch {
 	case p.FIFO && p.Name != "" && !named:

@@ -99,7 +99,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	}
 	r := &Relay{}
 	constructs.NewConstruct_Override(r, scope, &id)
-	for _, problem := range p.settle() {
+	for _, problem := range p.setDefaults() {
 		refuse(r, "%s", problem)
 	}
 	r.Function = NewFunction(r, "Function", &p.Function)
@@ -121,7 +121,7 @@ func (r *Relay) MetricIteratorAge() awscloudwatch.Metric {
 	return r.Function.Metric(jsii.String("IteratorAge"), statistic("Maximum"))
 }
 
-func (p *RelayProps) settle() (problems []string) {
+func (p *RelayProps) setDefaults() (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = RelayPackage
