@@ -384,7 +384,7 @@ func TestATakenBackCommitIsRemembered(t *testing.T) {
 	})
 }
 
-// While it is not settled the error says so.
+// While a commit is in doubt the error says so.
 func TestACommitInDoubtSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

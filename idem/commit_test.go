@@ -219,7 +219,7 @@ func TestCommitInDoubt(t *testing.T) {
 	}
 }
 
-// A stricter call has parked the attempt while it ran: its commit settles the
+// A stricter call has parked the attempt while it ran: its commit closes the
 // question; in doubt, the fence holds although the record stays where it is.
 func TestCommitOfAParkedAttempt(t *testing.T) {
 	for name, lose := range map[string]bool{"lands": false, "fenced": true} {

@@ -303,7 +303,7 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 }
 
 // A repeatable operation that hangs in an at-most-once step is parked from the side
-// before the kill, and its own late outcome still settles it.
+// before the kill, and its own late outcome is still recorded.
 func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

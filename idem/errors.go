@@ -126,7 +126,7 @@ func (e *CommitError) Error() string {
 	why := e.Err
 	var failed *StoreError
 	if errors.As(why, &failed) {
-		// What the store could not say is settled by now.
+		// What the store could not say is known by now.
 		why = failed.Err
 	}
 	return fmt.Sprintf("idem: the outcome and its writes were not committed: %v", why)

@@ -60,7 +60,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 }
 
 // A conflict that shows no record may hide that an earlier try is still under way:
-// what the second look's write is told settles nothing about the first.
+// the reply to the second try's write says nothing about the first.
 func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 	for name, refuse := range map[string]error{"refused": errPlain, "permanently": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func TestOpenStepIsAskedAboutBeforeAnythingIsUndone(t *testing.T) {
 	require.Equal(t, []string{"charge", "asked"}, b.log)
 }
 
-// An operation that is being undone asks about its open step, settles it, and undoes
+// An operation that is being undone asks about its open step, closes it, and undoes
 // it in its turn; it does not run it.
 func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -194,7 +194,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 				j.put(back, at)
 			}
 		} else {
-			// Recorded or not: the next attempt sees, and may know how to settle it.
+			// Recorded or not: the next attempt sees, and may know how to close the step.
 			j.put(w, at)
 		}
 		return j.halt(l, err)

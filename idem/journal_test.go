@@ -80,7 +80,7 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 }
 
 // An open at-most-once step parks what is not repeatable; resolving it to
-// released settles the step and keeps the others.
+// released closes the step and keeps the others.
 func TestInterruptedStepParks(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := unsafe.Key("t", "k")

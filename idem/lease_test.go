@@ -192,7 +192,7 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 
 // A handler that ignores its context past the guard: if it is not repeatable the
 // question is opened while the process can still write, and its own late outcome
-// settles it; if it is repeatable, it is left to its lease.
+// closes it; if it is repeatable, it is left to its lease.
 func TestHandlerThatIgnoresItsContext(t *testing.T) {
 	for _, op := range both {
 		for _, end := range []struct {

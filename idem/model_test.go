@@ -29,13 +29,13 @@ type chaos struct {
 	clock *idemtest.Clock
 	calm  atomic.Bool // no more faults; set before the last calls
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	starts  map[string][]*start
-	settled map[string]*idem.Record // as first seen Completed or Failed
-	told    map[string]string       // what callers were told that is recorded
-	seen    map[string]int          // how often each kind of thing happened
-	broken  []string
+	mu     sync.Mutex
+	rng    *rand.Rand
+	starts map[string][]*start
+	ended  map[string]*idem.Record // as first seen Completed or Failed
+	told   map[string]string       // what callers were told that is recorded
+	seen   map[string]int          // how often each kind of thing happened
+	broken []string
 }
 
 // start is one run of a handler.
@@ -169,7 +169,7 @@ func (w *chaos) look(id string) {
 	defer w.mu.Unlock()
 	rec, err := w.mem.Get(context.Background(), id)
 	require.NoError(w.t, err)
-	first := w.settled[id]
+	first := w.ended[id]
 	switch {
 	case rec == nil:
 		if first != nil {
@@ -180,7 +180,7 @@ func (w *chaos) look(id string) {
 			w.violation("%s: the outcome changed from %s %s to %s %s", id, first.State, first.Body.Data, rec.State, rec.Body.Data)
 		}
 	case rec.State == idem.Completed || rec.State == idem.Failed:
-		w.settled[id] = rec
+		w.ended[id] = rec
 	}
 	if rec != nil && (rec.Open() || rec.State == idem.InProgress && rec.Repeat == idem.NotRepeatable) && !rec.ExpiresAt.IsZero() {
 		w.violation("%s: an open question in state %s carries an expiry", id, rec.State)
@@ -204,7 +204,7 @@ func (w *chaos) began(key idem.Key, attempt int) *start {
 			w.violation("%s: attempt %d (%s) runs after the uncertain attempt %d (%s)", key.ID(), attempt, s.repeat, before.attempt, before.repeat)
 		}
 	}
-	if w.settled[key.ID()] != nil {
+	if w.ended[key.ID()] != nil {
 		w.violation("%s: attempt %d starts after an outcome is recorded", key.ID(), attempt)
 	}
 	w.starts[key.ID()] = append(w.starts[key.ID()], s)
@@ -297,7 +297,7 @@ func (m *machine) hears(key idem.Key, what string) {
 func history(t *testing.T, seed uint64, seen map[string]int) {
 	w := &chaos{
 		t: t, mem: memstore.New(), clock: new(idemtest.Clock), rng: rand.New(rand.NewPCG(seed, 1)),
-		starts: map[string][]*start{}, settled: map[string]*idem.Record{}, told: map[string]string{}, seen: seen,
+		starts: map[string][]*start{}, ended: map[string]*idem.Record{}, told: map[string]string{}, seen: seen,
 	}
 	loose := idem.Operation{Name: "loose", Repeat: idem.Repeatable}
 	strict := idem.Operation{Name: "strict"}

@@ -132,7 +132,7 @@ func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
 	})
 }
 
-// What somebody else has settled meanwhile is not overwritten by a late outcome.
+// What somebody else has resolved meanwhile is not overwritten by a late outcome.
 func TestQueuedOutcomeIsFenced(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -168,8 +168,8 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 	}
 }
 
-// Parked by another call meanwhile, the queued outcome still settles its own question.
-func TestQueuedOutcomeSettlesItsParkedRecord(t *testing.T) {
+// Parked by another call meanwhile, the queued outcome still closes its own question.
+func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key, c := unsafe.Key("t", "k"), new(counter)

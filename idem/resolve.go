@@ -98,7 +98,7 @@ func notUndone(rec *Record) (names []string) {
 	return names
 }
 
-// Resolve settles the unknown outcome of the record with the id ([Key.ID]). It
+// Resolve records the outcome of the unknown record with the id ([Key.ID]). It
 // replaces the owner: the parked attempt can change nothing any more. The
 // resolution to Released is refused with [ErrTooEarly] while the parked attempt
 // may still be running. A record that is not unknown gives [ErrNotUnknown], also

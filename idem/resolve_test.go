@@ -177,7 +177,7 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 	})
 }
 
-// Two resolvers, and a resolver against the late outcome: one of them settles it,
+// Two resolvers, and a resolver against the late outcome: one of them resolves it,
 // the other is told.
 func TestResolveRaces(t *testing.T) {
 	for name, rival := range map[string]func(t *testing.T, r *rig, key idem.Key){

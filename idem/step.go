@@ -56,7 +56,7 @@ type StepConfig[T any] struct {
 
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
 	// attempt and left no outcome, such as by asking the provider for the payment with
-	// the step's [Token]. It is called instead of the step's function and settles the
+	// the step's [Token]. It is called instead of the step's function and closes the
 	// step: with its result, with a [Permanent] error as the step's outcome, or with a
 	// [NotExecuted] error, which says that the step had no effect and lets its function
 	// run (while steps are undone it does not). After any other error the step stays

@@ -24,11 +24,11 @@ var (
 // attempt and left no outcome: it may have taken effect, and is not run again.
 // [Abort] returns it while a step is open. It matches [ErrStepInterrupted].
 // While the step is open, the operation ends as unknown, whatever its declaration
-// and whatever the handler returns; [StepConfig].Interrupted settles it.
+// and whatever the handler returns; [StepConfig].Interrupted closes it.
 type StepInterruptedError struct {
 	// Name of the step.
 	Name string
-	// Err is why it could not be settled; nil if nobody tried.
+	// Err is why it could not be closed; nil if nobody tried.
 	Err error
 	// AskAgain is when the other system's not knowing the step will be proof that it
 	// had no effect; zero if that is not what it waits for. A repeatable operation is

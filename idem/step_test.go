@@ -173,7 +173,7 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 }
 
 // An at-most-once step whose process died is not run again: a handler that cannot
-// settle it parks the operation, even if it is repeatable.
+// close it parks the operation, even if it is repeatable.
 func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 	require.Zero(t, e.ran("ship"))
 }
 
-func TestInterruptedStepIsSettled(t *testing.T) {
+func TestInterruptedStepIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		found func(context.Context, time.Time) (receiptOf, error)
 		runs  int

@@ -46,8 +46,8 @@
 //
 // Steps lie in the record until it is completed or failed, their results above 1 KB
 // in parts, and above 128 bytes once those in the record take 64 KB. Parts never
-// expire while the record is open. With the outcome, also one that a person settles,
-// they get its expiry; those of a step whose write is refused get a day. Parts that
+// expire while the record is open. With the outcome, also that of a resolution, they
+// get its expiry; those of a step whose write is refused get a day. Parts that
 // cannot be reached then stay, and cost their storage.
 //
 // An item takes 400 KB, of which the steps may take [protocol.StepRoom]: a step beyond is

@@ -139,7 +139,7 @@ func (s *Store) insert(k *call, f protocol.Finish, w *txWrite, body protocol.Bod
 	}})
 }
 
-// ended says what the end of a write that ends an attempt, or settles it, means.
+// ended turns the reply to a write that ends or resolves a record into its error.
 func (s *Store) ended(old item, err error, k *call, write string, e protocol.Ending) error {
 	if tooLarge(err, e, k) {
 		return &protocol.TooLargeError{Size: len(e.Result), Limit: maxItem}
@@ -188,7 +188,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 			u.str(":unknown", string(protocol.Unknown))
 		}
 		if cleared != nil {
-			// The write that was seen settles which steps there are.
+			// The write that was seen determines which steps there are.
 			cond = ""
 			cleared.apply(u)
 		}

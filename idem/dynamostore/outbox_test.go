@@ -130,7 +130,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 	} {
 		ok, err := change()
 		require.NoError(t, err)
-		require.False(t, ok, "it is settled")
+		require.False(t, ok, "it is sent or given up")
 	}
 
 	e = b.entry(t, ref)

@@ -105,7 +105,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "70", b.balance(t, 0))
 		},
-		"settled by a person": func(t *testing.T, b *bank) {
+		"resolved by a person": func(t *testing.T, b *bank) {
 			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
 				if err := report(ctx); err != nil {
 					return 0, err

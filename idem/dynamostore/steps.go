@@ -181,7 +181,7 @@ func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires tim
 	_ = g.Wait()
 }
 
-// clearing is what settling steps means for the steps that a record has.
+// clearing is the removal of the begin marks that a record has.
 type clearing struct {
 	after  ifReleased
 	remove []string // nil to remove all

@@ -36,7 +36,7 @@
 //
 // A recorded step changes no state. It is recorded in in_progress, or late in
 // unknown. A repeatable operation with an interrupted at-most-once step is taken over
-// like any other one; its handler then settles the step, or the record is parked.
+// like any other one; its handler then closes the step, or the record is parked.
 //
 // An attempt in atomic mode takes no claim: one write leads from absent, or from what
 // it has seen of an expired, released or lapsed record, to completed or failed.

@@ -29,7 +29,7 @@ const (
 	// EventLapse: somebody else parks a claim that ended or lapsed without outcome.
 	// Uses Seen.
 	EventLapse
-	// EventResolve: a resolver or an operator settles an unknown. Uses Seen, To and
+	// EventResolve: a resolver or an operator resolves an unknown. Uses Seen, To and
 	// Margin.
 	EventResolve
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
@@ -163,7 +163,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 		return Decision{DoUnreadable, rec.State}
 	}
 	// An interrupted step parks an operation that is not repeatable. A repeatable one
-	// is taken over, the step is not: its handler may know how to settle it.
+	// is taken over, the step is not: its handler may know how to close it.
 	repeatable := Stricter(rec.Repeat, ev.Repeat) == Repeatable
 	switch rec.State {
 	case Pending:
@@ -261,7 +261,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 	return refuse(rec)
 }
 
-// HeldBy reports whether the owner's attempt may still settle the record: it is
+// HeldBy reports whether the owner's attempt may still end the record: it is
 // in progress, or parked with nobody having run or resolved it since.
 func (r *Record) HeldBy(owner string) bool {
 	return owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)

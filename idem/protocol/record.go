@@ -156,7 +156,7 @@ func (r *Record) Lapsed(now time.Time, margin time.Duration) bool {
 	return now.After(r.LeaseUntil.Add(margin))
 }
 
-// Open reports whether the record is a question that somebody must settle: it is
+// Open reports whether the record is an open question, which somebody must resolve: it is
 // what the sparse index holds and what must never carry an expiry.
 func (r *Record) Open() bool {
 	switch r.State {

@@ -152,7 +152,7 @@ type StepWrite struct {
 	First bool
 }
 
-// Ending is what a record becomes when an attempt ends or a question is settled.
+// Ending is what a record becomes when an attempt ends or is resolved.
 type Ending struct {
 	// State is Completed, Failed, Released or Unknown.
 	State State
@@ -266,6 +266,6 @@ type Settlement struct {
 	// Owner replaces the record's; empty keeps it.
 	Owner  string
 	Ending Ending
-	// ClearSteps names the begin marks to remove, which settles those steps.
+	// ClearSteps names the begin marks to remove, which closes those steps.
 	ClearSteps []string
 }

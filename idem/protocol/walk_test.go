@@ -65,7 +65,7 @@ func (w *state) id(kind string) string {
 	return fmt.Sprintf("%s%d", kind, w.ids)
 }
 
-// land applies a write, and notes what it settles.
+// land applies a write, and notes what it means for the attempts.
 func (w *state) land(t *testing.T, s sent) bool {
 	before := w.rec.Clone()
 	next, err := s.apply(w.rec, w.now)
@@ -341,17 +341,17 @@ func (w state) outside(t *testing.T) (next []*state) {
 // check is what holds in every state.
 func (w *state) check(t *testing.T) {
 	if w.rec != nil {
-		settled := w.rec.State == protocol.Completed || w.rec.State == protocol.Failed
+		ended := w.rec.State == protocol.Completed || w.rec.State == protocol.Failed
 		carriesNone := w.rec.Open() || w.rec.State == protocol.InProgress &&
 			(w.rec.Repeat == protocol.NotRepeatable || len(w.rec.Steps) > 0)
 		require.False(t, carriesNone && !w.rec.ExpiresAt.IsZero(), "an open question expires: %v: %+v", w.trail, w.rec)
-		require.False(t, settled && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
+		require.False(t, ended && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
 	}
 	for _, a := range w.actors {
 		if a.dirty && a.strict {
 			require.NotNil(t, w.rec, "an open question is forgotten: %v", w.trail)
 			require.Contains(t, []protocol.State{protocol.InProgress, protocol.Unknown}, w.rec.State,
-				"an uncertain attempt is taken for settled: %v", w.trail)
+				"an uncertain attempt is taken for ended: %v", w.trail)
 		}
 	}
 }

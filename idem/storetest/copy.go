@@ -30,7 +30,7 @@ func copyCases(steps bool) []check {
 			w.Ending.Failure.Message = "changed"
 			c.check(a.id())
 		}},
-		{"a settled failure is not the caller's memory", func(c *cell) {
+		{"a resolved failure is not the caller's memory", func(c *cell) {
 			a := c.start()
 			c.lands(a.park())
 			w := a.resolve(protocol.Failed)

@@ -9,7 +9,7 @@
 //	}
 //
 // Every write of a case is compared with the reference semantics, the Apply
-// methods of package idem: whether it lands, the conflicting record,
+// methods of package protocol: whether it lands, the conflicting record,
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
 // step, settle, copy, result, unreadable, plain, random.
