@@ -92,7 +92,7 @@ func TestDuplicatesWait(t *testing.T) {
 
 // Two tenants, and two principals where keys are bound to them: the same key and
 // body are two requests, and neither sees anything of the other's.
-func TestStrangersNeverMeet(t *testing.T) {
+func TestStrangersNeverShareARecord(t *testing.T) {
 	for name, d := range doors {
 		for who, change := range map[string]func(*request, string){
 			"tenants":    func(r *request, name string) { r.tenant = name },

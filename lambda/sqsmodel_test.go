@@ -27,7 +27,7 @@ var (
 	deeds  = []string{"", "", "", "", "fail", "permanent", "not executed", "success not executed", "panic", "goexit"}
 )
 
-// trial is a batch and the store that it meets.
+// trial is a batch and the store under it.
 type trial struct {
 	op          idem.Operation
 	fifo        bool
@@ -305,7 +305,7 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
 		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBehind,
 	} {
-		require.Greater(t, seen[r], trials/100, "too few trials meet %s", r)
+		require.Greater(t, seen[r], trials/100, "too few trials give %s", r)
 	}
 }
 

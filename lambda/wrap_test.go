@@ -130,7 +130,7 @@ func TestHandlerMayChangeItsEvent(t *testing.T) {
 	})
 }
 
-func TestTwoTenantsNeverMeet(t *testing.T) {
+func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	n := 0
 	h := Wrap(newEngine(t, memory()), charge, Pointer("/merchant", "/paymentId"), func(_ context.Context, p payment) (string, error) {
 		n++

@@ -157,7 +157,7 @@ func (s *sending) note(res *http.Response, out *http.Request, now time.Time) {
 // an HTTP date. Zero if it asks for none or cannot be read.
 func retryAfterOf(res *http.Response, now time.Time) time.Duration {
 	v := res.Header.Get("Retry-After")
-	// What is out of range comes back as the greatest number.
+	// What is out of range is returned as the greatest number.
 	if n, err := strconv.ParseUint(v, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		const most = uint64(1<<63-1) / uint64(time.Second)
 		return time.Duration(min(n, most)) * time.Second

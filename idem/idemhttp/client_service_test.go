@@ -275,7 +275,7 @@ func TestAKeyStaysWithItsHostOnTheWholeWay(t *testing.T) {
 	}
 }
 
-// A host that sends a request away may have executed it before: if it comes back, it is
+// A host that redirects a request may have executed it before: if it is sent there again, it is
 // the same request there.
 func TestTheTransportsKeyComesBack(t *testing.T) {
 	var other *service

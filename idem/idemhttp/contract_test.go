@@ -295,7 +295,7 @@ func TestSelectLeavesFieldsOut(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-func TestTwoTenantsNeverMeet(t *testing.T) {
+func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	c, n := newContract(t, memory()), 0
 	for _, tenant := range []string{"blue", "green"} {
 		r := payment(func(r *Request) { r.Identity.Claims = map[string]string{"tenant": tenant} })

@@ -177,7 +177,7 @@ func as(tenant, principal string) func(*Request) {
 
 // Two principals of one tenant with the same key are two records, and no choice of
 // names makes them one.
-func TestPrincipalsNeverMeet(t *testing.T) {
+func TestPrincipalsNeverShareARecord(t *testing.T) {
 	store := memory()
 	c := newContract(t, store, func(o *Options) { o.Principal = sub })
 	callers := [][2]string{{"blue", "ann"}, {"blue", "bob"}, {"green", "ann"}, {"blue", "ann/" + testKey}, {"blue", "a/b"}, {"blue", "a%2Fb"}, {"blueann", "x"}, {"blue", "annx"}}

@@ -48,7 +48,7 @@ type Options struct {
 	Key KeyFunc
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
-	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients meet by accident.
+	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same one by accident.
 	MinKey int
 
 	// KeyOptional executes a request without a key under a random one, which no retry
@@ -151,7 +151,7 @@ type Options struct {
 	// response_version_mismatch, and nothing is executed. It works on a copy.
 	Migrate func(from int, res *Response) error
 
-	// What a request meets that is late, or early.
+	// Requests that are late, or early.
 
 	// MaxAge refuses requests that were first sent before the retention window. Nil
 	// means that they are executed like new ones.

@@ -114,7 +114,7 @@ type refusal struct {
 	code Code
 	// why is added to the row's detail.
 	why string
-	// after is when to come back; zero leaves the header out.
+	// after is when to send the request again; zero leaves the header out.
 	after time.Duration
 	// status that is recorded of an outcome whose response is not given.
 	status int

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// TenantFunc says whose request it is. Two tenants' equal keys never meet. It
+// TenantFunc says whose request it is. Two tenants' equal keys never share a record. It
 // must take the tenant from what an authorizer has verified, never from the body
 // or a header that the client sets. It returns [ErrNoTenant] or "" if the request
 // has none, which is answered with 403; any other error goes to the runtime as it
@@ -67,7 +67,7 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 }
 
 // IAMUser takes the unique id of the IAM user or role that signed the request as
-// the tenant. A role is one tenant, whoever has assumed it: its session name is left
+// the tenant. A role is one tenant for all who assume it: its session name is left
 // out, since a client that tries again from another instance has another one. Where
 // people assume a role under names of their own, as with IAM Identity Center, set
 // [Options.Principal] to [IAMSession].

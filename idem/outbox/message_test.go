@@ -59,15 +59,15 @@ func TestCheck(t *testing.T) {
 }
 
 func TestMessageID(t *testing.T) {
-	born := time.UnixMilli(1_700_000_000_123)
-	id := outbox.MessageID("acme#charge#abc", born, "placed")
+	created := time.UnixMilli(1_700_000_000_123)
+	id := outbox.MessageID("acme#charge#abc", created, "placed")
 	require.Equal(t, "41452221-8e21-8b71-a4fe-f22a999a79bb", id, "ids are kept by consumers: they never change")
-	require.Equal(t, id, outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond-1), "placed"), "a record keeps milliseconds")
+	require.Equal(t, id, outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond-1), "placed"), "a record keeps milliseconds")
 	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, id)
 	seen := map[string]bool{id: true}
 	for _, other := range []string{
-		outbox.MessageID("acme#charge#abc", born, "shipped"), outbox.MessageID("acme#charge#abd", born, "placed"),
-		outbox.MessageID("acme#charge#abc", born.Add(time.Millisecond), "placed"), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), "placed"),
+		outbox.MessageID("acme#charge#abc", created, "shipped"), outbox.MessageID("acme#charge#abd", created, "placed"),
+		outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond), "placed"), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), "placed"),
 	} {
 		require.False(t, seen[other])
 		seen[other] = true

@@ -281,7 +281,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 	})
 }
 
-// The stream and the sweep meet over old messages: whoever comes second is done.
+// The stream and the sweep both read an old message: the second of them skips it.
 func TestDeliveriesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}

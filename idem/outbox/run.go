@@ -155,7 +155,7 @@ func each(n int, f func(int)) {
 }
 
 // send calls the destination's sender, whatever that does, and reports whether the
-// time for it was over before it came back.
+// time for it was over before it returned.
 func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
 	fail := func(err error) []error {
 		errs := make([]error, len(messages))

@@ -47,10 +47,10 @@ func (s *memoryStore) put(record string, n int, key string) outbox.Ref {
 	return e.Ref()
 }
 
-// born is when all records of the tests were created.
-var born = time.UnixMilli(1_700_000_000_000)
+// created is when all records of the tests were created.
+var created = time.UnixMilli(1_700_000_000_000)
 
-func idOf(record string, n int) string { return outbox.MessageID(record, born, fmt.Sprint(n)) }
+func idOf(record string, n int) string { return outbox.MessageID(record, created, fmt.Sprint(n)) }
 
 func (s *memoryStore) get(ref outbox.Ref) outbox.Entry {
 	s.mu.Lock()

@@ -251,8 +251,8 @@ func orderOf(name []byte) (order uint64) {
 }
 
 // unitOrder makes bytes of UTF-8 sort as UTF-16 units do. The two differ where a
-// character from U+E000 to U+FFFF (lead bytes 0xEE and 0xEF) meets one beyond
-// (from 0xF0 on), which UTF-16 writes with surrogates, from U+D800 on.
+// character from U+E000 to U+FFFF (lead bytes 0xEE and 0xEF) is compared with one
+// beyond (from 0xF0 on), which UTF-16 writes with surrogates, from U+D800 on.
 func unitOrder(b byte) byte {
 	switch {
 	case b >= 0xf0:
