@@ -137,7 +137,7 @@ func untilGuard(ctx context.Context) (context.Context, context.CancelFunc) {
 // handlers.
 func guardOf(whole time.Duration) time.Duration { return min(idem.DefaultGuard, max(whole, 0)/4) }
 
-// workLane settles records one after the other, each on a goroutine of its own:
+// workLane handles records one after the other, each on a goroutine of its own:
 // what ends that goroutine ends nothing else. The rest of a lane stays behind the
 // first that is redelivered.
 func (b *batch[R]) workLane(lane []*delivery[R]) {
@@ -152,7 +152,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 			// However it ends, also without a key.
 			defer d.turn.pass()
 			if stop == nil {
-				b.settle(d)
+				b.handle(d)
 				return
 			}
 			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBehind, errBehind, stop.out.LeaseUntil
@@ -173,7 +173,7 @@ func runIsolated(f func()) {
 	<-over
 }
 
-func (b *batch[R]) settle(d *delivery[R]) {
+func (b *batch[R]) handle(d *delivery[R]) {
 	b.run(d)
 	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.redeliverFrom == nil {
 		b.forward(d)

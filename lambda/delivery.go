@@ -63,7 +63,7 @@ type delivery[R any] struct {
 	out  Delivery[R]
 }
 
-// ended settles a delivery whose handler, key function or decoder panicked or left
+// ended gives the reason for a delivery whose handler, key function or decoder panicked or left
 // its goroutine; a handler's attempt has been recorded by then.
 func (d *delivery[R]) ended() {
 	if r := recover(); r != nil {
@@ -84,7 +84,7 @@ func (d *delivery[R]) share(first Delivery[R]) {
 	}
 }
 
-// tell reports a delivery that is settled.
+// tell reports a delivery that has its reason.
 func (s *source[R]) tell(d *delivery[R]) {
 	s.log(d)
 	if s.opts.OnOutcome == nil {

@@ -33,7 +33,7 @@ func wholeEvent[R any](ds []delivery[R]) error {
 }
 
 // redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Of
-// records that run one after the other none is settled behind one that is redelivered.
+// records that run one after the other none is acknowledged behind one that is redelivered.
 func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
 	if !side {
 		return nil

@@ -17,7 +17,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// Fulfil may run again: the shop takes an order's id as its idempotency key.
+// Fulfil may run again: the service takes an order's id as its idempotency key.
 var Fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 type Order struct {
@@ -41,7 +41,7 @@ func ExampleSQS() {
 		case "gone":
 			return idem.Permanent(errors.New("no such article"))
 		case "later":
-			return errors.New("the shop is closed")
+			return errors.New("the service is down")
 		}
 		fmt.Println("fulfilling", o.ID, "of message", m.MessageId)
 		return nil
@@ -68,7 +68,7 @@ func ExampleSQS() {
 	// m1 executed <nil>
 	// m2 replayed <nil>
 	// m3 failed no such article
-	// m4 released the shop is closed
+	// m4 released the service is down
 	// m5 key_invalid idem: the key is invalid: there is no value at "/id" of the body
 	// {"batchItemFailures":[{"itemIdentifier":"m4"},{"itemIdentifier":"m5"}]} <nil>
 }

@@ -63,11 +63,11 @@ func capture(ctx context.Context, client *http.Client, url string, order order) 
 		return err
 	}
 	res, err := client.Do(req)
-	var unsettled *idemhttp.SendError
+	var unsure *idemhttp.SendError
 	switch {
 	case errors.Is(err, idemhttp.ErrKeyExpired):
 		return fmt.Errorf("order %s: find out whether it was captured: %w", order.ID, err)
-	case errors.As(err, &unsettled):
+	case errors.As(err, &unsure):
 		return fmt.Errorf("order %s: may be captured, run again: %w", order.ID, err)
 	case err != nil:
 		return err

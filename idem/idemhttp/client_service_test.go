@@ -333,12 +333,12 @@ func TestAcceptedIsNoAnswer(t *testing.T) {
 		for _, attempts := range []int{1, 3} {
 			s = serving(t, inFlight(string(code)))
 			_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: attempts}).Do(request(t, "POST", s.URL, "order"))
-			var unsettled *SendError
-			require.ErrorAs(t, err, &unsettled)
+			var unsure *SendError
+			require.ErrorAs(t, err, &unsure)
 			require.ErrorIs(t, err, ErrStillRunning)
-			require.Equal(t, "/jobs/1", unsettled.Location)
-			require.Equal(t, 202, unsettled.Status)
-			require.Equal(t, s.keys()[0], unsettled.Key)
+			require.Equal(t, "/jobs/1", unsure.Location)
+			require.Equal(t, 202, unsure.Status)
+			require.Equal(t, s.keys()[0], unsure.Key)
 			require.Len(t, s.requests(), attempts)
 		}
 	}

@@ -2,7 +2,7 @@ package idemhttp
 
 import "github.com/idem-go/idempotency/idem"
 
-// Resolution settles a request whose outcome is unknown as completed, with the
+// Resolution resolves a request whose outcome is unknown to completed, with the
 // response that its later callers are to get ([idem.Engine.Resolve]). The response is
 // kept as one of the handler's own is: without the headers that are not stored, after
 // [Options.Redact], and with [Options.ResponseVersion]. A response that cannot be

@@ -8,7 +8,7 @@ import (
 
 // Deliver sends messages that the table's stream has brought, refs in its order.
 // It returns the index of the first ref that has to be delivered again, or their
-// number if none has: the relay has sent it, settled it, or left it to the sweep.
+// number if none has: the relay has sent it, given it up, or left it to the sweep.
 //
 // What fails is left to the sweep, so that it holds up nothing, and so are, without
 // a try, messages behind it with its destination and ordering key, and all messages
@@ -38,7 +38,7 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 			x.report.problem("%v", e.Unreadable)
 			p.block(e)
 		case e == nil || !e.pending():
-			x.report.Skipped++ // sent and gone, or settled
+			x.report.Skipped++ // sent and gone, or a dead letter
 		case e.OrderingKey == "" && e.NextTry.After(now):
 			x.report.Skipped++ // the sweep's
 		default:

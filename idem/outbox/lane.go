@@ -77,8 +77,8 @@ func (x *run) announce(l *lane) bool {
 	return false
 }
 
-// settle notes what became of the try of a lane's first message.
-func (x *run) settle(l *lane, failed error) {
+// record notes what became of the try of a lane's first message.
+func (x *run) record(l *lane, failed error) {
 	e := l.entries[0]
 	now := time.Now()
 	if failed == nil {
@@ -199,7 +199,7 @@ func (x *run) handOver(l *lane) int {
 		if e.State == Retrying {
 			continue
 		}
-		// Another relay has tried or settled it meanwhile, and has noted that.
+		// Another relay has tried, sent or given it up meanwhile, and has noted that.
 		if _, err := x.store.Retry(x.ctx, e, e.Tries, time.Now(), deferred); err != nil {
 			x.note(func(r *Report) { r.problem("%v", err) })
 			return n

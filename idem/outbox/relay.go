@@ -144,7 +144,7 @@ type Report struct {
 	// that became dead letters.
 	Failed int `json:"failed"`
 	Dead   int `json:"dead"`
-	// Skipped messages were settled before, or are not due yet.
+	// Skipped messages were sent or given up before, or are not due yet.
 	Skipped int `json:"skipped"`
 	// Deferred messages are left to a later sweep without a try, because their
 	// destination, or one before them, has just failed or takes too long.

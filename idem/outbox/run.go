@@ -122,7 +122,7 @@ func (x *run) try(destination string, lanes []*lane) {
 	begun := time.Now()
 	errs, late := x.send(destination, messages)
 	took := time.Since(begun)
-	each(len(trying), func(i int) { x.settle(trying[i], errs[i]) })
+	each(len(trying), func(i int) { x.record(trying[i], errs[i]) })
 	if x.over(begun.Add(took)) {
 		return // cut short by the run's end, which says nothing about the destination
 	}

@@ -76,14 +76,14 @@ const MaxHeld = 20
 
 // Store is where the relay finds messages and notes what became of them. All
 // methods are safe for concurrent use. The notes change nothing but the message
-// that was read: one that is gone, or has been settled meanwhile, is left as it is, which the bool tells. A note that may or may not have been
-// written is an error.
+// that was read: one that is gone, or was sent or given up meanwhile, is left as it is,
+// and the bool is false. A note that may or may not have been written is an error.
 type Store interface {
 	// Load reads messages consistently. What is not in the result is not stored any
 	// more.
 	Load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error)
 
-	// Waiting lists messages of one shard (0 to 15) that are not settled: first those
+	// Waiting lists messages of one shard (0 to 15) that wait: first those
 	// of [Store.Held], then those that were committed before the given time; both
 	// oldest first, those of one record by Number. All messages of a lane are in the
 	// same shard. It begins after the cursor, empty for the beginning, and returns the
