@@ -40,7 +40,7 @@ func (p *Poller) process(messages []types.Message, arrived time.Time) {
 		// Before the deletion: from then on the queue hands out the next message
 		// of the group, and another poll may be faster than this one.
 		p.leave(groups, rest)
-		p.settle(d, done)
+		p.deleteDone(d, done)
 	}
 }
 
@@ -92,8 +92,8 @@ func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) 
 	return d, done, back
 }
 
-// settle deletes what is done.
-func (p *Poller) settle(d Delivery, done []types.Message) {
+// deleteDone deletes what is done.
+func (p *Poller) deleteDone(d Delivery, done []types.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
 	defer cancel()
 	if len(done) > 0 {

@@ -61,7 +61,7 @@ type Delivery struct {
 	Messages []types.Message
 	// Arrived is when the first of them came.
 	Arrived time.Time
-	// Took is from then until the batch was settled.
+	// Took is from then until the batch was over.
 	Took time.Duration
 	// Event is what the function was given.
 	Event []byte

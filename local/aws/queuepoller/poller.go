@@ -86,7 +86,7 @@ func Start(ctx context.Context, client Client, queueURL string, function Functio
 }
 
 // Close stops polling and waits until what was received is delivered and
-// settled, which is bounded by the function's time-out. It may be called more
+// over, which is bounded by the function's time-out. It may be called more
 // than once. After the end of the context of Start, too, it waits for the same.
 func (p *Poller) Close() {
 	p.cancel()

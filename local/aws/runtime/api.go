@@ -99,7 +99,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		i.settle(inv, lambdaError(TypeResponseTooLarge, inv.id,
+		i.answer(inv, lambdaError(TypeResponseTooLarge, inv.id,
 			"Response payload size exceeded maximum allowed payload size (%d bytes).", MaxResponseBytes))
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is too large")
 		return
@@ -117,7 +117,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 		}
 		out = postedError(report, kind)
 	}
-	accept(w, i.settle(inv, out))
+	accept(w, i.answer(inv, out))
 }
 
 func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the error is too large")
 		return
 	}
-	accept(w, i.settle(inv, postedError(body, r.Header.Get(headerErrorType))))
+	accept(w, i.answer(inv, postedError(body, r.Header.Get(headerErrorType))))
 }
 
 func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {

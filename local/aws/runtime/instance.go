@@ -231,9 +231,9 @@ func (i *instance) endIfLeft() {
 	})
 }
 
-// settle takes the outcome that the process has posted for an invocation. It
+// answer takes the outcome that the process has posted for an invocation. It
 // reports false if it has posted one before.
-func (i *instance) settle(inv *invocation, out outcome) bool {
+func (i *instance) answer(inv *invocation, out outcome) bool {
 	i.mu.Lock()
 	at := slices.Index(i.working, inv)
 	if at >= 0 {

@@ -14,9 +14,9 @@ import (
 // ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
 var ErrClosed = errors.New("runtime: the pool is closed")
 
-// settleTime is how long an answer waits for its process to ask for the next
+// readyTime is how long an answer waits for its process to ask for the next
 // event, so that callers one after the other get the same process.
-const settleTime = 100 * time.Millisecond
+const readyTime = 100 * time.Millisecond
 
 // Pool runs one function. All methods are safe for concurrent use.
 type Pool struct {

@@ -88,8 +88,8 @@ func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 	if p.function.Concurrency == 1 {
 		kill = deadline.C // the invocation is over when the process asks for the next
 	}
-	settled := time.NewTimer(settleTime)
-	defer settled.Stop()
+	ready := time.NewTimer(readyTime)
+	defer ready.Stop()
 	for {
 		select {
 		case <-inst.polled:
@@ -102,7 +102,7 @@ func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 		case <-inst.exited:
 			deliver()
 			return
-		case <-settled.C:
+		case <-ready.C:
 			deliver()
 			deliver = func() {}
 		case <-kill:

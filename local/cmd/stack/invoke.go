@@ -30,7 +30,7 @@ func (t *invokeTask) flags(fs *flag.FlagSet, o *options) {
 	o.declare(fs)
 }
 
-// check reads the event and settles which function takes it.
+// check reads the event and decides which function takes it.
 func (t *invokeTask) check() error {
 	switch {
 	case t.Event == "":

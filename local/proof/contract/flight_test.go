@@ -82,7 +82,7 @@ func gatewayGivesUp(t *testing.T, s *service) {
 	s.broke(t, <-first, s.late)
 	s.refused(t, s.send(t, r.with(via(s.calm))), idemhttp.CodeInProgress)
 	close(p.gate)
-	s.settles(t, p, r.with(via(s.calm)))
+	s.answers(t, p, r.with(via(s.calm)))
 }
 
 func clientGoesAway(t *testing.T, s *service) {
@@ -101,11 +101,11 @@ func clientGoesAway(t *testing.T, s *service) {
 	leave()
 	require.ErrorIs(t, <-gone, context.Canceled)
 	close(p.gate)
-	s.settles(t, p, r)
+	s.answers(t, p, r)
 }
 
-// settles asks until the only run's response is there.
-func (s *service) settles(t *testing.T, p *play, r request) {
+// answers asks until the only run's response is there.
+func (s *service) answers(t *testing.T, p *play, r request) {
 	t.Helper()
 	var got reply
 	eventually(t, func() bool {

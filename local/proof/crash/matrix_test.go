@@ -43,7 +43,7 @@ type story struct {
 
 const most = 8 // deliveries
 
-// play delivers the request until it is settled, the first deliveries with a fault
+// play delivers the request until it has ended, the first deliveries with a fault
 // each, and holds the end to what must be true of every cell.
 func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fault) story {
 	t.Helper()
@@ -102,7 +102,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	v, err := deliver(fault{})
 	require.NoError(t, engine.Flush(t.Context()))
 	out.state, out.runs = record().State, w.counts()
-	require.Equal(t, rec.State, out.state, "it stays settled")
+	require.Equal(t, rec.State, out.state, "it stays as it ended")
 
 	rows, rErr := s.rows(t.Context())
 	require.NoError(t, rErr)
@@ -157,9 +157,9 @@ func mustPark(sc scenario, repeat idem.Repeat, label string, k kind) bool {
 	case repeat == idem.NotRepeatable:
 		return true
 	case label == "begin charge":
-		return k == killAfter && !sc.settles
+		return k == killAfter && !sc.asks
 	case label == "record charge":
-		return (k == killBefore || k == loseRequest) && !sc.settles
+		return (k == killBefore || k == loseRequest) && !sc.asks
 	}
 	return false
 }

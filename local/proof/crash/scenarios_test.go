@@ -18,8 +18,8 @@ type scenario struct {
 	name string
 	// end is the state without a crash.
 	end idem.State
-	// settles says that the at-most-once step finds out what became of it.
-	settles bool
+	// asks says that the at-most-once step finds out what became of it.
+	asks    bool
 	handler func(*business, context.Context) (string, error)
 	// refused says that the transaction is.
 	refused bool
@@ -39,7 +39,7 @@ var scenarios = []scenario{
 	{name: "order", end: idem.Completed, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
-	{name: "order that asks the bank", end: idem.Completed, settles: true, handler: func(w *business, ctx context.Context) (string, error) {
+	{name: "order that asks the bank", end: idem.Completed, asks: true, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AtOnce})
 	}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},

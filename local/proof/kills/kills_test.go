@@ -55,16 +55,16 @@ func TestHangs(t *testing.T) {
 
 				another := order{id: "another", kind: kind}
 				require.True(t, s.invoke(another).ColdStart)
-				next := s.settled(another)
+				next := s.ended(another)
 				require.Nil(t, next.Error, "the next invocation works")
 				s.requireKept(another, next.Payload)
 
-				after := s.settled(o)
+				after := s.ended(o)
 				if kind == idem.NotRepeatable {
 					require.NotNil(t, after.Error)
 					require.Equal(t, "OutcomeUnknownError", after.Error.Type)
 					require.Equal(t, idem.Unknown, s.record(o).State)
-					again := s.settled(o)
+					again := s.ended(o)
 					require.NotNil(t, again.Error)
 					require.Equal(t, "OutcomeUnknownError", again.Error.Type)
 					require.Len(t, s.booked(o), 1, "it never ran again")
@@ -73,7 +73,7 @@ func TestHangs(t *testing.T) {
 				require.Nil(t, after.Error, "taken over")
 				require.Equal(t, 2, s.record(o).Attempt)
 				s.requireKept(o, after.Payload)
-				require.Equal(t, string(after.Payload), string(s.settled(o).Payload))
+				require.Equal(t, string(after.Payload), string(s.ended(o).Payload))
 			})
 		}
 	}
@@ -101,7 +101,7 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 			s := newSetup(t, c.fn, &c.o)
 			killing := faultnet.NewKills(12, faultnet.Caller(s.pool))
 			s.network.Set(killing.Rule)
-			answers, unknown, invocations, pids := s.askUntilSettled(n)
+			answers, unknown, invocations, pids := s.askUntilEnded(n)
 
 			s.network.Calm()
 			kills := killing.Count()
@@ -110,7 +110,7 @@ func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
 				o := orderOf(i)
 				if answer, ok := answers[o]; ok {
 					s.requireKept(o, answer)
-					replay := s.settled(o)
+					replay := s.ended(o)
 					require.Nil(t, replay.Error)
 					require.Equal(t, string(answer), string(replay.Payload))
 					s.requireKept(o, answer)
@@ -150,9 +150,9 @@ func orderOf(i int) order {
 	return o
 }
 
-// askUntilSettled makes n orders, and makes them again until each has an answer
+// askUntilEnded makes n orders, and makes them again until each has an answer
 // or is known to be unknown. Between the rounds every lease lapses.
-func (s *setup) askUntilSettled(n int) (answers map[order][]byte, unknown map[order]bool, invocations int, pids map[int]bool) {
+func (s *setup) askUntilEnded(n int) (answers map[order][]byte, unknown map[order]bool, invocations int, pids map[int]bool) {
 	var mu sync.Mutex
 	answers, unknown, pids = map[order][]byte{}, map[order]bool{}, map[int]bool{}
 	var open []order

@@ -91,9 +91,9 @@ func (s *setup) invoke(o order) runtime.Result {
 // busy are the errors of a store that a busy machine keeps from answering in time.
 var busy = []string{"StoreUnavailableError", "OutOfTimeError"}
 
-// settled invokes until the record is in nobody's hands any more, and the store
+// ended invokes until the record is in nobody's hands any more, and the store
 // of a busy machine answers in time.
-func (s *setup) settled(o order) runtime.Result {
+func (s *setup) ended(o order) runtime.Result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -105,7 +105,7 @@ func (s *setup) settled(o order) runtime.Result {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			require.FailNow(s.t, "it does not settle", "%v", result.Error)
+			require.FailNow(s.t, "it does not end", "%v", result.Error)
 		}
 	}
 }

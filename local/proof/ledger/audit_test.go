@@ -94,14 +94,14 @@ func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[
 	for _, e := range got.denied {
 		require.NotContains(t, landed, e, "its caller was told that it was not committed")
 	}
-	s.requireSettled(all)
+	s.requireEnded(all)
 	s.requireReplays(all, got)
 	return made, refused
 }
 
-// requireSettled shows that the records are those of the transfers, that each has
+// requireEnded shows that the records are those of the transfers, that each has
 // ended, and that none is listed as an open question.
-func (s *setup) requireSettled(all []transfer) {
+func (s *setup) requireEnded(all []transfer) {
 	s.t.Helper()
 	ended := map[string]bool{}
 	for _, it := range s.scan(s.records) {

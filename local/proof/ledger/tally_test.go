@@ -30,7 +30,7 @@ type commit struct {
 	ambiguous bool // a try got no answer
 	killed    bool // the process that sent it was killed over it
 	applied   bool
-	settled   bool // a try after an ambiguous one was answered
+	answered  bool // a try after an ambiguous one was answered
 }
 
 func newTally() *tally {
@@ -89,7 +89,7 @@ func (n *noted) passed(status int) {
 		n.commit.applied = true
 	}
 	if n.commit.ambiguous && n.fault == "" {
-		n.commit.settled = true
+		n.commit.answered = true
 	}
 }
 
@@ -116,7 +116,7 @@ func (t *tally) String() string {
 		how := "fenced, read or left to the next attempt"
 		if c.killed {
 			how = "killed over it"
-		} else if c.settled {
+		} else if c.answered {
 			how = "answered when sent again"
 		}
 		if c.applied {

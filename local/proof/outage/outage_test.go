@@ -114,9 +114,9 @@ func (s *setup) record(op idem.Operation, key string) *idem.Record {
 	return rec
 }
 
-// settled is the record when the engine is done with the calls so far: what a busy
+// ended is the record when the engine is done with the calls so far: what a busy
 // machine left it no time for is done with the next invocation.
-func (s *setup) settled(op idem.Operation, key string) *idem.Record {
+func (s *setup) ended(op idem.Operation, key string) *idem.Record {
 	s.network.Set(nil)
 	require.NoError(s.t, s.engine.Flush(s.t.Context()))
 	rec := s.record(op, key)
@@ -233,7 +233,7 @@ func TestRepliesOfTheClaimLost(t *testing.T) {
 			_, err := s.call(notRepeatable, "k", nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
-			before := s.settled(notRepeatable, "k")
+			before := s.ended(notRepeatable, "k")
 			require.Equal(t, idem.Released, before.State)
 			require.False(t, before.Uncertain, "execution is excluded")
 
@@ -270,7 +270,7 @@ func TestRepliesOfATakeoverLost(t *testing.T) {
 			_, err := s.call(notRepeatable, "k", nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.Zero(t, s.ran)
-			before := s.settled(notRepeatable, "k")
+			before := s.ended(notRepeatable, "k")
 			require.Equal(t, idem.Released, before.State)
 			s.late(before)
 			value, err := s.served(notRepeatable, "k", nil)
