@@ -59,7 +59,8 @@
 // # Calls and permissions
 //
 // What is called on each path (idem's engine decides which one), and the IAM
-// actions it needs. An UpdateItem that may create an item needs no other action.
+// actions it needs. What claims anew or takes over has one Update more, for its
+// outcome. An UpdateItem that may create an item needs no other action.
 //
 //	path                              calls                    dynamodb:
 //	first execution                   1 Put, 1 Update          PutItem, UpdateItem
@@ -67,7 +68,7 @@
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
 //	expired, claimed anew             1 Put, 1 Put             PutItem
-//	lapsed or released, taken over   1 Put, 1 Update          PutItem, UpdateItem
+//	lapsed or released, taken over    1 Put, 1 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
 //	step                              1 Update, 2 at most      UpdateItem
@@ -96,7 +97,7 @@
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
-// table, and nothing on the index; no action deletes. There is no permission for
+// table, steps and resolutions included, and nothing on the index; no action deletes. There is no permission for
 // transactions: a [Tx] needs those of its actions on its own tables, PutItem,
 // UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.

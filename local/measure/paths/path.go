@@ -58,6 +58,8 @@ func All() []Path {
 		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
 		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(abandon(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
 		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(abandon(repeatable), after(lease)), Play: run(repeatable, small)},
+		{Name: "late, taken over", Calls: map[string]int{update: 1}, Before: both(abandon(repeatable), both(after(lease), run(repeatable, small))), Play: late(repeatable, false)},
+		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(abandon(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
@@ -234,6 +236,21 @@ func renew(ctx context.Context, s *Stage) error {
 		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease),
 		ExpiresAt: now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second),
 	})
+}
+
+// late is the end of the attempt that was abandoned.
+func late(op idem.Operation, lands bool) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
+		err := s.Store.Finish(ctx, now, protocol.Finish{
+			ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "late-" + s.Value, Created: now,
+			Ending: protocol.Ending{State: idem.Completed, Result: noise(small), ExpiresAt: now.Add(idem.DefaultRetention).Truncate(time.Second)},
+		})
+		if _, refused := errors.AsType[*protocol.ConflictError](err); refused != lands && (err == nil) == lands {
+			return nil
+		}
+		return fmt.Errorf("a late outcome that lands: %v, got %w", lands, err)
+	}
 }
 
 func resolve(ctx context.Context, s *Stage) error {

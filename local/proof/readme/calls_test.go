@@ -32,7 +32,8 @@ func TestCallsOfTheREADME(t *testing.T) {
 		"a retry after that, **repeatable**":                                     "lapsed, taken over",
 		"a retry after that, not repeatable":                                     "lapsed, parked",
 		"the record has expired":                                                 "expired, claimed",
-		"the slow original ends after that":                                      "lease renewed", // one write that its owner no longer wins
+		"the slow original ends after that, taken over":                          "late, taken over",
+		"the slow original ends after that, parked":                              "late, parked",
 		"the same key, another input, where the first attempt was `NotExecuted`": "released, claimed",
 	} {
 		require.NotZero(t, made[path], path)

@@ -90,7 +90,7 @@ func work(engine *idem.Engine, queues *sqs.Client, failures string, fulfil func(
 	byKey := idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)
 	lambda.Start(idemlambda.SQS(engine, Fulfil, byKey, &idemlambda.SQSOptions{
 		OnRedelivery: sqsvisibility.New(queues, nil),    // a concurrent duplicate costs one receive
-		OnFailed:     sqsfailures.New(queues, failures), // forwards what has failed permanently, with the reason
+		OnFailed:     sqsfailures.New(queues, failures), // forwards recorded failures, with the reason
 	}, fulfil))
 }
 
