@@ -92,15 +92,12 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		j.park()
 		return err
 	}
-	if len(todo) == 0 {
-		// What runs meanwhile is undone once it is done, and nothing new runs forward.
-		return j.beginUndoing(cause)
+	// Nothing new runs forward from here on. What runs already is undone once it is done.
+	if err := j.beginUndoing(cause); err != nil || len(todo) == 0 {
+		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if err := j.beginUndoing(cause); err != nil {
-		return err
 	}
 	if a.failedOpen {
 		return j.undoUnrecorded(ctx, todo)

@@ -381,3 +381,28 @@ func TestAStepBesideAnAbortIsUndone(t *testing.T) {
 	require.Equal(t, "402", got)
 	require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
 }
+
+// An Abort that came too late to undo anything is no end of the operation, whatever the
+// handler answers: the next attempt undoes it.
+func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	deliver := func(ctx context.Context, stop func()) (string, error) {
+		return idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")})
+			require.NoError(t, err)
+			stop()
+			_ = idem.Abort(ctx, declinedError{})
+			return "402", nil
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := deliver(ctx, cancel)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, idem.Released, r.state(t, key))
+
+	got, err := deliver(t.Context(), func() {})
+	require.NoError(t, err)
+	require.Equal(t, "402", got)
+	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
+}
