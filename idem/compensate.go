@@ -26,8 +26,9 @@ type compensation struct {
 //
 // It returns nil if there is nothing left to undo, a [*StepInterruptedError] while an
 // [AtMostOnce] step is open, since nothing may be undone across it, and otherwise what a
-// compensation failed with: the handler should return that. Outside an operation, inside a
-// step and without a cause it returns a [*ConfigError].
+// compensation failed with: the handler should return that, and while something is left
+// to undo the attempt has no outcome, whatever it returns. Outside an operation, inside a
+// step and without a cause Abort returns a [*ConfigError].
 func Abort(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{What: "Abort", Problem: problem} }
@@ -87,14 +88,16 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	j := &a.journal
 	j.undoing.Lock()
 	defer j.undoing.Unlock()
+	// Nothing new runs forward from here on, and the operation has no outcome before all
+	// is undone: what cannot be now, and what runs already, is left to the attempt's end.
+	begun := j.beginUndoing(cause)
 	todo, err := j.compensations()
-	if err != nil {
+	switch {
+	case err != nil:
 		j.park()
 		return err
-	}
-	// Nothing new runs forward from here on. What runs already is undone once it is done.
-	if err := j.beginUndoing(cause); err != nil || len(todo) == 0 {
-		return err
+	case begun != nil || len(todo) == 0:
+		return begun
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

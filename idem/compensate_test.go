@@ -406,3 +406,18 @@ func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
 	require.Equal(t, "402", got)
 	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
 }
+
+// Nor is one that cannot undo what is recorded.
+func TestAnAbortThatCannotUndoParks(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	_, err := doSteps(t, r, key, trip(e, errPlain))
+	require.Same(t, errPlain, err)
+	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_ = idem.Abort(ctx, declinedError{})
+		return "402", nil
+	})
+	require.ErrorContains(t, err, "cannot be undone")
+	require.Equal(t, idem.Unknown, r.state(t, key))
+	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
+}
