@@ -59,7 +59,7 @@ type Answer struct {
 	Refused func(reason error) Answer
 }
 
-// Outcome is the story of a call that has an outcome.
+// Outcome is what a call says of its outcome, beside the result.
 type Outcome struct {
 	// Body is the encoded result, the same bytes live and on replay.
 	Body []byte

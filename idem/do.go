@@ -27,7 +27,7 @@ func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(con
 	return r.Value, err
 }
 
-// Run is [Do] with the call's story.
+// Run is [Do], and returns the [Outcome] too.
 func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
 	var res Result[Out]
 	if e == nil {

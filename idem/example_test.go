@@ -44,7 +44,7 @@ func ExampleDo() {
 	// another amount, same key: true
 }
 
-// Run tells the story beside the result.
+// Run returns, beside the result, whether it was replayed and which attempt made it.
 func ExampleRun() {
 	engine, _ := idem.New(memstore.New(), nil)
 	charge := idem.Operation{Name: "charge"}

@@ -30,7 +30,7 @@ var (
 	shipping = protocol.StepWrite{Name: "ship", Begin: true}
 )
 
-// A takeover keeps the record's identity and steps, and shows the same story live
+// A takeover keeps the record's identity and steps, and shows the same outcome live
 // as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The story tells how the call's own attempt ended, whether or not that could be
+// The outcome says how the call's own attempt ended, whether or not that could be
 // written, and what the record says of a failure, live as on replay.
 func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 	down := errors.New("down")

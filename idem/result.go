@@ -6,11 +6,11 @@ import (
 	"reflect"
 )
 
-// Result is what [Run] returns: the handler's result and the call's story.
+// Result is what [Run] returns: the handler's result and what is known of its outcome.
 type Result[Out any] struct {
 	// Value is the handler's result, decoded from what is recorded.
 	Value Out
-	// Outcome is the story: replayed or not, which attempt, until when.
+	// Outcome says whether it was replayed, of which attempt it is, and until when it is kept.
 	Outcome Outcome
 }
 

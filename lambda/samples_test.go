@@ -116,9 +116,9 @@ func TestSamples(t *testing.T) {
 			}
 			raw, err := samples.Get(name)
 			require.NoError(t, err)
-			story, n := tell(t, name, raw, tenant)
+			answers, n := tell(t, name, raw, tenant)
 			require.Equal(t, 1, n)
-			golden(t, "samples/"+name+".json", story)
+			golden(t, "samples/"+name+".json", answers)
 
 			refused, n := tell(t, name, raw, func(context.Context, *idemhttp.Request) (string, error) { return "", nil })
 			require.Zero(t, n)
@@ -128,10 +128,10 @@ func TestSamples(t *testing.T) {
 	require.Equal(t, 23, seen)
 }
 
-// story is what a function answers.
-type story struct{ First, Second, Reused json.RawMessage }
+// answers is what a function answers.
+type answers struct{ First, Second, Reused json.RawMessage }
 
-func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s story, n int) {
+func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s answers, n int) {
 	t.Helper()
 	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, tenant, nil, &n))
 	invoke := func(payload []byte) json.RawMessage {

@@ -56,9 +56,9 @@ func deliver[Out any](h *Harness, fn func(context.Context, *idem.Engine) (Out, e
 	if p.crashed() {
 		return Delivery[Out]{Err: ErrCrashed}
 	}
-	var s story
+	var s observation
 	d := Delivery[Out]{}
-	d.Value, d.Err = fn(context.WithValue(p.ctx, storyKey{}, &s), e)
+	d.Value, d.Err = fn(context.WithValue(p.ctx, observedKey{}, &s), e)
 	d.Ran, d.Replayed = s.ran.Load(), s.replayed.Load()
 	if p.crashed() {
 		d.Value, d.Err, d.Replayed = *new(Out), ErrCrashed, false
@@ -66,15 +66,15 @@ func deliver[Out any](h *Harness, fn func(context.Context, *idem.Engine) (Out, e
 	return d
 }
 
-// story is what the observer saw of one delivery.
-type story struct{ ran, replayed atomic.Bool }
+// observation is what the observer saw of one delivery.
+type observation struct{ ran, replayed atomic.Bool }
 
-type storyKey struct{}
+type observedKey struct{}
 
 // observed returns the observer with the harness's own before it.
 func observed(o idem.Observer) idem.Observer {
 	return func(ctx context.Context, n notice.Notice) {
-		if s, ok := ctx.Value(storyKey{}).(*story); ok {
+		if s, ok := ctx.Value(observedKey{}).(*observation); ok {
 			switch n.Kind {
 			case notice.Claimed, notice.TookOver, notice.FailedOpen:
 				s.ran.Store(true)

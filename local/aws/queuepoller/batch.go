@@ -73,7 +73,7 @@ func (p *Poller) cut(messages []types.Message, stopped map[string]bool) (batch [
 }
 
 // invoke gives the function one event and tells which of its messages are done
-// and which go back. It goes on after Close, which waits for it.
+// and which are redelivered. It goes on after Close, which waits for it.
 func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) (d Delivery, done, back []types.Message) {
 	d = Delivery{Messages: batch, Arrived: arrived, Event: event}
 	d.Result, d.Err = p.function.Invoke(context.WithoutCancel(p.ctx), event, nil)

@@ -69,9 +69,9 @@ type Delivery struct {
 	Result runtime.Result
 	// Err is set if the function could not be invoked.
 	Err error
-	// Returned are the ids of the messages that go back to the queue.
+	// Returned are the ids of the messages that are redelivered.
 	Returned []string
-	// Reason says why messages go back; nil if none do.
+	// Reason says why messages are redelivered; nil if none are.
 	Reason error
 	// Undeleted are the ids of messages that succeeded and could not be deleted,
 	// so that they come again.

@@ -9,10 +9,10 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// errReported is why messages go back that the function has named.
+// errReported is why messages that the function has named are redelivered.
 var errReported = errors.New("the function reported them as failed")
 
-// verdict says which messages of a batch go back to the queue after the function
+// verdict says which messages of a batch are redelivered after the function
 // was invoked, and why. ids are the batch's message ids.
 func (o Options) verdict(result runtime.Result, err error, ids []string) (back []string, why error) {
 	switch {

@@ -76,7 +76,7 @@ func TestCommands(t *testing.T) {
 	out = s.must("invoke", "-event", "apigw-v2-none", "-parallel", "3")
 	require.Contains(t, out, "3 × 403 tenant_missing", "without an authorizer there is no tenant")
 	out = s.must("invoke", "-event", "sqs-standard")
-	require.Contains(t, out, "3 × key_invalid (3 go back)")
+	require.Contains(t, out, "3 × key_invalid (3 redelivered)")
 	out = s.must("invoke", "-event", "s3", "-function", payments)
 	require.Contains(t, out, "1 × ")
 	out, code := s.call("invoke", "-event", "s3")

@@ -54,7 +54,7 @@ func (s *stack) startFunction(ctx context.Context, name string, env ...string) e
 		Path: s.folder.path("bin", name), Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
 		Env: append([]string{
 			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + s.wireURL,
-			// So that every answer's story can be told: which attempt, replayed or not.
+			// So that the summary of every answer can tell: which attempt, replayed or not.
 			"AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_LOG_LEVEL=DEBUG",
 		}, env...),
 	}, &runtime.Options{Output: page{s.logs, name}})

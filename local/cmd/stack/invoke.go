@@ -114,7 +114,7 @@ func (t *invokeTask) run(ctx context.Context, s *stack, out io.Writer) error {
 			return err
 		}
 		for _, d := range deliveries {
-			st := d.story()
+			st := d.summary()
 			count[st.outcome]++
 			instance := fmt.Sprint(d.PID)
 			if d.ColdStart {
@@ -124,7 +124,7 @@ func (t *invokeTask) run(ctx context.Context, s *stack, out io.Writer) error {
 		}
 	}
 	shown.Render()
-	fmt.Fprintf(out, "\n%s\n", summary(count))
+	fmt.Fprintf(out, "\n%s\n", listed(count))
 	if last := deliveries[t.Parallel-1]; len(last.Payload) > 0 {
 		fmt.Fprintf(out, "the last answer: %s\n", shorten(string(last.Payload), 400))
 	}

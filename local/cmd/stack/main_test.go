@@ -84,37 +84,37 @@ func TestEventsFindTheirFunction(t *testing.T) {
 
 func payload(s string) runtime.Result { return runtime.Result{Payload: []byte(s)} }
 
-func TestStories(t *testing.T) {
+func TestSummaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		d    delivery
-		want story
+		want summary
 	}{
 		"executed": {delivery{
 			Result: payload(`{"statusCode": 201, "headers": {"Content-Type": "application/json"}, "body": "{}"}`),
 			lines:  []string{`{"message": "idem: claimed", "attempt": 2}`, `{"message": "idem: completed", "attempt": 2}`},
-		}, story{"201 executed", "2"}},
+		}, summary{"201 executed", "2"}},
 		"replayed": {delivery{
 			Result: payload(`{"statusCode": 201, "headers": {"idempotency-replayed": "true"}, "body": "{}"}`),
 			lines:  []string{`{"message": "idem: replayed", "attempt": 1}`},
-		}, story{"201 replayed", "1"}},
+		}, summary{"201 replayed", "1"}},
 		"in flight": {delivery{
 			Result: payload(`{"statusCode": 409, "body": "{\"code\": \"idempotency_key_in_progress\"}"}`),
-		}, story{"409 idempotency_key_in_progress", "-"}},
-		"function failed": {delivery{Result: runtime.Result{Error: &runtime.FunctionError{Type: "Sandbox.Timedout", Message: "Task timed out"}}}, story{"function failed: Sandbox.Timedout: Task timed out", "-"}},
+		}, summary{"409 idempotency_key_in_progress", "-"}},
+		"function failed": {delivery{Result: runtime.Result{Error: &runtime.FunctionError{Type: "Sandbox.Timedout", Message: "Task timed out"}}}, summary{"function failed: Sandbox.Timedout: Task timed out", "-"}},
 		"batch": {delivery{
 			Result: payload(`{"batchItemFailures": [{"itemIdentifier": "2"}]}`),
 			lines: []string{
 				`{"message": "idem: message acknowledged", "reason": "executed", "attempt": 1}`,
 				`{"message": "idem: message will be redelivered", "reason": "in_flight", "attempt": 3}`,
 			},
-		}, story{"1 × executed, 1 × in_flight (1 go back)", "1, 3"}},
-		"silent batch": {delivery{Result: payload(`{"batchItemFailures": []}`), lines: []string{"hello"}}, story{"0 messages go back", "-"}},
+		}, summary{"1 × executed, 1 × in_flight (1 redelivered)", "1, 3"}},
+		"silent batch": {delivery{Result: payload(`{"batchItemFailures": []}`), lines: []string{"hello"}}, summary{"0 messages redelivered", "-"}},
 		"JSON": {delivery{
 			Result: payload(`{"receipt": 1}`), lines: []string{`{"message": "idem: replayed", "attempt": 1}`},
-		}, story{"replayed", "1"}},
-		"silent": {delivery{Result: payload(`"ok"`)}, story{"answered", "-"}},
+		}, summary{"replayed", "1"}},
+		"silent": {delivery{Result: payload(`"ok"`)}, summary{"answered", "-"}},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.d.story()) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.d.summary()) })
 	}
 }
 

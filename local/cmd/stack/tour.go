@@ -29,7 +29,7 @@ func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 	t.step = board.Begin("taking the tour")
 	t.basics(ctx)
 	t.tenants(ctx)
-	t.crowd(ctx)
+	t.concurrent(ctx)
 	t.large(ctx)
 	t.queue(ctx)
 	t.kills(ctx)
@@ -58,16 +58,16 @@ func (r reply) say() string {
 	if r.err != nil {
 		return r.err.Error()
 	}
-	story := "executed"
+	summary := "executed"
 	if r.replayed {
-		story = "replayed"
+		summary = "replayed"
 	}
 	if r.status >= 400 {
 		var problem struct{ Code, Message string }
 		_ = json.Unmarshal(r.body, &problem)
-		story = problem.Code + problem.Message
+		summary = problem.Code + problem.Message
 	}
-	return fmt.Sprintf("%d %s", r.status, story)
+	return fmt.Sprintf("%d %s", r.status, summary)
 }
 
 // retryable reports whether the answer tells the client to send the same again.
@@ -183,9 +183,9 @@ func (t *tour) same(a, b reply) string {
 	return ", OTHER bytes"
 }
 
-// crowd sends 50 requests at once, to several processes.
-func (t *tour) crowd(ctx context.Context) {
-	key, ref := t.key("crowd"), t.key("crowd-ref")
+// concurrent sends 50 requests at once, to several processes.
+func (t *tour) concurrent(ctx context.Context) {
+	key, ref := t.key("concurrent"), t.key("concurrent-ref")
 	t.add(ctx, "50 at once", "1 executed, 49 replayed or sent back", func() string {
 		replies := make([]reply, 50)
 		var wg sync.WaitGroup
@@ -195,18 +195,18 @@ func (t *tour) crowd(ctx context.Context) {
 		wg.Wait()
 		executed, others, odd := 0, 0, map[string]int{}
 		for _, r := range replies {
-			switch story := r.say(); {
-			case story == "201 executed":
+			switch summary := r.say(); {
+			case summary == "201 executed":
 				executed++
-			case story == "201 replayed" || r.retryable():
+			case summary == "201 replayed" || r.retryable():
 				others++
 			default:
-				odd[story]++
+				odd[summary]++
 			}
 		}
 		got := fmt.Sprintf("%d executed, %d replayed or sent back", executed, others)
 		if len(odd) > 0 {
-			got += ", " + summary(odd)
+			got += ", " + listed(odd)
 		}
 		return got
 	})

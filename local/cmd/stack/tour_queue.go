@@ -98,7 +98,7 @@ func (t *tour) outcome(ctx context.Context, d queuepoller.Delivery) string {
 	if d.Err != nil {
 		return d.Err.Error()
 	}
-	outcome := t.deliveryOf(ctx, d.Result).story().outcome
+	outcome := t.deliveryOf(ctx, d.Result).summary().outcome
 	if len(d.Returned) > 0 {
 		return outcome + ", redelivered"
 	}
@@ -162,15 +162,15 @@ func (t *tour) poison(ctx context.Context) {
 		if got := t.left(ctx, t.queues.deadURL, 1); got != "1" {
 			return got + " messages in the dead-letter queue"
 		}
-		if err := t.bury(ctx, text); err != nil {
+		if err := t.takeDead(ctx, text); err != nil {
 			return err.Error()
 		}
 		return fmt.Sprintf("%d × key_invalid, redelivered; then dead", len(t.mapping.deliveries(text)))
 	})
 }
 
-// bury takes the message out of the dead-letter queue.
-func (t *tour) bury(ctx context.Context, text string) error {
+// takeDead takes the message out of the dead-letter queue.
+func (t *tour) takeDead(ctx context.Context, text string) error {
 	out, err := t.queues.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.queues.deadURL})
 	if err != nil {
 		return err

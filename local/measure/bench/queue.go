@@ -81,7 +81,7 @@ func queueBench(ctx context.Context, d *dynamo, rounds int) error {
 		case err != nil:
 			return 0, err
 		case len(res.BatchItemFailures) > 0 || ran.Load() != int64(n):
-			return 0, fmt.Errorf("%w: %d of %d messages ran, %d go back", errDisturbed, ran.Load(), n, len(res.BatchItemFailures))
+			return 0, fmt.Errorf("%w: %d of %d messages ran, %d are redelivered", errDisturbed, ran.Load(), n, len(res.BatchItemFailures))
 		case line.calls.Load() != int64(2*n):
 			return 0, fmt.Errorf("%w: %d calls for %d messages, two each were expected", errDisturbed, line.calls.Load(), n)
 		}

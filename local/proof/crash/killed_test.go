@@ -94,7 +94,7 @@ func TestKilledProcesses(t *testing.T) {
 			for _, k := range []kind{killBefore, killAfter} {
 				t.Run(label+"/"+string(k), func(t *testing.T) {
 					t.Parallel()
-					var want story
+					var want result
 					synctest.Test(t, func(t *testing.T) { want = play(t, inMemory(), scenarios[0], idem.Repeatable, fault{n + 1, k}) })
 					s := g.setup(t)
 					d := delivery{Endpoint: g.endpoint, Table: g.table, Order: s.order, Effects: filepath.Join(t.TempDir(), "effects"), N: n + 1, Kind: k}
@@ -118,7 +118,7 @@ func TestKilledProcesses(t *testing.T) {
 						}
 					}
 					require.NotNil(t, rec)
-					got := story{state: rec.State, runs: map[string]int{}}
+					got := result{state: rec.State, runs: map[string]int{}}
 					lines, fErr := os.ReadFile(d.Effects)
 					require.NoError(t, fErr)
 					for _, name := range strings.Fields(string(lines)) {

@@ -34,8 +34,8 @@ type setup struct {
 	pad  string
 }
 
-// story is what became of a cell.
-type story struct {
+// result is what became of a cell.
+type result struct {
 	state idem.State
 	runs  map[string]int
 	calls [][]string // of each delivery
@@ -45,13 +45,13 @@ const most = 8 // deliveries
 
 // play delivers the request until it has ended, the first deliveries with a fault
 // each, and holds the end to what must be true of every cell.
-func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fault) story {
+func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fault) result {
 	t.Helper()
 	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
 	key := idem.Operation{Name: "order", Repeat: repeat}.Key("acme", s.order)
 	var p *process
 	var engine *idem.Engine
-	var out story
+	var out result
 	var answers []string
 	deliver := func(f fault) (string, error) {
 		if p == nil || p.isDead() {
@@ -244,7 +244,7 @@ type line struct {
 }
 
 // cellOf tells the end, and which effects were not had just once.
-func cellOf(s story) string {
+func cellOf(s result) string {
 	var odd []string
 	for _, name := range []string{"reserve", "charge", "ship", "undo charge", "undo reserve"} {
 		if n := s.runs[name]; n > 1 {

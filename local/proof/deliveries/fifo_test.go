@@ -151,7 +151,7 @@ func numberOf(m events.SQSMessage) int {
 	return b.N
 }
 
-// deliver returns which messages go back: all of them where the process went.
+// deliver returns which messages are redelivered: all of them where the process went.
 func (s *setup) deliver(event events.SQSEvent) (back map[string]bool, ok bool) {
 	payload, err := json.Marshal(event)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// story is what became of one delivery, in few words.
-type story struct {
+// summary is what became of one delivery, in few words.
+type summary struct {
 	outcome string
 	attempt string // of the operation; "-" if nothing was logged about one
 }
@@ -25,9 +25,9 @@ type logLine struct {
 	Reason  string `json:"reason"` // of a queue's message
 }
 
-// story tells an HTTP answer by its status and code, a batch by what was logged
+// summary tells an HTTP answer by its status and code, a batch by what was logged
 // of its messages, anything else by what the library logged last.
-func (d delivery) story() story {
+func (d delivery) summary() summary {
 	var lines []logLine
 	for _, raw := range d.lines {
 		var l logLine
@@ -35,7 +35,7 @@ func (d delivery) story() story {
 			lines = append(lines, l)
 		}
 	}
-	st := story{attempt: attemptsOf(lines)}
+	st := summary{attempt: attemptsOf(lines)}
 	var batch struct {
 		Failures []json.RawMessage `json:"batchItemFailures"`
 	}
@@ -90,18 +90,18 @@ func messagesOf(lines []logLine, back int) string {
 		}
 	}
 	if len(count) == 0 {
-		return fmt.Sprintf("%d messages go back", back)
+		return fmt.Sprintf("%d messages redelivered", back)
 	}
 	for reason, n := range count {
 		if len(count) == 1 && n == 1 {
 			return reason // of a batch of one
 		}
 	}
-	return fmt.Sprintf("%s (%d go back)", summary(count), back)
+	return fmt.Sprintf("%s (%d redelivered)", listed(count), back)
 }
 
-// summary lists what was counted, the most frequent first.
-func summary(count map[string]int) string {
+// listed lists what was counted, the most frequent first.
+func listed(count map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
