@@ -130,7 +130,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	case rec != nil && rec.Write == w.Write:
 		return withdrawn()
 	case rec != nil && rec.Write != w.Claim.Seen:
-		// Over a rival's record the commit cannot land.
+		// Over another attempt's record the commit cannot land.
 		next, out, err := c.reconcile(ctx, rec)
 		if next != nil {
 			return false, Outcome{}, c.failed(ctx, rec.State, false, why)

@@ -180,7 +180,7 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 // Two resolvers, and a resolver against the late outcome: one of them resolves it,
 // the other is told.
 func TestResolveRaces(t *testing.T) {
-	for name, rival := range map[string]func(t *testing.T, r *rig, key idem.Key){
+	for name, other := range map[string]func(t *testing.T, r *rig, key idem.Key){
 		"resolver": func(t *testing.T, r *rig, key idem.Key) {
 			require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
 		},
@@ -196,7 +196,7 @@ func TestResolveRaces(t *testing.T) {
 			key := unsafe.Key("t", "k")
 			parked(t, r, key)
 			r.faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-				rival(t, r, key)
+				other(t, r, key)
 				return c.Do(ctx)
 			})
 			err := r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("8")})

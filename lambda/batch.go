@@ -239,9 +239,9 @@ func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
 	case ReasonInFlight:
 		d.out.State = idem.InProgress
 	}
-	var rival *idem.InFlightError
-	if errors.As(err, &rival) && rival.Attempt > 0 {
-		d.out.Attempt, d.out.LeaseUntil = rival.Attempt, time.Now().Add(rival.LeaseLeft)
+	var other *idem.InFlightError
+	if errors.As(err, &other) && other.Attempt > 0 {
+		d.out.Attempt, d.out.LeaseUntil = other.Attempt, time.Now().Add(other.LeaseLeft)
 	}
 }
 

@@ -209,7 +209,7 @@ func rows() []row {
 // Every row of the contract, first and second time, in both profiles, through
 // every gateway.
 func TestContract(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		for profile := range profiles {
 			for _, r := range rows() {
 				if r.only != nil && *r.only != profile {
@@ -221,7 +221,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-func (r row) test(t *testing.T, d door, profile idemhttp.Profile) {
+func (r row) test(t *testing.T, d entryPoint, profile idemhttp.Profile) {
 	store, n := idem.Store(memory()), 0
 	if r.store != nil {
 		store = r.store()

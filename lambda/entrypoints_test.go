@@ -28,15 +28,15 @@ type request struct {
 // client sends a request through a gateway and returns the answer.
 type client func(context.Context, request) (*idemhttp.Response, error)
 
-// door is a way to the contract; it makes its own form of a request.
-type door struct {
+// entryPoint is a way to the contract; it makes its own form of a request.
+type entryPoint struct {
 	// tenant and principal are where the gateway's identities are.
 	tenant, principal idemhttp.TenantFunc
 	open              func(testing.TB, *idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, idemhttp.Next) client
 }
 
-// serve opens the door with its tenant and the options.
-func (d door) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next, change ...func(*idemhttp.Options)) client {
+// serve makes a client of the entry point with its tenant and the options.
+func (d entryPoint) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next, change ...func(*idemhttp.Options)) client {
 	t.Helper()
 	o := &idemhttp.Options{}
 	for _, f := range change {
@@ -46,9 +46,9 @@ func (d door) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next i
 }
 
 // bindPrincipal makes keys those of a principal.
-func (d door) bindPrincipal(o *idemhttp.Options) { o.Principal = d.principal }
+func (d entryPoint) bindPrincipal(o *idemhttp.Options) { o.Principal = d.principal }
 
-var doors = map[string]door{
+var entryPoints = map[string]entryPoint{
 	"neutral": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ var doors = map[string]door{
 	"Middleware around mux": behindNetHTTP(true),
 }
 
-func behindALB(multiValue bool) door {
+func behindALB(multiValue bool) entryPoint {
 	from := func(name string) idemhttp.TenantFunc {
 		return func(_ context.Context, r *idemhttp.Request) (string, error) {
 			e := r.Source.(*events.ALBTargetGroupRequest)
@@ -117,7 +117,7 @@ func behindALB(multiValue bool) door {
 			return e.Headers[name], nil
 		}
 	}
-	return door{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+	return entryPoint{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		h := ALB(e, routes, tenant, o, func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 			res, err := next(ctx)
 			if err != nil {
@@ -145,11 +145,11 @@ func behindALB(multiValue bool) door {
 }
 
 // behindNetHTTP is a real server with a real client.
-func behindNetHTTP(around bool) door {
+func behindNetHTTP(around bool) entryPoint {
 	from := func(name string) idemhttp.TenantFunc {
 		return idemhttp.FromRequest(func(r *http.Request) (string, error) { return r.Header.Get(name), nil })
 	}
-	return door{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+	return entryPoint{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
 		handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

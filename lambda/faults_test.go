@@ -18,7 +18,7 @@ import (
 
 // Two identical requests at the same moment: one execution.
 func TestDuplicatesAtOnce(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		t.Run(name, func(t *testing.T) {
 			started, release := make(chan struct{}), make(chan struct{})
 			serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
@@ -61,7 +61,7 @@ func (s *looking) Get(ctx context.Context, id string) (*idem.Record, error) {
 
 // With waiting on, the duplicate gets what the first gets, byte for byte.
 func TestDuplicatesWait(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		t.Run(name, func(t *testing.T) {
 			store := &looking{Store: memory(), seen: make(chan struct{})}
 			started, n := make(chan struct{}), 0
@@ -93,7 +93,7 @@ func TestDuplicatesWait(t *testing.T) {
 // Two tenants, and two principals where keys are bound to them: the same key and
 // body are two requests, and neither sees anything of the other's.
 func TestStrangersNeverShareARecord(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		for who, change := range map[string]func(*request, string){
 			"tenants":    func(r *request, name string) { r.tenant = name },
 			"principals": func(r *request, name string) { r.principal = name },
@@ -133,7 +133,7 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 
 // Where keys are not bound, a tenant's principals share them.
 func TestPrincipalsShareKeysByDefault(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		t.Run(name, func(t *testing.T) {
 			serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), answering(201, "made"))
 			for i, who := range []string{"anna", "ben"} {
@@ -148,7 +148,7 @@ func TestPrincipalsShareKeysByDefault(t *testing.T) {
 // Errors and panics of the handler pass through every gateway as they are. A
 // net/http handler has no errors, and its panics end the connection.
 func TestFaultsOfTheHandlerPassThrough(t *testing.T) {
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		t.Run(name, func(t *testing.T) {
 			own := errors.New("own")
 			overHTTP := strings.HasPrefix(name, "Middleware")
@@ -179,7 +179,7 @@ func TestReplayIsFaithful(t *testing.T) {
 	for i := range 128 {
 		every = append(every, byte(i))
 	}
-	for name, d := range doors {
+	for name, d := range entryPoints {
 		for what, given := range map[string]*idemhttp.Response{
 			"text":   {Status: 200, Headers: map[string]string{"content-TYPE": "text/plain", "X-Html": "<&>"}, Body: every},
 			"base64": {Status: 200, Base64: true, Body: []byte("AAEC/w==")},

@@ -107,7 +107,7 @@ func tenantNotFound(maker, where string, err error) error {
 }
 
 // parts makes a key's value of all the parts that together are a record's identity.
-// One that is missing would make strangers share a record.
+// One that is missing would make unrelated events share a record.
 func parts(noun string, named ...[2]string) (string, string, error) {
 	values := make([]string, len(named))
 	for i, p := range named {

@@ -25,7 +25,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	for name, env := range environments {
 		for _, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
 			op := idem.Operation{Name: "settle", Repeat: repeat}
-			for door, open := range map[string]func(*idem.Engine, func(context.Context) error) func(context.Context) error{
+			for entry, open := range map[string]func(*idem.Engine, func(context.Context) error) func(context.Context) error{
 				"Wrap": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
 					h := Wrap(e, op, Pointer(idem.NoTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (int, error) { return 1, f(ctx) })
 					return func(ctx context.Context) error {
@@ -47,7 +47,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 					}
 				},
 			} {
-				t.Run(name+"/"+repeat.String()+"/"+door, func(t *testing.T) {
+				t.Run(name+"/"+repeat.String()+"/"+entry, func(t *testing.T) {
 					t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
 					for k, v := range env {
 						t.Setenv(k, v)

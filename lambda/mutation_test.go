@@ -153,8 +153,8 @@ func text(random *rand.Rand, s string) string {
 	return string(b)
 }
 
-// FuzzFronts looks further than the fixed mutations do.
-func FuzzFronts(f *testing.F) {
+// FuzzEntryPoints looks further than the fixed mutations do.
+func FuzzEntryPoints(f *testing.F) {
 	kinds := slices.Sorted(maps.Keys(functions))
 	for _, name := range samples.Names() {
 		for i, kind := range kinds {

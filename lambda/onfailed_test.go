@@ -18,7 +18,7 @@ import (
 // time: it is forwarded when it is acknowledged.
 func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 	ok := func(context.Context, string) error { return nil }
-	for name, door := range map[string]func(*idem.Engine, func(string), func(Reason), func(context.Context, string) error) func() bool{
+	for name, entry := range map[string]func(*idem.Engine, func(string), func(Reason), func(context.Context, string) error) func() bool{
 		"kinesis, side by side": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
 			h := Kinesis(e, transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 2, Logger: quiet,
 				OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
@@ -68,7 +68,7 @@ func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
 			forwarded, told := map[string]int{}, map[Reason]int{}
 			var mu sync.Mutex
 			down := true
-			deliver := door(newEngine(t, memory()), func(body string) { forwarded[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
+			deliver := entry(newEngine(t, memory()), func(body string) { forwarded[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
 				func(ctx context.Context, body string) error {
 					switch {
 					case body != "later":

@@ -42,10 +42,10 @@ func (d *deed) change(context.Context, events.DynamoDBEventRecord) error { retur
 
 func (d *deed) answer(context.Context, json.RawMessage) (string, error) { return "done", d.done() }
 
-// sourceDoor gives an event of a source to its handler, as aws-lambda-go does.
-type sourceDoor func(ctx context.Context, payload []byte) (any, error)
+// sourceEntry gives an event of a source to its handler, as aws-lambda-go does.
+type sourceEntry func(ctx context.Context, payload []byte) (any, error)
 
-func through[E, R any](h func(context.Context, E) (R, error)) sourceDoor {
+func through[E, R any](h func(context.Context, E) (R, error)) sourceEntry {
 	return func(ctx context.Context, payload []byte) (any, error) {
 		var e E
 		if err := json.Unmarshal(payload, &e); err != nil {
@@ -59,17 +59,17 @@ func without[E any](h func(context.Context, E) error) func(context.Context, E) (
 	return func(ctx context.Context, e E) (any, error) { return nil, h(ctx, e) }
 }
 
-// doors are the sources by their sample, with default keys.
-func sourceDoors(e *idem.Engine, op idem.Operation, d *deed) map[string]sourceDoor {
-	eb := func() sourceDoor {
+// sourceEntries are the sources by their sample, with default keys.
+func sourceEntries(e *idem.Engine, op idem.Operation, d *deed) map[string]sourceEntry {
+	eb := func() sourceEntry {
 		return through(without(EventBridge(e, op, nil, &Options[events.EventBridgeEvent]{Logger: quiet}, d.json)))
 	}
-	raw := func(h Handler) sourceDoor {
+	raw := func(h Handler) sourceEntry {
 		return func(ctx context.Context, payload []byte) (any, error) { return h(ctx, payload) }
 	}
 	kafka := &KafkaOptions{ReportBatchItemFailures: true}
 	kafka.Logger = quiet
-	return map[string]sourceDoor{
+	return map[string]sourceEntry{
 		"sns":                   through(without(SNS(e, op, nil, &Options[events.SNSEventRecord]{Logger: quiet}, d.json))),
 		"eventbridge-custom":    eb(),
 		"eventbridge-scheduled": eb(),
@@ -108,7 +108,7 @@ func came(t *testing.T, res any, err error) bool {
 // delivered, and what is redelivered.
 func TestSources(t *testing.T) {
 	names := []string{}
-	for name := range sourceDoors(newEngine(t, memory()), fulfil, &deed{}) {
+	for name := range sourceEntries(newEngine(t, memory()), fulfil, &deed{}) {
 		names = append(names, name)
 	}
 	for _, name := range names {
@@ -116,7 +116,7 @@ func TestSources(t *testing.T) {
 			payload := sourceSample(t, name)
 			store := &watcher{Store: memory()}
 			d := &deed{}
-			h := sourceDoors(newEngine(t, store), fulfil, d)[name]
+			h := sourceEntries(newEngine(t, store), fulfil, d)[name]
 			res, err := h(invocation(t), payload)
 			require.NoError(t, err)
 			require.False(t, came(t, res, err))
@@ -141,7 +141,7 @@ func TestSources(t *testing.T) {
 				"permanent":             {idem.Permanent(errDeclined), charge, name == "async-direct" || name == "stepfunctions-task", records},
 			} {
 				d := &deed{err: c.err}
-				h := sourceDoors(newEngine(t, memory()), c.op, d)[name]
+				h := sourceEntries(newEngine(t, memory()), c.op, d)[name]
 				res, err := h(invocation(t), payload)
 				require.Equal(t, c.back, came(t, res, err), what)
 				_, _ = h(invocation(t), payload)
@@ -164,7 +164,7 @@ func TestRepeatsThatDiffer(t *testing.T) {
 		"sns":                   {`"Signature": "`, `"Signature": "another`},
 	} {
 		d := &deed{}
-		h := sourceDoors(newEngine(t, memory()), fulfil, d)[name]
+		h := sourceEntries(newEngine(t, memory()), fulfil, d)[name]
 		payload := string(sourceSample(t, name))
 		require.Contains(t, payload, change[0], name)
 		_, err := h(invocation(t), []byte(payload))
@@ -188,7 +188,7 @@ func TestOthersThatLookAlike(t *testing.T) {
 		"kafka-msk":             {`"offset": 1501`, `"offset": 1500`},
 	} {
 		d := &deed{}
-		h := sourceDoors(newEngine(t, memory()), fulfil, d)[name]
+		h := sourceEntries(newEngine(t, memory()), fulfil, d)[name]
 		payload := string(sourceSample(t, name))
 		require.Contains(t, payload, change[0], name)
 		_, err := h(invocation(t), []byte(payload))
@@ -200,7 +200,7 @@ func TestOthersThatLookAlike(t *testing.T) {
 	}
 }
 
-// An event without what its key is made of is refused, not shared by strangers.
+// An event without what its key is made of is refused, not shared with other events.
 func TestSourcesWithoutIdentity(t *testing.T) {
 	for name, payload := range map[string]string{
 		"sns":                   `{"Records":[{"Sns":{"Message":"{}"}}]}`,
@@ -213,14 +213,14 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 		"stepfunctions-task":    `{"executionId":"e","input":{}}`,
 	} {
 		d := &deed{}
-		res, err := sourceDoors(newEngine(t, memory()), fulfil, d)[name](invocation(t), []byte(payload))
+		res, err := sourceEntries(newEngine(t, memory()), fulfil, d)[name](invocation(t), []byte(payload))
 		require.True(t, came(t, res, err), name)
 		require.Zero(t, d.runs, name)
 	}
 	d := &deed{}
-	_, err := sourceDoors(newEngine(t, memory()), fulfil, d)["async-direct"](t.Context(), []byte(`{}`))
+	_, err := sourceEntries(newEngine(t, memory()), fulfil, d)["async-direct"](t.Context(), []byte(`{}`))
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	_, err = sourceDoors(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(), []byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
+	_, err = sourceEntries(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(), []byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
 	require.ErrorContains(t, err, "has no input")
 	require.Zero(t, d.runs)
 }
@@ -395,7 +395,7 @@ func TestSourceRetention(t *testing.T) {
 			store := memory()
 			op := fulfil
 			op.Retention = own
-			_, err := sourceDoors(newEngine(t, store), op, &deed{})[name](invocation(t), sourceSample(t, name))
+			_, err := sourceEntries(newEngine(t, store), op, &deed{})[name](invocation(t), sourceSample(t, name))
 			require.NoError(t, err)
 			if own != 0 {
 				want = own

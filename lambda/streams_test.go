@@ -234,14 +234,14 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 // What services never send must not panic, and must not be taken for success
 // without anything having run.
 func TestMutatedSourceEvents(t *testing.T) {
-	for name := range sourceDoors(newEngine(t, memory()), fulfil, &deed{}) {
+	for name := range sourceEntries(newEngine(t, memory()), fulfil, &deed{}) {
 		var event any
 		require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
 		g := rand.New(rand.NewPCG(7, 7))
 		for range 1000 {
 			payload, err := json.Marshal(mutated(g, event))
 			require.NoError(t, err)
-			_, _ = sourceDoors(newEngine(t, memory()), fulfil, &deed{})[name](invocation(t), payload)
+			_, _ = sourceEntries(newEngine(t, memory()), fulfil, &deed{})[name](invocation(t), payload)
 		}
 	}
 }

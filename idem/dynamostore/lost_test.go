@@ -197,7 +197,7 @@ func stripItem(w *wire, op string, req *http.Request) (*http.Response, error) {
 	return answer(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`), nil
 }
 
-// A rival's record is a conflict, not a landed write, with and without the item.
+// Another attempt's record is a conflict, not a landed write, with and without the item.
 func TestConflictWithoutOldItem(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()

@@ -51,7 +51,7 @@ var (
 	canceled    = &smithy.CanceledError{Err: context.DeadlineExceeded}
 	noRegion    = &smithy.OperationError{Err: fmt.Errorf("resolve endpoint: %w", &aws.MissingRegionError{})}
 	bare        = &types.ConditionalCheckFailedException{}
-	refusal     = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "rival"))}
+	refusal     = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "another"))}
 )
 
 // skewed is how the SDK marks an answer that is due to the clock.
@@ -165,7 +165,7 @@ func TestTriesUntilItWorks(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := scripted(t, nil, canceled, refusal)
-		require.Equal(t, "rival", isConflict(t, s.Acquire(t.Context(), base, claim("k", "o1"))).Owner)
+		require.Equal(t, "another", isConflict(t, s.Acquire(t.Context(), base, claim("k", "o1"))).Owner)
 	})
 }
 

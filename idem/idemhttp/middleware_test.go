@@ -102,9 +102,9 @@ func TestMiddlewareReplays(t *testing.T) {
 	require.Equal(t, []string{"</a>", "</b>"}, again.Header()["Link"])
 
 	require.Equal(t, 422, answerOf(h, netRequest("POST", "/payments", `{"amount":2}`)).Code)
-	stranger := netRequest("POST", "/payments", `{"amount":1}`)
-	stranger.Header.Set("X-Tenant", "green")
-	require.Equal(t, 201, answerOf(h, stranger).Code)
+	other := netRequest("POST", "/payments", `{"amount":1}`)
+	other.Header.Set("X-Tenant", "green")
+	require.Equal(t, 201, answerOf(h, other).Code)
 	require.Equal(t, 2, n)
 }
 

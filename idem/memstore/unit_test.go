@@ -45,9 +45,9 @@ func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	require.Equal(t, protocol.InProgress, s.Records()[0].State, "neither is written")
 
 	s.Conditions(nil)
-	stranger := f
-	stranger.Owner = "somebody"
-	require.Error(t, s.Finish(t.Context(), now, stranger))
+	other := f
+	other.Owner = "somebody"
+	require.Error(t, s.Finish(t.Context(), now, other))
 	require.Empty(t, s.Units(), "who has no claim commits nothing")
 
 	require.NoError(t, s.Finish(t.Context(), now, f))

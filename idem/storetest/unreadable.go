@@ -29,16 +29,16 @@ func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
 	// Nothing that is sent here would land on the healthy record either.
 	stale := a.next()
 	stale.claim.Seen = newID()
-	stranger := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
+	other := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 	lapse, resolve := a.lapse(), a.resolve(protocol.Completed)
 	lapse.Seen, resolve.Seen = newID(), newID()
 	ws := []write{
-		stranger.acquire(), stale.acquire(), stranger.withdraw(), stranger.extend(lease),
-		stranger.complete("x"), stranger.fail(), stranger.release(false), stranger.park(),
-		stranger.open(stranger.complete("x")), lapse, resolve,
+		other.acquire(), stale.acquire(), other.withdraw(), other.extend(lease),
+		other.complete("x"), other.fail(), other.release(false), other.park(),
+		other.open(other.complete("x")), lapse, resolve,
 	}
 	if steps {
-		ws = append(ws, stranger.step("ship", nil), stranger.begin("ship"))
+		ws = append(ws, other.step("ship", nil), other.begin("ship"))
 	}
 	c.must(d.Do(c.ctx, a.id()))
 	rec, err := c.store.Get(c.ctx, a.id())
