@@ -11,11 +11,11 @@ import (
 // every later call with the same key and input the recorded outcome. The operation's
 // Repeat says whether fn may run again after an attempt without an outcome.
 //
-// The input's fingerprint is taken before fn runs: raw JSON (json.RawMessage) by its
-// meaning, []byte and string as they are, everything else as its JSON. The result is
-// recorded as JSON, and live too it is what decoding that JSON gives. Both are encoded by
-// address: a MarshalJSON method with a pointer receiver counts. A type of which JSON sees
-// nothing, such as a struct whose fields are all unexported, is refused before anything is
+// The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
+// meaning, of []byte and string as they are, of everything else as its JSON. The result is
+// recorded as JSON. The call that ran fn gets the decoded JSON too, so that it sees what
+// a replay sees. MarshalJSON methods with a pointer receiver are used. A type of which JSON
+// sees nothing, such as a struct without exported fields, is refused before anything is
 // claimed, at any depth.
 //
 // fn's error is returned as it is; later calls get a recorded failure as a

@@ -13,8 +13,8 @@
 // with the same key and input gets the recorded outcome. An operation declared
 // not repeatable is never run again after an attempt whose outcome nobody knows.
 //
-// Exactly-once effects in a system that takes no part are not promised. [Token]
-// is what such a system is given so that it can take part.
+// Exactly-once effects in another system are not promised unless that system takes
+// part: it must accept [Token] as an idempotency key.
 //
 // # The states
 //
@@ -25,8 +25,8 @@
 // A claim is one conditional write, and every later write of the attempt is conditional on
 // the claim's random owner. A lease bounds how long a claim is respected. When it lapses
 // without an outcome, the next call takes a repeatable operation over, and parks any other
-// one as unknown: a lapsed claim whose key is not sent again stays as it is. The parked
-// attempt's own late outcome and [Engine.Resolve] lead out of unknown.
+// one as unknown. Without a next call the record stays as it is. An unknown record ends by
+// the parked attempt's own late outcome, or by [Engine.Resolve].
 //
 // A [Step] is recorded under the claim, and later attempts skip it. A [Unit] of work is
 // written together with the outcome, or not at all. In [Atomic] mode there is no claim: one

@@ -14,11 +14,11 @@ const (
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
 	// FailOpen runs the handler without a claim when the store is down, as
-	// [StoreError].Down says. A store that answers still fails closed, and so does one
-	// that was not asked, as for want of credentials. Two attempts may then run at once,
-	// or one after the other. The outcome is recorded as if it had the claim, unless
-	// another attempt has run since; until that is written, the same process does not run
-	// the key again. Only for repeatable operations.
+	// [StoreError].Down says. Any other failure still fails closed, such as missing
+	// credentials. Two attempts may then run at once, or one after the other. The outcome
+	// is recorded as under a claim, unless another attempt has run since. Until it is
+	// written, the same process does not run the key again. Only for repeatable
+	// operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
 	// repeatable: it trades double execution for availability, and is spelled out
@@ -38,8 +38,8 @@ const (
 	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
 	// a process that dies leaves nothing behind.
 	//
-	// It fits where every lasting effect of a quick handler is in the unit of work, such as
-	// a transfer between two items of the same database. It takes repeatable operations
+	// Use it for a quick handler whose lasting effects are all in the unit of work, such
+	// as a transfer between two items of the same database. It takes repeatable operations
 	// only, and steps are refused in it. A result commits, and so does an error marked
 	// [Permanent], without the unit. After any other error nothing is written and the next
 	// call runs. A commit that cannot be confirmed is a [*CommitError].
@@ -85,7 +85,7 @@ type Operation struct {
 	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
 	// means [DefaultRetention]; at least one second and [Options.FinishBudget], at most five
 	// years. A caller that retries later than this runs the handler again, so it must be
-	// longer than the longest retry window in front of the function.
+	// longer than the time within which clients, queues and services still retry.
 	Retention time.Duration
 
 	// MinTime is the least time the handler must have before its deadline guard. With

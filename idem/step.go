@@ -22,7 +22,7 @@ const (
 	// more. Its effect should carry the [Token], which is the step's own.
 	AtLeastOnce StepSemantics = iota
 	// AtMostOnce records that the step begins before the function runs. A step that
-	// began and left no outcome is never run again, by no retry and by no later attempt:
+	// began and left no outcome is never run again, neither by a retry nor by a later attempt:
 	// see [StepInterruptedError]. A function's error that is neither [Permanent] nor
 	// [NotExecuted] leaves no outcome: it parks the operation at once, whatever the
 	// declaration, and so does a time-out.
@@ -64,11 +64,11 @@ type StepConfig[T any] struct {
 	// inside the function before you return such an error.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
 
-	// AbsentAfter is how long after the step began a NotExecuted error of Interrupted
-	// counts: the longest that the step's function runs, plus the longest that a request
-	// takes to the other system. A process that died may have sent one that the system
-	// does not know yet. Until then, plus [Options.Margin], a repeatable operation is
-	// released and the next attempt asks again. Required with Interrupted: at least a
+	// AbsentAfter is the time since the step began from which on a NotExecuted error of
+	// Interrupted counts: the longest that the step's function runs, plus the longest
+	// that a request takes to the other system. A process that died may have sent a
+	// request that the system does not know yet. Before that time plus [Options.Margin] a
+	// repeatable operation is released, and the next attempt asks again. Required with Interrupted: at least a
 	// millisecond, or [AtOnce].
 	AbsentAfter time.Duration
 }
@@ -99,11 +99,11 @@ type StepConfig[T any] struct {
 // AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65 write units
 // each.
 //
-// A step whose record cannot be shown to have been written stops the operation:
-// its context ends, every further Step fails with the same error, and it ends by
-// the operation's declaration, whatever the handler returns. So does an operation
-// whose handler returns while a step still runs. An AtMostOnce step whose begin mark
-// cannot be shown to have been written does not run.
+// If a step's write cannot be confirmed, the operation stops: its context ends, every
+// further Step fails with the same error, and the attempt ends by the operation's
+// declaration, whatever the handler returns. The same holds if the handler returns
+// while a step still runs. An AtMostOnce step whose begin mark
+// cannot be confirmed does not run.
 //
 // Where the operation runs without a claim ([FailOpen]) steps just run, nothing is
 // recorded, and AtMostOnce steps are refused with [ErrStoreUnavailable].

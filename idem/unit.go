@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// UnitOf is for packages with a store: handlers call functions of those, such as
-// dynamostore.TxOf. It returns the unit of work of the attempt that the context belongs
-// to, and makes it if it is asked for the first time; once the handler has returned, a
-// new one that is sealed. Outside an operation, and inside a [Step], which a later
-// attempt skips with all that it would have collected, it returns a [*ConfigError].
+// UnitOf returns the unit of work of the attempt that the context belongs to. The first
+// call makes it. After the handler has returned, UnitOf returns a new unit that is
+// sealed. Outside an operation it returns a [*ConfigError], and inside a [Step] too: a
+// later attempt skips the step, and would miss what was collected in it. UnitOf is for
+// packages with a store; handlers call their functions, such as dynamostore.TxOf.
 //
-// A unit commits if and only if the attempt ends as completed. A handler's error drops
-// it, and so does a response that is a refusal, such as an HTTP status of 400 or more,
-// unless the handler says [SetCompleted], and so do [Abort] and the undoing of steps. If
-// the store refuses it, the caller gets the reason as the handler's own error, and the
-// record goes by its class. If the commit cannot be confirmed the caller gets a
-// [*CommitError].
+// A unit commits if and only if the attempt ends as completed. It is dropped after a
+// handler's error, by [Abort], when steps are undone, and after a response that is a
+// refusal, such as an HTTP status of 400 or more, unless the handler calls
+// [SetCompleted]. If the store refuses the unit, the caller gets the reason as the
+// handler's own error, and the record ends by that error's class. If the commit cannot
+// be confirmed, the caller gets a [*CommitError].
 func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	a := attemptOf(ctx)
 	switch {

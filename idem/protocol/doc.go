@@ -8,7 +8,7 @@
 //
 // # The machine
 //
-// A record is always in one of these states. [Next] is the whole of the rules.
+// A record is always in one of these states. [Next] has all the rules.
 //
 //	              claim                complete
 //	(absent) ───────────▶ in_progress ───────────▶ completed ─┐
@@ -27,12 +27,11 @@
 // A claim is one conditional write, and every later write of the attempt is
 // conditional on the claim's random owner. A lease bounds how long a claim is
 // respected. When it lapses without an outcome, the next call takes a repeatable
-// operation over and parks any other one as unknown. The parked attempt's own late
-// outcome and a resolution lead out of unknown.
+// operation over and parks any other one as unknown. An unknown record ends by the
+// parked attempt's own late outcome, or by a resolution.
 //
 // A completion whose result cannot be stored in time is recorded without it. The
-// result can be added later under the same owner, to that very write and to no
-// other one.
+// same owner can add the result later, as long as no other write has followed.
 //
 // A recorded step changes no state. It is recorded in in_progress, or late in
 // unknown. A repeatable operation with an interrupted at-most-once step is taken over
@@ -46,9 +45,9 @@
 //
 // # The writes
 //
-// [Claim], [Withdrawal], [Extension], [StepWrite], [Finish] and [Settlement] are all
-// the writes there are. Their Apply methods are the reference for every store: what
-// the write makes of a record, or the conflict. Every write has an id, the same in
-// all its retries, so that a write whose reply was lost can be told from one that
-// did not happen.
+// The writes are [Claim], [Withdrawal], [Extension], [StepWrite], [Finish] and
+// [Settlement]. Their Apply methods are the reference for every store: they return the
+// record after the write, or the conflict. Every write has an id, which is the same in
+// all its retries. By it a store tells a write whose reply was lost from one that did
+// not happen.
 package protocol
