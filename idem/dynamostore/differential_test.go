@@ -195,6 +195,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	case 1:
 		w := protocol.Withdrawal{Claim: g.claim(id, write, state, now), Owner: g.fresh("o"), Write: g.fresh("w"),
 			ExpiresAt: g.expiry(now, 70), Uncertain: g.chance(30)}
+		if g.chance(50) {
+			w.Write = w.Owner
+		}
 		if g.chance(50) && owner != "" {
 			w.Claim.Record.Owner = owner
 		}
@@ -245,6 +248,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
 	if state == protocol.Unknown || g.chance(20) {
 		st.Kind, st.Owner, st.Ending = protocol.EventResolve, g.fresh("o"), g.ending(now)
+		if g.chance(50) {
+			st.Write = st.Owner
+		}
 		if rec != nil && g.chance(40) {
 			for name := range rec.Steps {
 				if g.chance(70) {
