@@ -64,20 +64,20 @@ func (j *journal) undone() *Failure {
 	return j.cause
 }
 
-// beginUndoing says that the operation is being undone from now on, unless a step is
-// open: nothing is undone across it.
+// beginUndoing says that the operation is being undone from now on. It returns an error
+// while a step is open: nothing is undone across it, but what is left once it is settled.
 func (j *journal) beginUndoing(cause error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.cause == nil {
+		j.cause = failureOf(cause)
+	}
 	name, _ := j.opened()
 	for n := range j.starts {
 		name = n
 	}
 	if name != "" {
 		return &StepInterruptedError{Name: name}
-	}
-	if j.cause == nil {
-		j.cause = failureOf(cause)
 	}
 	return nil
 }

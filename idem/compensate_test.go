@@ -421,3 +421,28 @@ func TestAnAbortThatCannotUndoParks(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.state(t, key))
 	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
 }
+
+// Nor is one beside an at-most-once step that is done afterwards: that is undone then.
+func TestAnAbortBesideAnAtMostOnceStepIsMadeUpFor(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	got, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		inside, aborted := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
+				close(inside)
+				<-aborted
+				return e.step("charge")(ctx)
+			}, &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Compensate: e.undo("charge")})
+			assert.NoError(t, err)
+		})
+		<-inside
+		require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+		close(aborted)
+		wg.Wait()
+		return "402", nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "402", got)
+	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
+}
