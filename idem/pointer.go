@@ -20,7 +20,7 @@ func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer)
 // text by noun, such as "event". The text is read once.
 func ValuesAt(text []byte, noun string, pointers ...string) ([]string, error) {
 	values, err := canonical.Values(text, noun, pointers...)
-	if _, ok := errors.AsType[*canonical.ValueError](err); err != nil && !ok {
+	if _, ok := errors.AsType[*canonical.ValueError](err); err != nil && !ok && len(pointers) > 0 {
 		err = fmt.Errorf("the value at %q of the %s cannot be read: %w", pointers[0], noun, err)
 	}
 	if err != nil {
