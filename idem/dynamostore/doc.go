@@ -8,23 +8,23 @@
 // Every write of a record is one conditional PutItem or UpdateItem that returns the
 // old item when its condition fails. So a claim that finds a recorded outcome is answered
 // by the same single call, and a write whose reply was lost recognises itself in
-// the old item, by its write id. Expressions are put together from constants alone
-// (expressions.go has those that are always there), names and values go in beside
-// them; testdata has the requests in full.
+// the old item, by its write id. Expressions are built from constants alone
+// (expressions.go has those that every request uses); names and values are passed as
+// parameters. The requests in full are in testdata.
 //
 // # The table
 //
-// Keys pk (S) and sk (S), on-demand, TTL on expires_at, a stream with both images
-// and one sparse index, open, of the open questions. Package schema has the
-// names. The infrastructure code creates it; [CreateTable] is for DynamoDB Local,
-// and [Check] finds out, at deployment or when a long-lived process starts, what is
-// wrong with a table.
+// The table has the keys pk (S) and sk (S), on-demand capacity, TTL on expires_at, a
+// stream with both images, and one sparse index, open, of the open questions. Package
+// schema has the names. Package infra creates the table; [CreateTable] is for DynamoDB
+// Local. [Check] reports what is wrong with a table: call it at deployment, or when a
+// long-lived process starts.
 //
 // The store relies on conditions that see the latest write, and on consistent
 // reads. A table in one region gives both, and so does a global table with strong
 // consistency across regions. A global table with eventual consistency does not:
-// two regions may both get a claim on one key, and the last writer wins. Let one
-// region alone write such a table.
+// two regions may both get a claim on one key, and the last writer wins. Only one
+// region may write such a table.
 //
 // Expiry is decided from expires_at and the clock with its margin, never from whether
 // TTL has deleted the item. TTL deletes by AWS's clock, days after expires_at at the
@@ -40,9 +40,9 @@
 // are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
 // SHA-256; a part that is missing, cut short or altered makes the result
-// unreadable ([idem.ErrRecordUnreadable]). Parts that are not taken within two thirds of
-// a call's time do not keep the outcome from being recorded: the engine records it
-// without them, and adds the result once they are there, by one more write.
+// unreadable ([idem.ErrRecordUnreadable]). If the parts are not
+// stored within two thirds of a call's time, the engine records the outcome without
+// them, and adds the result once they are stored, by one more write.
 //
 // Steps lie in the record until it is completed or failed, their results above 1 KB
 // in parts, and above 128 bytes once those in the record take 64 KB. Parts never
@@ -50,8 +50,8 @@
 // get its expiry; those of a step whose write is refused get a day. Parts that
 // cannot be reached then stay, and cost their storage.
 //
-// An item takes 400 KB, of which the steps may take [protocol.StepRoom]: a step beyond is
-// not run, so that there is always room to undo the steps and to end. Each write of a
+// An item holds 400 KB, of which the steps may take [protocol.StepRoom]. A step that
+// needs more is not run, so that there is always room to undo the steps and to end. Each write of a
 // record, a heartbeat too, is billed by all of it. A hundred steps of 1 KB cost some
 // 4,000 write units in all, a thousand small ones some 100,000: an operation with so
 // many is better split.
@@ -107,37 +107,37 @@
 //
 // What a handler collects in its [Tx] commits with the outcome in one
 // TransactWriteItems, or not at all. The record's write is the first action, under
-// the same condition as without a Tx. Why DynamoDB cancels is told apart, the
-// record's own reason first: another attempt has the claim, or this very write has
-// landed before; then a business condition, which is the handler's error; then what
-// passes by, a transaction on the same item (TransactionConflict) or throttling,
-// which is sent again after a random pause while the time lasts.
+// the same condition as without a Tx. The reasons of a cancelled transaction are read in
+// this order. First the record's: another attempt has the claim, or this very write has
+// landed before. Then a business condition, which is the handler's error. Then what
+// is temporary, another transaction on the same item (TransactionConflict) or
+// throttling: the transaction is sent again after a random pause while time is left.
 //
-// A try without an answer is followed by others, byte for byte the same and under
-// one token, by which DynamoDB knows for ten minutes that it has applied it. When
-// the time for that is over the engine writes what keeps the transaction from
-// landing any more, and learns from it, or from a consistent read, whether it has.
-// [idem.CommitError] says the rest. A transaction costs twice the write units of its
+// A try without an answer is sent again, byte for byte the same and with the same
+// token, by which DynamoDB knows for ten minutes that it has applied it. When the time
+// for that is over, the engine makes a write that fences the transaction. From the
+// reply, or from a consistent read, it learns whether the transaction has landed.
+// See [idem.CommitError]. A transaction costs twice the write units of its
 // items, also if it is cancelled.
 //
 // # Time and doubt
 //
-// The store makes the tries itself, with the SDK's retries off, because only who
-// knows of every try can say whether a write may have been applied. A try gets a
-// second ([Options].AttemptTimeout) and no more than half of the time left, that of a
-// transaction a second more for each MiB;
-// between tries it waits at random, from 25 ms up to a second. Throttling, server
+// The store retries by itself, with the SDK's retries off: it must know of every try to
+// say whether a write may have been applied. A try gets a second
+// ([Options].AttemptTimeout), a transaction's a second more for each MiB, and no more
+// than half of the time left. Between tries the store waits for a random time, from
+// 25 ms up to a second. Throttling, server
 // errors, time-outs and connection errors are tried again until the context ends;
 // a call whose context has no deadline gets [Options].Budget. Ambiguous of a
 // [*idem.StoreError] is set if any try was sent and got no definite answer: a
-// refused connection, a throttled or a denied request leave no doubt. All of that
-// needs a client that answers fast and dials fast: make it with [NewClient].
+// refused connection, a throttled or a denied request leave no doubt. This needs a
+// client with short time-outs for dialing and for replies: make it with [NewClient].
 //
 // Down of the error is set if every try found DynamoDB down: not reached, silent,
 // throttled, or answering with a status of 500 or more. Any other answer in between,
 // such as another transaction on the item, shows that it works. A request that could
-// not be sent, as for want of credentials, is neither in doubt nor shows it down, and
-// is tried again only if it was not ready in time.
+// not be sent, such as without credentials, is not in doubt and does not show that
+// DynamoDB is down. It is tried again only if it was not ready in time.
 //
 // A delayed try of a write that has given up may still arrive. Its condition then
 // decides, as for every other write.

@@ -40,20 +40,21 @@ const MaxActions = 99
 //	}, dynamostore.Else(idem.Permanent(ErrInsufficientFunds)))
 //
 // A mistake fails the commit: the attempt ends with the [*ActionError] as if the
-// handler had returned it. [Tx.Err] tells it at once. No two actions may be on one item, none on the operation's own record;
-// the limits of DynamoDB are checked before it is called. Messages and the maps of
-// actions are copied; the attribute values in them must stay as they are until the
-// operation has ended. A Tx is safe for concurrent use.
+// handler had returned it. [Tx.Err] returns it at once. Two actions may not be on the
+// same item, and none may be on the operation's own record. The limits of DynamoDB are
+// checked before it is called. Messages and the maps of actions are copied; the
+// attribute values in them must not change until the operation has ended. A Tx is safe
+// for concurrent use.
 //
 // # Conditions
 //
-// An action with a ConditionExpression needs an otherwise, and only such an action has
-// one: nil with a condition, and a function without one, are mistakes. If the condition
-// does not hold, nothing is written, and the attempt ends with the error that otherwise
-// makes of the item as it was, as if the handler had returned it. As every handler's
-// error it is recorded if it is marked [idem.Permanent], releases the key if it is
-// marked [idem.NotExecuted], and otherwise goes by the operation's declaration: one that
-// is not repeatable is parked. Nothing of the transaction took effect, but only the
+// An action with a ConditionExpression needs an [Otherwise], and an action without one
+// must have nil; anything else is a mistake. If the condition does not hold, nothing is
+// written, and the attempt ends with the error that the Otherwise makes of the existing
+// item, as if the handler had returned it. Like every handler's error it is recorded if
+// it is marked [idem.Permanent], and releases the key if it is marked
+// [idem.NotExecuted]. Without a mark the operation's declaration decides: an operation
+// that is not repeatable is parked. Nothing of the transaction took effect, but only the
 // handler knows what else it has done.
 type Tx struct {
 	mu       sync.Mutex
@@ -72,7 +73,7 @@ var _ idem.Unit = (*Tx)(nil)
 type Otherwise = func(old map[string]types.AttributeValue) error
 
 // Else is the [Otherwise] that returns err, whatever the item was like. Mark err as
-// [idem.Permanent] if it is the operation's outcome, as [idem.NotExecuted] if the
+// [idem.Permanent] if it is the operation's outcome, or as [idem.NotExecuted] if the
 // handler has done nothing else.
 func Else(err error) Otherwise {
 	if err == nil {
@@ -81,13 +82,14 @@ func Else(err error) Otherwise {
 	return func(map[string]types.AttributeValue) error { return err }
 }
 
-// TxOf returns the unit of work of the handler's attempt, always the same one. With
-// a context that is not a handler's, or inside an [idem.Step], it panics: what is
+// TxOf returns the unit of work of the handler's attempt: the same one for every call.
+// If the context is not a handler's, or is that of an [idem.Step], TxOf panics: what is
 // collected there would be lost.
 //
-// It commits over a [Store] of this package, and for tests over one of memstore, which
-// keeps what was collected and applies it to nothing: see [Tx.CommitInMemory]. Over
-// another one the commit is refused with errors.ErrUnsupported.
+// It commits with a [Store] of this package. With a store of memstore, for tests, it
+// commits too, and what was collected is kept but applied to nothing: see
+// [Tx.CommitInMemory]. With any other store the commit is refused with
+// errors.ErrUnsupported.
 func TxOf(ctx context.Context) *Tx {
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(Tx) })
 	if err != nil {
@@ -100,8 +102,8 @@ func TxOf(ctx context.Context) *Tx {
 	return tx
 }
 
-// Transact makes a handler of one that takes its unit of work as an argument, for
-// [idem.Do] and every wrapper that takes such a function.
+// Transact turns a function that takes its unit of work as an argument into a handler
+// for [idem.Do] and for every wrapper of such a handler.
 func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(context.Context, In) (Out, error) {
 	if fn == nil {
 		return nil
@@ -109,9 +111,8 @@ func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(
 	return func(ctx context.Context, in In) (Out, error) { return fn(ctx, TxOf(ctx), in) }
 }
 
-// Err returns the first mistake so far, nil if there is none: an [*ActionError], which
-// fails the commit too, or what says that an action came after the handler had
-// returned.
+// Err returns the first mistake so far, or nil. It is an [*ActionError], which fails the
+// commit too, or the error of an action that came after the handler had returned.
 func (t *Tx) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
