@@ -97,9 +97,9 @@
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
-// table, steps and resolutions included, and nothing on the index; no action deletes. There is no permission for
-// transactions: a [Tx] needs those of its actions on its own tables, PutItem,
-// UpdateItem, DeleteItem and ConditionCheckItem. A condition on
+// table, steps and resolutions included, and nothing on the index. No action deletes.
+// Transactions have no permission of their own: a [Tx] needs those of its actions on its
+// own tables, PutItem, UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.
 // A table encrypted with a customer's key needs the key's permissions too.
 //
