@@ -37,8 +37,8 @@ const (
 
 // What a store can say of a whole call.
 var (
-	// ErrStoreUnavailable: the store could not be reached before the claim; the
-	// handler did not run.
+	// ErrStoreUnavailable: the store did not do what it was asked for. As the answer to
+	// a call it means that the handler did not run.
 	ErrStoreUnavailable = protocol.ErrStoreUnavailable
 	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
 	// taken for absent.

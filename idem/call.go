@@ -15,8 +15,8 @@ type Call struct {
 	Key Key
 	// Fingerprint of the input. Required.
 	Fingerprint Fingerprint
-	// Codec names how results are encoded where that is not JSON. It is recorded with the claim, so that nobody resolves the record
-	// with a result that its calls could not read: see [Resolution.Codec].
+	// Codec names how results are encoded where that is not JSON. It is recorded, so that
+	// [Engine.Resolve] can refuse a result in another encoding.
 	Codec string
 	// Run executes the handler, at most once per call, on the caller's goroutine.
 	// Required.
@@ -26,7 +26,7 @@ type Call struct {
 	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
 	// that only the deadline does.
 	WaitUntil time.Time
-	// NoClaim, if it is not nil, is returned where the call would claim the key: the
+	// NoClaim, if set, lets the call only replay; it is returned instead of a claim: the
 	// record is looked up first, answers as always, and nothing is run. It is for
 	// requests that come too late to be executed.
 	NoClaim error

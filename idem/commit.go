@@ -122,7 +122,7 @@ func (c *commit) shorten(err error) bool {
 	case errors.As(err, &large):
 		c.owed = &terminal{omitted: err, written: true}
 		c.f.Write = c.a.writeID()
-	case errors.As(err, &failed) && failed.Result && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
+	case errors.As(err, &failed) && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), written: true}
 		c.owed.f.Unit, c.owed.f.Attempt = nil, nil
 		c.f.Write = c.owed.fact

@@ -18,7 +18,7 @@ import (
 // Defaults of [Options].
 const (
 	// DefaultLease is how long a claim is respected where no kill time is known,
-	// unless it is renewed. A crashed process blocks its key no longer than this.
+	// unless it is renewed. A crashed process blocks its key for this and the margin.
 	DefaultLease = 30 * time.Second
 	// DefaultMargin is what observers add to a lease for clocks that differ.
 	DefaultMargin = 2 * time.Second

@@ -108,9 +108,9 @@ func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOu
 // (Ambiguous); nothing of it is written later. The same call, sent again, gets what is
 // true. It matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
-	// State that the record is in as far as is known: Released or absent, and the
-	// same call runs again; Unknown, and it does not; InProgress, and it finds out
-	// when the lease is over.
+	// State that the record is in as far as is known. Released or absent: the same call
+	// runs the handler again. Unknown: it does not. InProgress: it finds out once the
+	// lease is over.
 	State State
 	// Ambiguous is set if the commit may have landed.
 	Ambiguous bool

@@ -122,7 +122,7 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 			return "", errPlain
 		}
 		return "c", nil
-	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: func(context.Context, time.Time) (string, error) {
+	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (string, error) {
 		b.log = append(b.log, "asked")
 		return "c", b.answered
 	}})
@@ -194,7 +194,7 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		})
 		charge := func(ctx context.Context) error {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
 				return receiptOf{}, idem.NotExecuted(errPlain)
 			}})
 			return err

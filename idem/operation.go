@@ -83,9 +83,9 @@ type Operation struct {
 	ReplayRunsHandler bool
 
 	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
-	// means [DefaultRetention]; at least one second and [Options.FinishBudget], at most five
-	// years. A caller that retries later than this runs the handler again, so it must be
-	// longer than the time within which clients, queues and services still retry.
+	// means [DefaultRetention]; at least one second, at most five years; shorter than
+	// [Options.FinishBudget] counts as that. A caller that retries later than this runs
+	// the handler again: it must be longer than the longest retry in front of it.
 	Retention time.Duration
 
 	// MinTime is the least time the handler must have before its deadline guard. With

@@ -29,9 +29,9 @@ const (
 	AtMostOnce
 )
 
-// AtOnce is the AbsentAfter of [StepConfig] for a system that knows a request as soon
+// AbsentAtOnce is the AbsentAfter of [StepConfig] for a system that knows a request as soon
 // as it is sent, or refuses one that arrives late.
-const AtOnce time.Duration = -1
+const AbsentAtOnce time.Duration = -1
 
 // StepConfig says how a [Step] runs. The zero value, as nil, means [AtLeastOnce], a
 // single try, and nothing to undo.
@@ -68,8 +68,8 @@ type StepConfig[T any] struct {
 	// Interrupted counts: the longest that the step's function runs, plus the longest
 	// that a request takes to the other system. A process that died may have sent a
 	// request that the system does not know yet. Before that time plus [Options.Margin] a
-	// repeatable operation is released, and the next attempt asks again. Required with Interrupted: at least a
-	// millisecond, or [AtOnce].
+	// repeatable operation is released, and the next attempt asks again. Required with
+	// Interrupted: at least a millisecond, or [AbsentAtOnce].
 	AbsentAfter time.Duration
 }
 

@@ -68,7 +68,7 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"no meaning without Interrupted": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AtOnce})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce})
 				return err
 			},
 			"cannot be negative": func() error {
@@ -76,7 +76,7 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{AbsentAfter: idem.AtOnce, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{AbsentAfter: idem.AbsentAtOnce, Interrupted: e.found("s")})
 				return err
 			},
 		} {

@@ -71,8 +71,8 @@ func (o *stepOptions) problem() string {
 		return "AbsentAfter has no meaning without Interrupted: set that too, or leave both out"
 	case o.interrupted != nil && o.absentAfter == 0:
 		return "AbsentAfter is missing beside Interrupted: say for how long a request may be on its way before its absence is proof, " +
-			"such as 10*time.Minute, or idem.AtOnce"
-	case o.absentAfter != AtOnce && o.absentAfter < 0:
+			"such as 10*time.Minute, or idem.AbsentAtOnce"
+	case o.absentAfter != AbsentAtOnce && o.absentAfter < 0:
 		return fmt.Sprintf("AbsentAfter is %v: it cannot be negative", o.absentAfter)
 	case o.absentAfter > 0 && o.absentAfter < time.Millisecond:
 		return fmt.Sprintf("AbsentAfter is %v: give it with its unit, such as 10*time.Minute", o.absentAfter)
@@ -249,7 +249,7 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 
 // tooEarly says that the other system may come to know the step yet.
 func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) error {
-	if s.opts.absentAfter == AtOnce {
+	if s.opts.absentAfter == AbsentAtOnce {
 		return nil
 	}
 	if known.BegunAt.IsZero() {

@@ -79,7 +79,7 @@ func (e *Engine) writeTerminal(ctx context.Context, t *terminal) error {
 		case errors.As(err, &large) && t.f.Ending.Failure != nil:
 			t.f.Write, t.f.Ending.Failure = newID(), shortFailure(t.f.Ending.Failure)
 			err = e.sendTerminal(ctx, t)
-		case errors.As(err, &failed) && failed.Result && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
+		case errors.As(err, &failed) && failed.ResultNotStored && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
 			t.fact = newID()
 			err = e.sendTerminal(ctx, t)
 		}

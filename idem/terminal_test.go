@@ -17,7 +17,7 @@ import (
 
 // noRoom is how a store fails that could not store a result beside its record.
 func noRoom(_ context.Context, c *idemtest.Call) error {
-	return &idem.StoreError{Op: string(c.Method), Result: true, Err: errors.New("no part was taken")}
+	return &idem.StoreError{Op: string(c.Method), ResultNotStored: true, Err: errors.New("no part was taken")}
 }
 
 func text(context.Context, int) (string, error) { return "the result", nil }

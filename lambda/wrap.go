@@ -20,14 +20,18 @@ type Handler func(ctx context.Context, payload []byte) ([]byte, error)
 func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { return h(ctx, payload) }
 
 // Wrap makes a typed handler idempotent. The fingerprint is that of the event's
-// raw JSON, so a new field in In changes none; In is decoded and Out encoded as
-// aws-lambda-go does, but that encoders with a pointer receiver count. An event that is not canonical JSON, does not decode or has
-// no key is an error before anything is claimed.
+// raw JSON, so a new field in In changes none. In is decoded and Out encoded as
+// aws-lambda-go does, but that encoders with a pointer receiver count. An event that is
+// not canonical JSON, does not decode or has no key is an error before anything is
+// claimed.
 //
 // fn's error reaches the runtime as fn gave it. A recorded failure is replayed
-// with the same errorMessage (up to 2 KiB) and errorType. The engine's own
-// answers have error types of their own, such as KeyReusedError: [idem] says
-// what they mean, errors.Is finds them.
+// with the same errorMessage (up to 2 KiB) and errorType. The engine's own answers
+// have these types, by which Step Functions can retry and catch: InFlightError,
+// StoreUnavailableError, OutOfTimeError and NotCommittedError are worth a retry,
+// AcceptedError, DurableExecutionError, KeyInvalidError, KeyReusedError,
+// NotCanonicalError, OutcomeUnavailableError, OutcomeUnknownError and
+// RecordUnreadableError are not. errors.Is finds package idem's own.
 //
 // A result that cannot be encoded is recorded as completed without it: this call
 // and every later one get [idem.ErrOutcomeUnavailable].

@@ -82,7 +82,7 @@ func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires tim
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return &protocol.StoreError{Op: k.op, Ambiguous: k.maybe, Result: true, Err: err}
+		return &protocol.StoreError{Op: k.op, Ambiguous: k.maybe, ResultNotStored: true, Err: err}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 					defer cancel()
 					failed := isStoreError(t, call(s, ctx), false)
-					require.True(t, failed.Result)
+					require.True(t, failed.ResultNotStored)
 					deadline, _ := ctx.Deadline()
 					require.GreaterOrEqual(t, time.Until(deadline), 700*time.Millisecond)
 				})

@@ -182,13 +182,13 @@ func (f Finish) Event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
 	switch how := f.Attempt.(type) {
 	case WithoutResult:
-		ev.Kind, ev.Seen = EventUpgrade, how.Write
+		ev.Kind, ev.Seen = EventAddResult, how.Write
 		return ev
 	case Atomic:
 		ev.Kind, ev.Seen = EventCommit, how.Claim.Seen
 		return ev
 	case Unclaimed:
-		ev.Kind = EventFinishOpen
+		ev.Kind = EventFinishUnclaimed
 		return ev
 	}
 	switch {

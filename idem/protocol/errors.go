@@ -7,8 +7,8 @@ import (
 
 // What a store can say of a whole call. Branch with errors.Is.
 var (
-	// ErrStoreUnavailable: the store could not be reached before the claim; the
-	// handler did not run.
+	// ErrStoreUnavailable: the store did not do what it was asked for. As the answer to
+	// a call it means that the handler did not run.
 	ErrStoreUnavailable = errors.New("idem: the store is unavailable; nothing was executed, try again")
 	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
 	// taken for absent.
@@ -43,9 +43,9 @@ type StoreError struct {
 	// want of credentials. An operation that may run while the store is
 	// down (idem.FailOpen) does so only if it is set.
 	Down bool
-	// Result is set if a result could not be stored beside its record in the time for
+	// ResultNotStored is set if a result could not be stored beside its record in the time for
 	// it. The record was not touched.
-	Result bool
+	ResultNotStored bool
 	// Err is the store's own error.
 	Err error
 }
@@ -73,11 +73,11 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("idem: a result of %d bytes exceeds the store's limit of %d", e.Size, e.Limit)
 }
 
-// RefusedError is how a store says that the unit of work of a [Finish] was refused:
-// nothing was written, neither they nor the outcome.
+// RefusedError is how a store says that the unit of work of a [Finish] was refused: this
+// try has written neither the unit nor the outcome.
 type RefusedError struct {
-	// Err is what the attempt's caller gets as the handler's error; what it means
-	// for the record says its class.
+	// Err is what the attempt's caller gets as the handler's error; its class says
+	// what it means for the record.
 	Err error
 	// Ambiguous is set if an earlier try of the same write got no answer and may still
 	// arrive.

@@ -35,15 +35,15 @@ const (
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
 	// Owner, Seen and Uncertain.
 	EventWithdraw
-	// EventFinishOpen: an attempt that ran without a claim, because the store was
+	// EventFinishUnclaimed: an attempt that ran without a claim, because the store was
 	// down, records how it ended. Uses Owner, To and Uncertain.
-	EventFinishOpen
+	EventFinishUnclaimed
 	// EventCommit: an attempt in atomic mode, which took no claim, records how it
 	// ended. Uses Seen and To.
 	EventCommit
-	// EventUpgrade: the attempt whose completion was recorded without its result, in
+	// EventAddResult: the attempt whose completion was recorded without its result, in
 	// the write Seen, adds the result. Uses Owner and Seen.
-	EventUpgrade
+	EventAddResult
 )
 
 // Event is one thing that happens to a record, with what its cell needs to know.
@@ -127,7 +127,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 			return Decision{DoApply, Released}
 		}
 		return refuse(rec)
-	case EventFinishOpen:
+	case EventFinishUnclaimed:
 		// As in EventRelease, an attempt parked by a stricter call stays parked.
 		reopens := rec != nil && rec.State == Unknown && ev.To == Released && ev.Uncertain
 		if rec == nil || rec.HeldBy(ev.Owner) && !reopens {
@@ -253,7 +253,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 		if rec.HeldBy(ev.Owner) {
 			return Decision{DoApply, Unknown}
 		}
-	case EventUpgrade:
+	case EventAddResult:
 		if rec.State == Completed && rec.Omitted && ev.Seen != "" && rec.Write == ev.Seen {
 			return Decision{DoApply, Completed}
 		}

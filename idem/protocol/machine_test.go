@@ -298,14 +298,14 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventWithdraw, Owner: "own"},
 		{Kind: protocol.EventWithdraw, Owner: "own", Uncertain: true},
 		{Kind: protocol.EventWithdraw, Owner: "other", Seen: "seen"},
-		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Completed},
-		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Released, Uncertain: true},
-		{Kind: protocol.EventFinishOpen, Owner: "own", To: protocol.Unknown},
+		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Completed},
+		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Released, Uncertain: true},
+		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Unknown},
 		{Kind: protocol.EventCommit, To: protocol.Completed},
 		{Kind: protocol.EventCommit, To: protocol.Failed},
 		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Released},
 		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Completed},
-		{Kind: protocol.EventUpgrade, Owner: "own", Seen: "seen"},
+		{Kind: protocol.EventAddResult, Owner: "own", Seen: "seen"},
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -337,7 +337,7 @@ func TestEveryCell(t *testing.T) {
 	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := protocol.EventClaim; kind <= protocol.EventUpgrade; kind++ {
+		for kind := protocol.EventClaim; kind <= protocol.EventAddResult; kind++ {
 			for n := range 1 << 7 {
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := protocol.Event{
@@ -397,7 +397,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	case protocol.EventCommit:
 		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
 		require.Equal(t, outcome && seen, changes, where)
-	case protocol.EventUpgrade:
+	case protocol.EventAddResult:
 		require.Equal(t, mine && seen && rec.State == protocol.Completed && rec.Omitted, changes, where)
 	case protocol.EventWithdraw:
 		require.True(t, seen || mine || d.Do == protocol.DoRefuse, where)

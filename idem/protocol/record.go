@@ -12,7 +12,7 @@ type State string
 const (
 	// Absent is the state of a record that does not exist.
 	Absent State = ""
-	// Pending: accepted for later, not claimed.
+	// Pending: accepted for later, not claimed. Reserved: this version makes none.
 	Pending State = "pending"
 	// InProgress: claimed; its lease runs, or has lapsed and nobody noticed yet.
 	InProgress State = "in_progress"
@@ -71,7 +71,7 @@ type Record struct {
 	Failure *Failure
 	// Ref is the provider's reference that a resolver found.
 	Ref string
-	// Probes counts the attempts to resolve it.
+	// Probes counts the attempts to resolve it. Reserved: this version leaves it 0.
 	Probes int
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int

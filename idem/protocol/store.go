@@ -57,7 +57,7 @@ type Store interface {
 	// [EventComplete] to [EventPark] of the machine allow. A result too large for
 	// the record is stored beside it first. If that fails, or takes so long that the
 	// context would have no time left for the record, the error is a [*StoreError]
-	// with Result set: the record was not touched, and the same end without the result
+	// with ResultNotStored set: the record was not touched, and the same end without the result
 	// can still be written.
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
@@ -204,7 +204,7 @@ type AttemptKind interface{ attemptKind() }
 
 // Unclaimed is an attempt that ran without a claim because the store was down. Record
 // is created around the ending if there is none. The condition is that of
-// [EventFinishOpen].
+// [EventFinishUnclaimed].
 type Unclaimed struct{ Record Record }
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
@@ -215,7 +215,7 @@ type Atomic struct{ Claim Claim }
 // WithoutResult is an attempt that is recorded as Completed without its result
 // already, by Write. The ending's Result is added to that now: the record gets it, and
 // the write of [Finish], and is not Omitted any more; everything else of it stays, its
-// expiry and UpdatedAt too. The condition is that of [EventUpgrade]: the owner's
+// expiry and UpdatedAt too. The condition is that of [EventAddResult]: the owner's
 // Completed and Omitted record whose write is Write.
 type WithoutResult struct{ Write string }
 

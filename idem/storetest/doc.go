@@ -1,5 +1,5 @@
 // Package storetest is the conformance suite for implementations of
-// [idem.Store]. A store that passes [Run] can carry the engine's promise:
+// [protocol.Store]. A store that passes [Run] can carry the engine's promise:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Harness {
@@ -12,5 +12,5 @@
 // methods of package protocol: whether it lands, the conflicting record,
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
-// step, settle, copy, result, unreadable, plain, random.
+// step, settle, commit, copy, result, added result, unreadable, plain, random.
 package storetest

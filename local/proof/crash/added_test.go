@@ -22,7 +22,7 @@ type scant struct{ *memory }
 func (s scant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	_, added := f.Attempt.(protocol.WithoutResult)
 	if f.Ending.State == idem.Completed && !f.Ending.Omitted && !added {
-		return &idem.StoreError{Op: "Finish", Result: true, Err: errors.New("no part was taken")}
+		return &idem.StoreError{Op: "Finish", ResultNotStored: true, Err: errors.New("no part was taken")}
 	}
 	return s.memory.Finish(ctx, now, f)
 }

@@ -40,7 +40,7 @@ var scenarios = []scenario{
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
 	{name: "order that asks the bank", end: idem.Completed, asks: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AtOnce})
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AbsentAtOnce})
 	}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
 	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *business, ctx context.Context) (string, error) {
