@@ -81,8 +81,8 @@ type NotUndoneError struct {
 }
 
 func (e *NotUndoneError) Error() string {
-	return fmt.Sprintf("%v: %q: resolve to released, so that the operation's next attempt undoes them or goes on; "+
-		"or undo them by hand and set Resolution.Undone", ErrNotUndone, e.Steps)
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or, only if an interrupted step provably had no effect, "+
+		"resolve to released: the next attempt runs that step again, and undoes them or goes on", ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
@@ -114,7 +114,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 			return err
 		}
 		if rec == nil {
-			return ErrNotFound
+			return fmt.Errorf("%w: %q", ErrNotFound, id)
 		}
 		now := e.now()
 		if rec.State == InProgress && rec.Lapsed(now, e.opts.Margin) && (rec.Repeat == NotRepeatable || rec.Interrupted()) {
@@ -132,7 +132,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, r Resolution) error {
 		case protocol.DoTooEarly:
 			return ErrTooEarly
 		case protocol.DoRefuse:
-			return ErrNotUnknown
+			return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 		}
 		if r.Result != nil && r.Codec != rec.Codec {
 			return &ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it as the operation's handler does, "+
