@@ -341,7 +341,7 @@ func TestEveryCell(t *testing.T) {
 			for n := range 1 << 7 {
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := protocol.Event{
-					Kind: kind, Owner: "stranger", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
+					Kind: kind, Owner: "other", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
 					Uncertain: bit(2), To: states[n>>3&3], Margin: skew,
 				}
 				if bit(0) {

@@ -20,10 +20,10 @@ func TestContract(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", k.name, name), func(t *testing.T) {
 				t.Parallel()
 				s := newService(t, l, k, profile)
-				for name, story := range stories {
+				for name, exchange := range exchanges {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						story(t, s)
+						exchange(t, s)
 					})
 				}
 				for _, r := range rows() {
@@ -40,8 +40,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// stories are the rows that need more than a request that is sent twice.
-var stories = map[string]func(*testing.T, *service){
+// exchanges are the rows that need more than a request that is sent twice.
+var exchanges = map[string]func(*testing.T, *service){
 	"in flight":                  inFlight,
 	"in flight, with a location": inFlightWithLocation,
 	"in flight, waiting":         inFlightWaiting,
