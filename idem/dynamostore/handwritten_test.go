@@ -77,13 +77,6 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (w *wire) reset() { w.sent, w.calls, w.bodies = map[string]int{}, map[string]int{}, nil }
 
-func (w *wire) bytes() (n int) {
-	for _, s := range w.sent {
-		n += s
-	}
-	return n
-}
-
 // refusal is a failed condition as DynamoDB sends it, with the item that a first
 // execution has put and updated.
 func refusal(t testing.TB, put, update string) []byte {

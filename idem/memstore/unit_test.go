@@ -52,6 +52,6 @@ func TestUnitsCommitWithTheOutcome(t *testing.T) {
 
 	require.NoError(t, s.Finish(t.Context(), now, f))
 	require.NoError(t, s.Finish(t.Context(), now, f), "the same write once more")
-	require.Equal(t, []idem.Unit{f.Unit.(idem.Unit)}, s.Units(), "commits once")
+	require.Equal(t, []idem.Unit{f.Unit}, s.Units(), "commits once")
 	require.Equal(t, protocol.Completed, s.Records()[0].State)
 }

@@ -178,6 +178,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	return next, nil
 }
 
+// Event is what the end is for the machine.
 func (f Finish) Event() Event {
 	ev := Event{Kind: EventPark, Owner: f.Owner, Uncertain: f.Ending.Uncertain, To: f.Ending.State}
 	switch how := f.Attempt.(type) {
@@ -191,12 +192,12 @@ func (f Finish) Event() Event {
 		ev.Kind = EventFinishUnclaimed
 		return ev
 	}
-	switch {
-	case f.Ending.State == Completed:
+	switch f.Ending.State {
+	case Completed:
 		ev.Kind = EventComplete
-	case f.Ending.State == Failed:
+	case Failed:
 		ev.Kind = EventFail
-	case f.Ending.State == Released:
+	case Released:
 		ev.Kind = EventRelease
 	}
 	return ev
