@@ -51,7 +51,7 @@ test-proofs: servers
 test-cdk:
 	@echo "==> infrastructure and its templates; what counts allocations"
 	@failed=0; $(CDK_ENV) $(GO) test $(FLAGS) $(CDK) || failed=1; \
-		$(GO) test $(FLAGS) -run Allocations ./idem ./idem/fingerprint || failed=1; exit $$failed
+		$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./lambda || failed=1; exit $$failed
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists

@@ -146,7 +146,7 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	t.mapping.watch(text, 0)
-	want := fmt.Sprintf("%d × key_invalid, redelivered; then dead", maxReceives)
+	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
 		if _, err := t.queues.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
 			return err.Error()
@@ -165,7 +165,7 @@ func (t *tour) poison(ctx context.Context) {
 		if err := t.takeDead(ctx, text); err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%d × key_invalid, redelivered; then dead", len(t.mapping.deliveries(text)))
+		return fmt.Sprintf("%d × key_invalid, then a dead letter", len(t.mapping.deliveries(text)))
 	})
 }
 
