@@ -50,7 +50,7 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 	t.Parallel()
 	groups := 24
 	if long() {
-		groups = 300
+		groups = 120
 	}
 	const inBatch, workers = 2, instances
 	s := newSetup(t, runtime.Function{MaxInstances: workers}, func(n, run int) string {
