@@ -120,7 +120,7 @@
 // See [idem.CommitError]. A transaction costs twice the write units of its
 // items, also if it is cancelled.
 //
-// # Time and doubt
+// # Time and ambiguous writes
 //
 // The store retries by itself, with the SDK's retries off: it must know of every try to
 // say whether a write may have been applied. A try gets a second
@@ -130,7 +130,7 @@
 // errors, time-outs and connection errors are tried again until the context ends;
 // a call whose context has no deadline gets [Options].Budget. Ambiguous of a
 // [*idem.StoreError] is set if any try was sent and got no definite answer: a
-// refused connection, a throttled or a denied request leave no doubt. This needs a
+// refused connection, a throttled or a denied request are not ambiguous. This needs a
 // client with short time-outs for dialing and for replies: make it with [NewClient].
 //
 // Down of the error is set if every try found DynamoDB down: not reached, silent,

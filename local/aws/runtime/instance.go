@@ -249,8 +249,8 @@ func (i *instance) answer(inv *invocation, out outcome) bool {
 	return true
 }
 
-// stuck reports that every worker of the process is past its time-out.
-func (i *instance) stuck() bool {
+// overdue reports that every worker of the process is past its time-out.
+func (i *instance) overdue() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.working) == i.pool.function.Concurrency &&

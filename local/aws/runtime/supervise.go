@@ -130,7 +130,7 @@ func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
 	late.killed = false
 	inv.finish(late)
 	deliver()
-	if inst.stuck() {
+	if inst.overdue() {
 		p.retire(inst)
 		inst.end()
 		return
