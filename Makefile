@@ -70,14 +70,18 @@ verify-tests: verify-library verify-proofs verify-cdk
 verify-%:
 	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m" PROOFS_FLAGS="-race -p 1" test-$*
 
+# Until Go 1.27 the end of the time may be taken for a failure that has found nothing
+# (https://go.dev/issue/75804).
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ (60s)
-	@failed=0; for pkg in $$($(GO) list ./...); do \
+	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg || failed=1; \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg >$$out 2>&1 || \
+				{ grep -q '^    context deadline exceeded$$' $$out && ! grep -q 'Failing input\|panic:' $$out; } || failed=1; \
+			cat $$out; \
 		done; \
-	done; exit $$failed
+	done; rm -f $$out; exit $$failed
 
 .PHONY: bench
 bench: ## Measure what the library adds, and fail where it adds too much
