@@ -91,6 +91,9 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	// Nothing new runs forward from here on, and the operation has no outcome before all
 	// is undone: what cannot be now, and what runs already, is left to the attempt's end.
 	begun := j.beginUndoing(cause)
+	if err := j.stopped(); err != nil {
+		return err // the mark may be missing, or what else is noted here
+	}
 	todo, err := j.compensations()
 	switch {
 	case err != nil:
@@ -111,6 +114,9 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		}
 	}
 	for _, c := range todo {
+		if err := j.stopped(); err != nil {
+			return err
+		}
 		if err := c.run(ctx); err != nil {
 			return j.notUndone(c, err)
 		}

@@ -131,6 +131,14 @@ func (j *journal) halt(l *lease, err error) error {
 	return j.halted
 }
 
+// stopped returns why the operation has been stopped; nil if it has not. What is noted
+// may be missing in the record then, and nothing goes by it any more.
+func (j *journal) stopped() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.halted
+}
+
 // write records a step. What cannot be shown to have been written stops the
 // operation. The caller's cancellation does not end the call: it would leave the write
 // in doubt needlessly, and a step beside one that failed is often cancelled.
