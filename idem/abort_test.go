@@ -2,8 +2,10 @@ package idem_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -44,5 +46,78 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 				require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
 			}
 		})
+	}
+}
+
+// A step that has a compensation and runs beside an Abort keeps the operation from being
+// undone: once that was marked, no later attempt would run the step again and learn what
+// it has to undo. Here it takes effect, and what it did is not recorded.
+func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	deliver := func(first bool) (string, error) {
+		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
+			require.NoError(t, err)
+			inside, aborted := make(chan struct{}), make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := idem.Step(ctx, "hotel", func(ctx context.Context) (receiptOf, error) {
+					close(inside)
+					<-aborted
+					return e.step("hotel")(ctx)
+				}, &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
+				assert.Equal(t, first, err != nil)
+			})
+			<-inside
+			require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+			require.Zero(t, e.ran("undo flight"))
+			if first {
+				r.faults.Next(idemtest.RecordStep, idemtest.LoseRequest)
+			}
+			close(aborted)
+			wg.Wait()
+			return "402", nil
+		})
+	}
+	_, err := deliver(true)
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, idem.Released, r.state(t, key))
+	got, err := deliver(false)
+	require.NoError(t, err)
+	require.Equal(t, "402", got)
+	require.Equal(t, []int{1, 2, 1, 1}, e.all("flight", "hotel", "undo flight", "undo hotel"))
+}
+
+// watched runs a function when it is first asked whether it has ended.
+type watched struct {
+	context.Context
+	asked func()
+}
+
+func (w *watched) Err() error {
+	if asked := w.asked; asked != nil {
+		w.asked = nil
+		asked()
+	}
+	return w.Context.Err()
+}
+
+// An Abort in the middle of a step's beginning is before it or after it: a step that was
+// not seen to run does not run.
+func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
+	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+		r, e := newRig(t, nil), new(effects)
+		got, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
+			require.NoError(t, err)
+			begins := &watched{ctx, func() { require.NoError(t, idem.Abort(ctx, declinedError{})) }}
+			_, err = idem.Step(begins, "hotel", e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+			require.EqualError(t, err, "card declined")
+			return "402", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "402", got)
+		require.Equal(t, []int{1, 0, 1}, e.all("flight", "hotel", "undo flight"))
 	}
 }

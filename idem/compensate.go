@@ -10,6 +10,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
+var errStepRuns = errors.New("it still runs: call Abort once it has returned")
+
 // compensation undoes a step's result.
 type compensation struct {
 	step *step
@@ -24,11 +26,11 @@ type compensation struct {
 // too, with cause as a [*RecordedError]. What is collected afterwards is dropped as well,
 // unless the handler calls [SetCompleted] after Abort: then the whole unit commits.
 //
-// It returns nil if there is nothing left to undo, a [*StepInterruptedError] while an
-// [AtMostOnce] step is open, since nothing may be undone across it, and otherwise what a
-// compensation failed with: the handler should return that, and while something is left
-// to undo the attempt has no outcome, whatever it returns. Outside an operation, inside a
-// step and without a cause Abort returns a [*ConfigError].
+// It returns nil if nothing is left to undo, a [*StepInterruptedError] while an [AtMostOnce]
+// step is open or one with a compensation runs, across which nothing is undone, and
+// otherwise what a compensation failed with: the handler should return that, and while
+// something is left to undo the attempt has no outcome, whatever it returns. Outside an
+// operation, inside a step and without a cause Abort returns a [*ConfigError].
 func Abort(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{What: "Abort", Problem: problem} }
@@ -65,18 +67,19 @@ func (j *journal) undone() *Failure {
 }
 
 // beginUndoing says that the operation is being undone from now on. It returns an error
-// while a step is open: nothing is undone across it, but what is left once it is settled.
+// while a step is open, or runs whose outcome counts for undoing. Nothing is undone
+// across such a step, nor is the mark written, after which no attempt would run the step
+// again and learn what it did. What is left to undo is undone once it is settled.
 func (j *journal) beginUndoing(cause error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.cause == nil {
 		j.cause = failureOf(cause)
 	}
-	name, _ := j.opened()
-	for n := range j.starts {
-		name = n
+	for name := range j.forward {
+		return &StepInterruptedError{Name: name, Err: errStepRuns}
 	}
-	if name != "" {
+	if name, _ := j.opened(); name != "" {
 		return &StepInterruptedError{Name: name}
 	}
 	return nil

@@ -16,7 +16,7 @@ type journal struct {
 	mu      sync.Mutex
 	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote
 	entered map[string]bool                  // names that this attempt has reached, true while the step runs
-	starts  map[string]bool                  // begin marks on their way
+	forward map[string]bool                  // steps that may run, across which nothing is undone
 	again   map[string]bool                  // open steps that a later attempt asks about again
 	held    map[string]int                   // room kept for the steps on their way
 	room    room                             // what the steps take in the record
@@ -57,15 +57,20 @@ func (j *journal) leave(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.entered[name] = false
+	delete(j.forward, name)
 	j.room.held -= j.held[name]
 	delete(j.held, name)
 }
 
 // reserve keeps room for a step that is about to run, or refuses it. What an error of
-// the step takes beyond that is cut where there is no room.
+// the step takes beyond that is cut where there is no room. Until a step has left whose
+// outcome must be known before anything is undone, nothing is.
 func (j *journal) reserve(s *step) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.refusal(); err != nil {
+		return err
+	}
 	need := stepNeeds(s.name, s.opts.compensate != nil) + smallStep
 	if taken := j.room.taken(); taken+need > protocol.StepRoom {
 		return &StepLimitError{Name: s.name, Taken: taken, Limit: protocol.StepRoom}
@@ -75,29 +80,28 @@ func (j *journal) reserve(s *step) error {
 	}
 	j.held[s.name] = need
 	j.room.held += need
+	if s.opts.semantics == AtMostOnce || s.opts.compensate != nil {
+		if j.forward == nil {
+			j.forward = map[string]bool{}
+		}
+		j.forward[s.name] = true
+	}
 	return nil
 }
 
-// beginStep says that a begin mark is about to be written. Nothing begins once the
-// operation is being undone.
-func (j *journal) beginStep(name string) error {
+// refuses returns what a step gets that would run forward while the operation is being
+// undone; nil if it is not.
+func (j *journal) refuses() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.cause != nil {
-		return Permanent(&RecordedError{*j.cause})
-	}
-	if j.starts == nil {
-		j.starts = map[string]bool{}
-	}
-	j.starts[name] = true
-	return nil
+	return j.refusal()
 }
 
-// began says that the begin mark is written, or will not be.
-func (j *journal) began(name string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.starts, name)
+func (j *journal) refusal() error {
+	if j.cause == nil {
+		return nil
+	}
+	return Permanent(&RecordedError{*j.cause})
 }
 
 // isOver reports whether the handler has returned. Where it has not, how the attempt

@@ -43,15 +43,15 @@ type StepConfig[T any] struct {
 	// try.
 	Retry Retry
 
-	// Compensate undoes the step once it has a result. When the operation fails, with a
-	// [Permanent] error, with a response that is a refusal, or by [Abort], the
-	// compensations of its steps run in reverse order, each recorded as a step, before
-	// the failure is recorded. From the first one on no further step runs forward and the
-	// operation has failed: a later attempt finishes undoing and records that failure,
-	// whatever its handler returns. A compensation runs at least once, with a [Token] of
-	// its own, and under Retry. An error of it ends the attempt by the operation's
-	// declaration; a [Permanent] one parks the operation, and so does a failure of an
-	// attempt that has not reached all steps with a compensation.
+	// Compensate undoes the step once it has a result; a step that ends in an error is not
+	// undone, although it may have taken effect. When the operation fails, with a [Permanent]
+	// error, with a response that is a refusal, or by [Abort], the compensations of its steps
+	// run in reverse order, each recorded as a step, before the failure is recorded. From the
+	// first one on no further step runs forward and the operation has failed: a later attempt
+	// finishes undoing and records that failure, whatever its handler returns. A compensation
+	// runs at least once, with a [Token] of its own, and under Retry. An error of it ends the
+	// attempt by the operation's declaration; a [Permanent] one parks the operation, and so does
+	// a failure of an attempt that has not reached all steps with a compensation.
 	Compensate func(ctx context.Context, result T) error
 
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier

@@ -22,7 +22,7 @@ var (
 
 // StepInterruptedError is what an AtMostOnce step returns that began in an earlier
 // attempt and left no outcome: it may have taken effect, and is not run again.
-// [Abort] returns it while a step is open. It matches [ErrStepInterrupted].
+// [Abort] returns it while a step is open or on its way. It matches [ErrStepInterrupted].
 // While the step is open, the operation ends as unknown, whatever its declaration
 // and whatever the handler returns; [StepConfig].Interrupted closes it.
 type StepInterruptedError struct {

@@ -113,9 +113,8 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	if known.Write != "" && known.Done() {
 		return s.replay(known)
 	}
-	if f := s.a.journal.undone(); f != nil && !known.Begun {
-		// The operation fails: nothing new runs forward.
-		return nil, Permanent(&RecordedError{*f})
+	if err := s.a.journal.refuses(); err != nil && !known.Begun {
+		return nil, err
 	}
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
@@ -127,9 +126,6 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	if known.Begun {
 		if raw, again, err := s.interrupted(known); !again {
 			return raw, err
-		}
-		if f := s.a.journal.undone(); f != nil {
-			return nil, Permanent(&RecordedError{*f})
 		}
 	}
 	if err := s.a.journal.reserve(s); err != nil {
@@ -147,12 +143,10 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 // begin writes the begin mark. Where it returns nil the function runs.
 func (s *step) begin() error {
 	j := &s.a.journal
-	if err := j.beginStep(s.name); err != nil {
+	if err := j.refuses(); err != nil {
 		return err
 	}
-	err := j.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true})
-	j.began(s.name)
-	if err != nil {
+	if err := j.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true}); err != nil {
 		return err
 	}
 	var late error
@@ -165,7 +159,7 @@ func (s *step) begin() error {
 		return nil
 	}
 	// Time ran out while the mark was written: nothing was executed.
-	_, err = s.recordOutcome(tried{}, NotExecuted(late))
+	_, err := s.recordOutcome(tried{}, NotExecuted(late))
 	return Unmark(err)
 }
 
