@@ -51,7 +51,7 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
 	db = tables{&counted{Client: client}, "idem-" + rand.Text(), "orders-" + rand.Text()}
-	require.NoError(t, dynamostore.CreateTable(t.Context(), client, db.records))
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, db.records))
 	_, err = client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &db.orders, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{

@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	l := &fixture{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
 	l.db = dynamotest.Client(t)
-	require.NoError(t, dynamostore.CreateTable(t.Context(), l.db, l.table))
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: l.db}, l.table))
 	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
 	t.Cleanup(l.control.Close)
 	return l

@@ -16,6 +16,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -61,7 +62,7 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 	if repeat == idem.Repeatable {
 		repeatable = "ORDERS_REPEATABLE=1"
 	}
-	l.setup = newSetup(t, runtime.Function{MaxInstances: instances}, anyFate, repeatable)
+	l.setup = newSetupOn(t, dynamotest.Client(t), runtime.Function{MaxInstances: instances}, anyFate, repeatable)
 	return l
 }
 

@@ -89,23 +89,30 @@ func (r *reasons) String() string {
 	return fmt.Sprint(r.count)
 }
 
+// newSetup makes one without histories: its table of records has no stream.
 func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
+	return newSetupOn(t, dynamotest.WithoutStream{Client: dynamotest.Client(t)}, fn, fate, env...)
+}
+
+// newSetupOn makes the table of records with a client of its own.
+func newSetupOn(t *testing.T, records dynamostore.TableCreator, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
 	s := &setup{
 		t: t, network: faultnet.New(), recorder: newRecorder(t, fate),
 		records: "records-" + rand.Text(), effects: "effects-" + rand.Text(),
 	}
 	cfg := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")}
-	var err error
 	s.client = dynamotest.Client(t)
 	s.streams = dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint })
+	require.NoError(t, dynamostore.CreateTable(t.Context(), records, s.records))
+	require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, s.effects))
 	for _, table := range []string{s.records, s.effects} {
-		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
 		t.Cleanup(func() {
 			_, err := s.client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &table})
 			require.NoError(t, err)
 		})
 	}
+	var err error
 	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 

@@ -47,7 +47,7 @@ func newSetup(t *testing.T, fn runtime.Function, o *runtime.Options) *setup {
 	var err error
 	s.client = dynamotest.Client(t)
 	for _, table := range []string{s.records, s.bookings} {
-		require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, table))
+		require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: s.client}, table))
 	}
 	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)

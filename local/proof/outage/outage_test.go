@@ -49,7 +49,7 @@ func open(t *testing.T, endpoint string, network *faultnet.Network, table string
 	require.NoError(t, err)
 	if table == "" {
 		table = "outage-" + rand.Text()
-		require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
+		require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table))
 	}
 	store, err := dynamostore.New(client, table, nil)
 	require.NoError(t, err)

@@ -171,7 +171,7 @@ func newTable(t *testing.T) string {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
 	table := fmt.Sprintf("processes%d", time.Now().UnixNano())
-	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table))
 	return table
 }
 
