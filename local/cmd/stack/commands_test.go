@@ -63,6 +63,7 @@ func serving(t *testing.T) (*session, string) {
 }
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	s, url := serving(t)
 	const orderEvent = "lambda/functions/orders/event.json"
 
@@ -137,6 +138,7 @@ func pay(t *testing.T, url, token, key string) int {
 // TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
 // goes to the killed one before its end is noticed may get a 500, and is repeated.
 func TestKilledFunctionIsReplaced(t *testing.T) {
+	t.Parallel()
 	s, url := serving(t)
 	token := strings.TrimSpace(s.must("token"))
 	for i := range 2 {
@@ -152,6 +154,7 @@ func TestKilledFunctionIsReplaced(t *testing.T) {
 
 // TestInvokeStartsWhatItNeeds, and leaves nothing.
 func TestInvokeStartsWhatItNeeds(t *testing.T) {
+	t.Parallel()
 	endpoint := dynamotest.Endpoint(t)
 	s := open(t, exec.Command(build(t), "invoke", "-event", "../../../lambda/functions/orders/event.json", "-times", "2", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
@@ -173,6 +176,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		"go":   {[]string{"java", "node", "npm"}, endpoint, "install Go 1.26"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := t.TempDir()
 			for _, program := range c.programs {
 				file, err := exec.LookPath(program)

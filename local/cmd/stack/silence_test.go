@@ -35,6 +35,7 @@ func TestNobodyWaitsInSilence(t *testing.T) {
 		"command":  {build(t), []string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := prepare(t, exec.Command(c.binary))
 			s.cmd.Env = append(s.cmd.Env, "PATH="+path, "IDEM_CACHE_DIR="+t.TempDir())
 			s.start()

@@ -6,14 +6,12 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,27 +20,12 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
-// binary is the command, compiled, so that signals reach it and not `go run`.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "idem-local-test-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "local")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
-
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
+	testmain.Parallel(4) // they wait for servers and leases most of the time
+	testmain.Run(m)
 }
 
 // How long a condition is waited for, and how often it is looked at.
@@ -51,11 +34,9 @@ const (
 	poll     = 50 * time.Millisecond
 )
 
-func build(t *testing.T) string {
-	path, err := binary()
-	require.NoError(t, err)
-	return path
-}
+// build returns the path of the command, compiled, so that signals reach it and not
+// `go run`.
+func build(t *testing.T) string { return testmain.Program(t, ".") }
 
 // environ marks the processes of a test, so that they are found whatever their
 // parent is by now.
@@ -107,13 +88,13 @@ func find(t *testing.T, mark, pattern string) (pid int) {
 
 // session is a stack that runs as a process of its own.
 type session struct {
-	t     *testing.T
-	mark  string
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	seen  strings.Builder
-	last  string // line that was read
-	ports []int
+	t       *testing.T
+	mark    string
+	cmd     *exec.Cmd
+	lines   *bufio.Scanner
+	seen    strings.Builder
+	last    string // line that was read
+	sockets []childtest.Socket
 }
 
 func open(t *testing.T, cmd *exec.Cmd) *session {
@@ -149,12 +130,12 @@ func (s *session) until(text string) {
 	require.Fail(s.t, "it ended before it said "+text, s.seen.String())
 }
 
-// listen notes the open ports, which must all be this machine's own.
+// listen notes the sockets that listen, which must all be this machine's own.
 func (s *session) listen(atLeast int) {
 	for pid := range processes(s.t, s.mark) {
-		s.ports = append(s.ports, childtest.LoopbackPorts(s.t, pid)...)
+		s.sockets = append(s.sockets, childtest.Loopback(s.t, pid)...)
 	}
-	require.GreaterOrEqual(s.t, len(s.ports), atLeast, "these listen: %v", s.ports)
+	require.GreaterOrEqual(s.t, len(s.sockets), atLeast, "these listen: %v", s.sockets)
 }
 
 // end waits until the command, whatever it has started, its ports and its files
@@ -166,14 +147,8 @@ func (s *session) end() error {
 	err := s.cmd.Wait()
 	require.Eventually(s.t, func() bool { return len(processes(s.t, s.mark)) == 0 }, patience, poll,
 		"still running: %v", processes(s.t, s.mark))
-	for _, port := range s.ports {
-		require.Eventually(s.t, func() bool {
-			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err == nil {
-				_ = c.Close()
-			}
-			return err != nil
-		}, patience, poll, "port %d is still open", port)
+	for _, socket := range s.sockets {
+		require.Eventually(s.t, func() bool { return !socket.Open(s.t) }, patience, poll, "port %d is still open", socket.Port)
 	}
 	return err
 }
@@ -190,6 +165,7 @@ func (s *session) requireNoFiles() {
 
 // TestTour takes the whole tour: every line must be what was expected.
 func TestTour(t *testing.T) {
+	t.Parallel()
 	endpoint := dynamotest.Endpoint(t)
 	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
@@ -202,10 +178,11 @@ func TestTour(t *testing.T) {
 
 // TestTourFindsDifferences: the records are deleted while the tour waits for the
 // leases of killed functions, so that their handlers run again, also the one that
-// must not.
+// must not. It has a DynamoDB Local of its own: the others keep their records.
 func TestTourFindsDifferences(t *testing.T) {
-	endpoint := dynamotest.Endpoint(t)
-	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
+	t.Parallel()
+	dynamotest.Endpoint(t) // DynamoDB Local can be had here
+	s := open(t, exec.Command(build(t), "-once"))
 	s.until("taking the tour")
 	killed := regexp.MustCompile(`refund +in_progress .* lease ends`)
 	require.Eventually(t, func() bool {
@@ -243,6 +220,7 @@ func TestNothingIsLeft(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t, exec.Command(build(t)))
 			s.until("taking the tour")
 			find(t, s.mark, "/bin/payments") // the first function runs
@@ -275,6 +253,7 @@ func TestGoRunIsTerminated(t *testing.T) {
 	endpoint := dynamotest.Endpoint(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
 			s := open(t, exec.Command("go", "run", "../..", "-endpoint", endpoint))
 			s.until("taking the tour")
 			s.listen(4)
@@ -287,6 +266,7 @@ func TestGoRunIsTerminated(t *testing.T) {
 
 // TestStoppedWhileItStarts: Ctrl-C while servers start and functions compile.
 func TestStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t)))
 	s.until("starting DynamoDB Local")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,30 +36,28 @@ func RequireGone(t testing.TB, pid int) {
 // Addresses as /proc/net/tcp and tcp6 write them.
 var loopback = []string{"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
+// Socket is a TCP socket that listens.
+type Socket struct {
+	Port           int
+	address, inode string // in hexadecimal, and in the kernel's count
+}
+
+// Open reports whether it still listens. Somebody else's socket may have its port by
+// then, and is another one.
+func (s Socket) Open(t testing.TB) bool { return slices.Contains(sockets(t), s) }
+
 // RequireLoopbackOnly checks that the process listens on this port of this
 // machine's own address, and on nothing else.
 func RequireLoopbackOnly(t testing.TB, pid, port int) {
 	t.Helper()
-	require.Equal(t, []int{port}, LoopbackPorts(t, pid), "one port and nothing else")
+	found := Loopback(t, pid)
+	require.Len(t, found, 1, "one port and nothing else")
+	require.Equal(t, port, found[0].Port)
 }
 
-// LoopbackPorts returns the ports on which the process listens, and fails where it
+// Loopback returns the sockets on which the process listens, and fails where it
 // listens on an address that other machines can reach.
-func LoopbackPorts(t testing.TB, pid int) (ports []int) {
-	t.Helper()
-	for _, socket := range listening(t, pid) {
-		address, hexPort, _ := strings.Cut(socket, ":")
-		require.Contains(t, loopback, address, "process %d listens for other machines", pid)
-		port, err := strconv.ParseInt(hexPort, 16, 32)
-		require.NoError(t, err)
-		ports = append(ports, int(port))
-	}
-	return ports
-}
-
-// listening returns the local addresses, as address:port in hexadecimal, of all
-// listening TCP sockets that the process has.
-func listening(t testing.TB, pid int) []string {
+func Loopback(t testing.TB, pid int) (own []Socket) {
 	t.Helper()
 	inodes := map[string]bool{}
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -72,7 +71,18 @@ func listening(t testing.TB, pid int) []string {
 			inodes[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	var found []string
+	for _, s := range sockets(t) {
+		if inodes[s.inode] {
+			require.Contains(t, loopback, s.address, "process %d listens for other machines", pid)
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// sockets are all that listen on this machine.
+func sockets(t testing.TB) (all []Socket) {
+	t.Helper()
 	for _, table := range []string{"tcp", "tcp6"} {
 		raw, err := os.ReadFile("/proc/net/" + table)
 		if os.IsNotExist(err) {
@@ -82,12 +92,16 @@ func listening(t testing.TB, pid int) []string {
 		for line := range strings.Lines(string(raw)) {
 			// sl local_address rem_address st … inode is the tenth
 			f := strings.Fields(line)
-			if len(f) > 9 && f[3] == "0A" && inodes[f[9]] {
-				found = append(found, f[1])
+			if len(f) <= 9 || f[3] != "0A" {
+				continue
 			}
+			address, hexPort, _ := strings.Cut(f[1], ":")
+			port, err := strconv.ParseInt(hexPort, 16, 32)
+			require.NoError(t, err)
+			all = append(all, Socket{int(port), address, f[9]})
 		}
 	}
-	return found
+	return all
 }
 
 // Programs makes PATH a folder with just the named programs of the real PATH, and
