@@ -25,7 +25,10 @@ import (
 // margin as the function has it.
 const margin = 250 * time.Millisecond
 
-func TestMain(m *testing.M) { testmain.Run(m) }
+func TestMain(m *testing.M) {
+	testmain.Parallel(6) // they wait for time-outs most of the time
+	testmain.Run(m)
+}
 
 // setup is the function, its two tables and what lies between them.
 type setup struct {

@@ -23,6 +23,7 @@ import (
 // One transaction, three services: each message goes where its destination leads,
 // under its id.
 func TestDestinations(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var details []string
 	bus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

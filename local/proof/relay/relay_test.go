@@ -16,6 +16,7 @@ import (
 
 // What is sent is not sent again when the stream begins anew.
 func TestStreamReplayedFromTheStart(t *testing.T) {
+	t.Parallel()
 	r := newSetup(t, false)
 	for i := range 10 {
 		r.publish(fmt.Sprintf("o-%d", i), []string{"", "k"}[i%2], 3)
@@ -44,6 +45,7 @@ func TestStreamReplayedFromTheStart(t *testing.T) {
 func TestHalfABatchFails(t *testing.T) {
 	for name, key := range map[string]string{"unordered": "", "ordered": "k"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newSetup(t, true, schema.EnvOutboxGrace+"=100ms")
 			for i := range 8 {
 				k := key
@@ -107,6 +109,7 @@ func inOrder(t *testing.T, bodies []string) {
 func TestKilledBetweenSendAndNote(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		t.Run(map[bool]string{false: "standard", true: "fifo"}[fifo], func(t *testing.T) {
+			t.Parallel()
 			r := newSetup(t, fifo)
 			for i := range 10 {
 				r.publish(fmt.Sprintf("o-%d", i), fmt.Sprintf("k-%d", i%2), 2)
@@ -144,6 +147,7 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 // Messages that the stream never brings are found by the sweep; a poison one is
 // made a dead letter with its reason and stays.
 func TestSweepAlone(t *testing.T) {
+	t.Parallel()
 	r := newSetup(t, true, schema.EnvOutboxGrace+"=100ms", schema.EnvOutboxMaxTries+"=3")
 	r.publish("o-0", "k-0", 3)
 	r.publish("o-1", "", 1)
@@ -172,6 +176,7 @@ func TestSweepAlone(t *testing.T) {
 // All of it at once, at random: refusals, lost requests, kills before and after the
 // queue has taken a batch, the stream from the start again, sweeps in between.
 func TestFaultsAtRandom(t *testing.T) {
+	t.Parallel()
 	r := newSetup(t, true, schema.EnvOutboxGrace+"=500ms", schema.EnvOutboxMaxTries+"=100")
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(1, 2))

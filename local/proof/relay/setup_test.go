@@ -29,7 +29,10 @@ import (
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-func TestMain(m *testing.M) { testmain.Run(m) }
+func TestMain(m *testing.M) {
+	testmain.Parallel(8) // they wait for the relay and the queue most of the time
+	testmain.Run(m)
+}
 
 // setup is all of it: table and operations, stream, relay, network, queue.
 type setup struct {
