@@ -16,6 +16,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		f := open(t, nil)
 		h := storetest.Harness{

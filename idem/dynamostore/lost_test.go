@@ -111,6 +111,7 @@ func eachWrite() []write {
 }
 
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	f := open(t, nil)
 	for _, w := range eachWrite() {
 		check := func(t *testing.T, id string) {

@@ -261,6 +261,7 @@ func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
 
 // More than a page of the index and more than a BatchGetItem returns, in order.
 func TestManyMessages(t *testing.T) {
+	t.Parallel()
 	b := openBox(t)
 	m := order("k")
 	m.Body = noise(100 << 10) // 18 MB in all: a reply holds 16

@@ -18,6 +18,7 @@ import (
 )
 
 func TestResultsOfAllSizes(t *testing.T) {
+	t.Parallel()
 	f := open(t, nil)
 	ctx := t.Context()
 	for _, tc := range []struct {
@@ -67,6 +68,7 @@ func TestResultsOfAllSizes(t *testing.T) {
 
 // What is wrong with the parts is never a result, nor an absent one.
 func TestDamagedPartsFailClosed(t *testing.T) {
+	t.Parallel()
 	f := open(t, nil)
 	ctx := t.Context()
 	large := noise(600 << 10)

@@ -70,34 +70,36 @@ func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 
 // What of a result is stored already is not sent again, over as many calls as it takes.
 func TestStoredPartsAreNotSentAgain(t *testing.T) {
-	var mu sync.Mutex
-	var sent []string
-	bad := map[string]bool{"1": true, "3": true}
-	s, err := New(fake(func(_ context.Context, in any) (item, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		n, ok := isPart(in)
-		switch {
-		case ok && bad[n]:
-			return nil, api("AccessDeniedException")
-		case ok:
-			sent = append(sent, n)
-		default:
-			sent = append(sent, "record")
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var sent []string
+		bad := map[string]bool{"1": true, "3": true}
+		s, err := New(fake(func(_ context.Context, in any) (item, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			n, ok := isPart(in)
+			switch {
+			case ok && bad[n]:
+				return nil, api("AccessDeniedException")
+			case ok:
+				sent = append(sent, n)
+			default:
+				sent = append(sent, "record")
+			}
+			return nil, nil
+		}), "table", nil)
+		require.NoError(t, err)
+		f := completion("k", "o", noise(4*partSize))
+		f.Progress = new(protocol.Progress)
+		for _, left := range []string{"3", ""} {
+			isStoreError(t, s.Finish(t.Context(), base, f), false)
+			bad = map[string]bool{left: left != ""}
 		}
-		return nil, nil
-	}), "table", nil)
-	require.NoError(t, err)
-	f := completion("k", "o", noise(4*partSize))
-	f.Progress = new(protocol.Progress)
-	for _, left := range []string{"3", ""} {
-		isStoreError(t, s.Finish(t.Context(), base, f), false)
-		bad = map[string]bool{left: left != ""}
-	}
-	require.NoError(t, s.Finish(t.Context(), base, f))
-	require.Equal(t, "record", sent[len(sent)-1])
-	slices.Sort(sent)
-	require.Equal(t, []string{"0", "1", "2", "3", "record"}, sent)
+		require.NoError(t, s.Finish(t.Context(), base, f))
+		require.Equal(t, "record", sent[len(sent)-1])
+		slices.Sort(sent)
+		require.Equal(t, []string{"0", "1", "2", "3", "record"}, sent)
+	})
 }
 
 // An outcome whose parts are not taken is recorded without them, and gets them later.

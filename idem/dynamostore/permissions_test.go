@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // used are the permissions that this package's calls need, as seen at the wire in
@@ -109,6 +110,7 @@ func (a as) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestMain(m *testing.M) {
+	testmain.Parallel(8) // they wait for DynamoDB and for budgets most of the time
 	code := m.Run()
 	if code == 0 {
 		if err := comparePermissions(); err != nil {

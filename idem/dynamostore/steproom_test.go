@@ -63,6 +63,7 @@ func (b *bank) parts(t *testing.T) (all, kept int) {
 // Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of
 // them stays.
 func TestManySteps(t *testing.T) {
+	t.Parallel()
 	b := openBank(t)
 	k := transfer.Key("t", "k")
 	const steps = 500
@@ -123,6 +124,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := openBank(t, 100, 0)
 			end(t, b)
 			all, kept := b.parts(t)

@@ -28,6 +28,7 @@ func TestTransfersUnderFaults(t *testing.T) {
 	const accounts, transfers, callers, start = 4, 12, 3, 1000
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := openBank(t)
 			for n := range accounts {
 				b.set(t, n, start)

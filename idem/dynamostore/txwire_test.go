@@ -312,6 +312,7 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 func TestConflictsUseUpTheBudget(t *testing.T) {
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := openBank(t, 100, 0)
 			b.engine = b.hasty(t, time.Second)
 			b.wire.set(func(_ int, call string, _ *http.Request) (*http.Response, error) {
