@@ -25,10 +25,15 @@ CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=2
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# All groups run and report, also where one fails.
+# All groups run at once and report, also where one fails. In each of them the longest
+# packages come first, and go test reports in order: it is silent for a minute or two.
 .PHONY: test
 test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
-	@$(MAKE) -k --no-print-directory test-library test-proofs test-cdk
+	@$(MAKE) -k -j4 --no-print-directory test-library test-proofs test-cdk test-allocations
+
+# A group says when it begins and how it has ended: $(call group,what it is,its command).
+group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \
+	echo "==> $(1): $$result after $$(($$(date +%s) - begun)) s"; test $$result = ok
 
 # Fetched once. Every package then starts a DynamoDB Local of its own, which costs a
 # second: no package waits for the tables and streams of another one.
@@ -38,20 +43,20 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@echo "==> the library, its functions, local/aws and local/cmd, under the race detector"
-	@$(GO) test -race $(FLAGS) $(LIBRARY)
+	@$(call group,library and functions and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
 
 .PHONY: test-proofs
 test-proofs: servers
-	@echo "==> the proofs: whole functions with crashes, outages and every gateway"
-	@$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS)
+	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS))
 
-# The race detector allocates on its own: what counts allocations runs without it.
 .PHONY: test-cdk
 test-cdk:
-	@echo "==> infrastructure and its templates; what counts allocations"
-	@failed=0; $(CDK_ENV) $(GO) test $(FLAGS) $(CDK) || failed=1; \
-		$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./lambda || failed=1; exit $$failed
+	@$(call group,infrastructure and its templates,$(CDK_ENV) $(GO) test $(FLAGS) $(CDK))
+
+# The race detector allocates on its own: what counts allocations runs without it.
+.PHONY: test-allocations
+test-allocations:
+	@$(call group,what counts allocations,$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./lambda)
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists
