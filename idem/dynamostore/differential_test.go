@@ -30,6 +30,7 @@ func (r reference) apply(id string, apply func(*protocol.Record, time.Time) (*pr
 // Every write, in random order over a few keys, does to DynamoDB what its Apply
 // method does to a record, and says the same about it.
 func TestWritesEqualTheirReference(t *testing.T) {
+	t.Parallel()
 	const seeds, writes = 12, 120
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -88,6 +88,7 @@ func TestManySteps(t *testing.T) {
 
 // Parts of steps expire however their operation ends.
 func TestPartsOfStepsExpire(t *testing.T) {
+	t.Parallel()
 	report := func(ctx context.Context) error {
 		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil }, nil)
 		return err

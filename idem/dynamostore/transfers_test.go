@@ -25,6 +25,7 @@ import (
 // leases: each takes effect once, all its callers get one answer, and no money
 // appears or goes.
 func TestTransfersUnderFaults(t *testing.T) {
+	t.Parallel()
 	const accounts, transfers, callers, start = 4, 12, 3, 1000
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {

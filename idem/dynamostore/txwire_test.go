@@ -21,6 +21,7 @@ import (
 // was told that nobody knows; and the same call, when the network is back, says
 // what is true.
 func TestTransactionLosesReplies(t *testing.T) {
+	t.Parallel()
 	type fault = func(w *wire, req *http.Request) (*http.Response, error)
 	loseReply := func(w *wire, req *http.Request) (*http.Response, error) { return w.loseReply(req) }
 	loseRequest := func(w *wire, req *http.Request) (*http.Response, error) { return w.loseRequest(req) }
@@ -310,6 +311,7 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 // Conflicts that do not end use up the budget, and leave no doubt: nothing was
 // committed, the claim is given up, and the next call runs.
 func TestConflictsUseUpTheBudget(t *testing.T) {
+	t.Parallel()
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -360,6 +362,7 @@ func TestPlainWritesConflictWithATransaction(t *testing.T) {
 // Every try is the same request, byte for byte and under one token, whatever the
 // order in which maps are walked: DynamoDB then knows it again.
 func TestEveryTryOfATransactionIsTheSame(t *testing.T) {
+	t.Parallel()
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
