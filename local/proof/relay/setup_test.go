@@ -136,11 +136,17 @@ func until(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 5*time.Minute, 50*time.Millisecond)
 }
 
-// sweep invokes the relay as its schedule does.
-func (r *setup) sweep() {
+// sweep is the event by which its schedule invokes the relay.
+var sweep = []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`)
+
+// sweepUntil invokes the relay as its schedule does, but more often. The condition gets
+// the invocation's error; the limit is only there to end a broken test.
+func (r *setup) sweepUntil(condition func(err error) bool) {
 	r.t.Helper()
-	_, err := r.pool.Call(r.t.Context(), []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`))
-	require.NoError(r.t, err)
+	require.Eventually(r.t, func() bool {
+		_, err := r.pool.Call(r.t.Context(), sweep)
+		return condition(err)
+	}, 5*time.Minute, 200*time.Millisecond)
 }
 
 // messages are the items of all messages.
