@@ -165,6 +165,7 @@ func TestInvokeStartsWhatItNeeds(t *testing.T) {
 
 // TestWhatIsMissingIsNamed in one line, with what to do.
 func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
 	endpoint := dynamotest.Endpoint(t)
 	for name, c := range map[string]struct {
 		programs []string

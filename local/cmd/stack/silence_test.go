@@ -15,6 +15,7 @@ import (
 // TestNobodyWaitsInSilence: what compiles or is fetched for long is told of. The
 // programs that do it hang here.
 func TestNobodyWaitsInSilence(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir()
 	for _, program := range []string{"go", "npm"} {
 		require.NoError(t, os.WriteFile(filepath.Join(path, program), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))

@@ -201,6 +201,7 @@ func TestTourFindsDifferences(t *testing.T) {
 // its own, by signals to it and by the end of its parts. The short version has one of
 // each kind: an end that is asked for, one that is not, and one of a part.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	for name, c := range map[string]struct {
 		victim string // empty: the command itself
@@ -250,6 +251,7 @@ func TestNothingIsLeft(t *testing.T) {
 // TestGoRunIsTerminated: the SIGTERM that a script sends, and a SIGKILL, reach
 // `go run` alone.
 func TestGoRunIsTerminated(t *testing.T) {
+	t.Parallel()
 	endpoint := dynamotest.Endpoint(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {

@@ -85,6 +85,7 @@ func send(t *testing.T, q queuetest.Queue, n int) (id string) {
 // more; by the visibility time-out alone, it and the original itself are given up
 // while the original is at work.
 func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
+	t.Parallel()
 	const receives = 3
 	for _, hides := range []bool{true, false} {
 		t.Run(fmt.Sprintf("hides %v", hides), func(t *testing.T) {

@@ -41,7 +41,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if !long() {
-		testmain.Parallel(12) // they wait for time-outs most of the time
+		testmain.Parallel(16) // they wait for time-outs most of the time
 	}
 	testmain.Run(m)
 }

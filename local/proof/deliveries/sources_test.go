@@ -34,6 +34,7 @@ var asynchronous = map[string]func(n int) any{
 // Lambda's retries of an asynchronous invocation bear its request id. They run what
 // may run, replay what is known, and leave alone what nobody knows.
 func TestAsynchronousRetries(t *testing.T) {
+	t.Parallel()
 	for source, event := range asynchronous {
 		for name, c := range map[string]struct {
 			once  bool // not repeatable

@@ -21,6 +21,7 @@ import (
 // A function that hangs is killed at its time-out, or before it by somebody; its
 // record goes by its declaration, and others are served meanwhile.
 func TestHangs(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"killed at the time-out", "killed before"} {
 		for _, kind := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
 			t.Run(fmt.Sprintf("%s, %s", end, kind), func(t *testing.T) {
@@ -85,6 +86,7 @@ const timeout = 2 * time.Second
 
 // Instances are killed at random; a caller without an answer asks again.
 func TestRandomKillsLoseNothingThatWasAnswered(t *testing.T) {
+	t.Parallel()
 	n := 75
 	if os.Getenv("IDEM_LONG") == "1" {
 		n = 1000

@@ -162,6 +162,7 @@ func anyFault(op string) (int, []string) {
 }
 
 func TestTransfers(t *testing.T) {
+	t.Parallel()
 	n := 50
 	if os.Getenv("IDEM_LONG") == "1" {
 		n = 200
@@ -196,6 +197,7 @@ func TestTransfers(t *testing.T) {
 // Conflicts alone are waited out: they cost nobody the claim, and each transfer is
 // made by its first attempt.
 func TestConflictsAlone(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"reserved", "atomic"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -110,6 +110,7 @@ func TestManyKeysRunOnceEach(t *testing.T) {
 func lapsed() { <-time.After(short + margin + 100*time.Millisecond) }
 
 func TestKilledInTheHandler(t *testing.T) {
+	t.Parallel()
 	for _, repeatable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("repeatable=%v", repeatable), func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +139,7 @@ func TestKilledInTheHandler(t *testing.T) {
 }
 
 func TestStoppedPastItsLease(t *testing.T) {
+	t.Parallel()
 	t.Run("taken over", func(t *testing.T) {
 		t.Parallel()
 		table, file := newTable(t), filepath.Join(t.TempDir(), "effects")

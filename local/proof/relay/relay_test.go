@@ -45,6 +45,7 @@ func TestStreamReplayedFromTheStart(t *testing.T) {
 // Half of each batch fails: it is left to the sweep and holds up nothing but what is
 // in order behind it.
 func TestHalfABatchFails(t *testing.T) {
+	t.Parallel()
 	for name, key := range map[string]string{"unordered": "", "ordered": "k"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,6 +110,7 @@ func inOrder(t *testing.T, bodies []string) {
 // Killed when the queue has the messages and the relay does not know yet: they are
 // sent again, under the same ids.
 func TestKilledBetweenSendAndNote(t *testing.T) {
+	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		t.Run(map[bool]string{false: "standard", true: "fifo"}[fifo], func(t *testing.T) {
 			t.Parallel()

@@ -117,7 +117,7 @@ func (r *setup) poll() *streampoller.Poller {
 	r.t.Helper()
 	p, err := streampoller.Start(context.Background(), r.client, r.stream, r.pool.Call, &streampoller.Options{
 		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
-		BatchSize: 20, PollInterval: 10 * time.Millisecond, Backoff: 10 * time.Millisecond,
+		BatchSize: 20, PollInterval: 50 * time.Millisecond, Backoff: 10 * time.Millisecond,
 	})
 	require.NoError(r.t, err)
 	r.t.Cleanup(p.Close)
