@@ -14,6 +14,8 @@ var (
 	// inPackage is a package in a table's cell with the tests that follow it.
 	inPackage = regexp.MustCompile("`((?:idem|lambda|infra|local|template-tests)[a-z/-]*)`((?:,? ?`Test[A-Za-z0-9]+`)+)")
 	testName  = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	invariant = regexp.MustCompile(`(?m)^\| \d+ \| [^|]+ \| ([^|]+) \| [^|]+ \|$`)
+	goFile    = regexp.MustCompile("`([a-z/]+/[a-z_]+\\.go)`")
 )
 
 // TestDesignNamesTestsThatExist finds every test that the design page names, in the
@@ -29,6 +31,21 @@ func TestDesignNamesTestsThatExist(t *testing.T) {
 		}
 	}
 	require.Equal(t, len(testName.FindAllString(string(text), -1)), named, "a test is named without its package")
+}
+
+// TestDesignNamesFilesThatExist finds the files that decide each invariant.
+func TestDesignNamesFilesThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "idem", "DESIGN.md"))
+	require.NoError(t, err)
+	rows := invariant.FindAllStringSubmatch(string(text), -1)
+	require.Len(t, rows, 16, "the table of the invariants")
+	for _, row := range rows {
+		files := goFile.FindAllStringSubmatch(row[1], -1)
+		require.Len(t, files, strings.Count(row[1], ",")+1, "name Go files from the root of the repository: %s", row[0])
+		for _, file := range files {
+			require.FileExists(t, filepath.Join(root, file[1]))
+		}
+	}
 }
 
 func hasTest(t *testing.T, pkg, name string) bool {
