@@ -15,24 +15,24 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// albLimit is the balancer's default idle timeout. A longer one can be set; a wait
-// then ends earlier than it need.
+// albLimit is the balancer's default idle timeout. If a longer one is set, a wait ends
+// earlier than necessary.
 const albLimit = 60 * time.Second
 
 // ALBHandler is a handler behind an Application Load Balancer.
 type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error)
 
 // ALB makes a handler behind an Application Load Balancer idempotent under the
-// contract of package idemhttp. The balancer matches no routes: they are matched
-// with the path, and [idemhttp.AnyRoute] gives just the operation. It verifies
-// nobody's identity in a form that the event holds: the tenant is
-// [idemhttp.SingleTenant] or a function of your own, which must verify what it takes.
+// contract of package idemhttp. The balancer does not match routes: they are matched
+// with the path, and [idemhttp.AnyRoute] gives only the operation. The event has no
+// identity that the balancer has verified: the tenant is [idemhttp.SingleTenant] or a
+// function of your own, which must verify what it uses.
 //
-// Whether the target group has multi-value headers shows in the event; the
-// balancer reads only the map of that mode, so the response's headers are put into
-// it. Without them it passes on only the last of repeated headers: a key that was
-// sent twice with different values is not noticed. A status description of the
-// handler's own is not recorded: a replay has the standard one.
+// The event shows whether the target group has multi-value headers. The balancer reads
+// only the header map of that mode, so the response's headers are put into that map. A
+// target group without multi-value headers passes on only the last of repeated headers:
+// a key that was sent twice with different values is not noticed. The handler's own
+// status description is not recorded: a replay has the standard one.
 //
 // An error of the handler reaches the runtime as the handler gave it; the balancer
 // then answers with 502. A mistake in the set-up panics, see the package's
@@ -59,7 +59,7 @@ func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {
 	if len(query) == 0 {
 		query = lines(e.QueryStringParameters)
 	}
-	// In order, since two spellings of a name make one parameter.
+	// In order: two spellings of a name make one parameter.
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		for _, value := range query[name] {
 			addDecoded(r, name, value)
@@ -71,8 +71,8 @@ func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {
 // hasMultiValues tells the target group's mode.
 func hasMultiValues(e *events.ALBTargetGroupRequest) bool { return e.MultiValueHeaders != nil }
 
-// addDecoded decodes a query parameter: the balancer passes it on as it came. One
-// that is not well-formed counts as it is.
+// addDecoded decodes a query parameter, which the balancer does not. A parameter that is
+// not well-formed counts as it is.
 func addDecoded(r *idemhttp.Request, name, value string) {
 	n, err1 := url.QueryUnescape(name)
 	v, err2 := url.QueryUnescape(value)
@@ -90,8 +90,8 @@ func fromALB(res *events.ALBTargetGroupResponse) *idemhttp.Response {
 	}
 }
 
-// toALB fills what the balancer answers with 502 if it is missing: the mode's map,
-// even if it is empty, and the status description.
+// toALB sets the mode's map, even if it is empty, and the status description: if one is
+// missing, the balancer answers with 502.
 func toALB(e *events.ALBTargetGroupRequest, given *events.ALBTargetGroupResponse, res *idemhttp.Response) events.ALBTargetGroupResponse {
 	out := events.ALBTargetGroupResponse{
 		StatusCode: res.Status, Headers: map[string]string{}, MultiValueHeaders: map[string][]string{},

@@ -11,26 +11,26 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// AsyncRetention is the retention of an operation behind asynchronous invocations that
-// names none. Lambda retries them for up to 6 hours, with the same
+// AsyncRetention is the default retention of an operation behind asynchronous
+// invocations. Lambda retries them for up to 6 hours, with the same
 // request id (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async.html).
-// EventBridge Scheduler tries for up to 24 hours before that to hand a payload over
-// (https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html);
-// the rest is for the retries at the end.
+// Before that EventBridge Scheduler tries for up to 24 hours to pass on a payload
+// (https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html).
+// The rest is for the last retries.
 const AsyncRetention = 36 * time.Hour
 
 // Async makes an idempotent handler of events that Lambda takes asynchronously
 // (InvocationType Event, and EventBridge Scheduler). It is [Wrap] with a default key,
-// [RequestID], and a retention of [AsyncRetention] if the operation has none. A retention
-// of no more than the 6 hours in which Lambda retries is a mistake in the set-up of an
-// operation that is not repeatable, and logged as a warning for one that is.
+// [RequestID], and a retention of [AsyncRetention] if the operation has none. Lambda
+// retries for 6 hours. A retention of no more than that is a mistake in the set-up of an
+// operation that is not repeatable, and is logged as a warning for a repeatable one.
 //
-// Lambda delivers at least once: its queue may hand an event over twice, and after an
-// error it invokes the function twice more by default. The result goes to the
-// on-success destination, an error that is left to the on-failure destination. A caller
-// that invokes again after a time-out makes another event, under another request id:
-// where it matters, take the key from the event with [Pointer]. EventBridge Scheduler is
-// such a caller: see [EventBridge] for its execution id.
+// Lambda delivers at least once: its queue may deliver an event twice, and after an error
+// it invokes the function twice more by default. The result goes to the on-success
+// destination, the last error to the on-failure destination. A caller that invokes again
+// after a time-out makes another event, under another request id: if that matters, take
+// the key from the event with [Pointer]. EventBridge Scheduler is such a caller: see
+// [EventBridge] for its execution id.
 func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	if key == nil {
 		key = RequestID
@@ -43,9 +43,9 @@ func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn 
 	return h
 }
 
-// RequestID takes the key from the invocation's request id, the same in all attempts
-// of an asynchronous invocation. For synchronous invocations it protects nothing: each
-// has its own.
+// RequestID takes the key from the invocation's request id, which is the same in all
+// attempts of an asynchronous invocation. It does not protect synchronous invocations:
+// each has its own.
 func RequestID(ctx context.Context, _ json.RawMessage) (tenant, value string, err error) {
 	lc, ok := lambdacontext.FromContext(ctx)
 	if !ok || lc.AwsRequestID == "" {

@@ -24,15 +24,15 @@ type identity struct {
 	fingerprint idem.Fingerprint
 }
 
-// first is the first record of its identity, to which the others listen. Its
-// outcome is there when the channel is closed.
+// first is the first record of its identity, for which the others wait. Its outcome is
+// set when the channel is closed.
 type first[R any] struct {
 	done chan struct{}
 	out  Delivery[R]
 }
 
-// share returns what the records of the identity share, and whether it is new; if it
-// is, also the record before it that has the same key and another body.
+// share returns the first record of the identity, and whether it is new. If it is new,
+// share also returns the record before it that has the same key and another body.
 func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,9 +44,9 @@ func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	return f, before, true
 }
 
-// turn keeps the event's order where records start side by side: of two with the same
-// key the first one in the event gets it. A record waits for the one before it, and lets
-// the next one go once its own place is known.
+// turn keeps the event's order among records that start side by side: if two have the
+// same key, the first one in the event gets it. A record waits for the one before it, and
+// lets the next one start when its own place is known.
 type turn struct {
 	before <-chan struct{}
 	mine   chan struct{}
@@ -121,9 +121,9 @@ func (s *source[R]) lanes(ds []delivery[R]) [][]*delivery[R] {
 	return all
 }
 
-// untilGuard ends the event's context at its guard. The engine counts a guard from
-// each call's own begin, which gets shorter as the invocation's time runs out; the
-// event must be answered as a whole, so its guard is fixed when it begins.
+// untilGuard ends the event's context at its guard. The engine computes a guard from the
+// time that each call has left, so it gets shorter as the invocation's time runs out. The
+// event must be answered as a whole, so its guard is fixed when the event begins.
 func untilGuard(ctx context.Context) (context.Context, context.CancelFunc) {
 	kill, ok := ctx.Deadline()
 	if !ok {
@@ -133,13 +133,13 @@ func untilGuard(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadlineCause(idem.WithKillTime(ctx, kill), kill.Add(-guard), idem.ErrOutOfTime)
 }
 
-// guardOf is how long before its kill time an invocation of the length ends its
+// guardOf is how long before its kill time an invocation of this length ends its
 // handlers.
 func guardOf(whole time.Duration) time.Duration { return min(idem.DefaultGuard, max(whole, 0)/4) }
 
-// workLane handles records one after the other, each on a goroutine of its own:
-// what ends that goroutine ends nothing else. The rest of a lane stays behind the
-// first that is redelivered.
+// workLane handles records one after the other, each on a goroutine of its own, so that
+// runtime.Goexit ends only that record's handler. After the first record that is
+// redelivered, the rest of the lane is redelivered too.
 func (b *batch[R]) workLane(lane []*delivery[R]) {
 	var stop *delivery[R]
 	for _, d := range lane {
@@ -149,7 +149,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 					b.tell(d)
 				}
 			}()
-			// However it ends, also without a key.
+			// The next record starts even if this one panics or has no key.
 			defer d.turn.pass()
 			if stop == nil {
 				b.handle(d)
@@ -180,8 +180,8 @@ func (b *batch[R]) handle(d *delivery[R]) {
 	}
 }
 
-// run gives a record its outcome, however the handler, the key function or the
-// decoder ends.
+// run gives a record its outcome, even if the handler, the key function or the decoder
+// panics.
 func (b *batch[R]) run(d *delivery[R]) {
 	defer d.ended()
 	work, err := b.open(d.out.Event)

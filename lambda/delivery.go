@@ -10,38 +10,38 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// Delivery is what became of one record of an event: of a message of a queue, a
-// notification, a record of a stream, in the type that aws-lambda-go gives it.
+// Delivery is the outcome of one record of an event: a message of a queue, a
+// notification or a record of a stream, in aws-lambda-go's type.
 type Delivery[R any] struct {
 	// Event as it came. Do not change it.
 	Event *R
-	// RecordID is the identity of the operation's record, see [idem.Key.ID]; empty if
+	// RecordID is the id of the operation's record, see [idem.Key.ID]; empty if
 	// there is no key.
 	RecordID string
-	// Reason says what became of it.
+	// Reason says why it is acknowledged or redelivered.
 	Reason Reason
 	// Err is the handler's error, the engine's answer or the recorded failure; nil
 	// if it was executed or replayed. With ReasonReplayed it may be
-	// [idem.ErrOutcomeUnavailable], which costs nothing here: there is no caller.
+	// [idem.ErrOutcomeUnavailable], which does no harm: no caller needs the result.
 	Err error
-	// Failure is what the record says, or will say, of an attempt that failed.
+	// Failure of an attempt that failed, as it is or will be recorded.
 	Failure *idem.Failure
-	// State of the operation's record as far as is known, and the Attempt that the
-	// outcome belongs to.
+	// State of the operation's record if it is known, and the Attempt that the outcome
+	// belongs to.
 	State   idem.State
 	Attempt int
-	// Duplicate is set if it shares the outcome of another one of its event, with the same
-	// key and body.
+	// Duplicate is set if it shares the outcome of another record of the event with the
+	// same key and body.
 	Duplicate bool
-	// LeaseUntil is, for ReasonInFlight and records behind it in its order, when the other
-	// attempt's lease is over, the observers' margin included, by time.Now; zero
-	// where that is not known.
+	// LeaseUntil is when the other attempt's lease is over, by time.Now and with the
+	// observers' margin. It is set for ReasonInFlight and the records behind it in its
+	// order, and zero if the time is not known.
 	LeaseUntil time.Time
 }
 
 // PanicError is the error of a delivery whose handler panicked.
 type PanicError struct {
-	// Value that was panicked with, and the Stack of the goroutine.
+	// Value of the panic, and the Stack of the goroutine.
 	Value any
 	Stack []byte
 }
@@ -73,8 +73,8 @@ func (d *delivery[R]) ended() {
 	}
 }
 
-// share answers a delivery as the first of its duplicates in the event: the store would say
-// the same, or less where the first one's outcome is not written yet.
+// share answers a delivery like the first of its duplicates in the event. The store would
+// say the same, or less if the first one's outcome is not written yet.
 func (d *delivery[R]) share(first Delivery[R]) {
 	record := d.out.Event
 	d.out = first
@@ -136,10 +136,10 @@ func (s *source[R]) forwardsLast(d *delivery[R]) bool {
 	return s.redeliverFrom != nil && s.opts.OnFailed != nil && d.out.Reason == ReasonFailed
 }
 
-// forwardLast hands failed deliveries to the OnFailed hook once it is known which are
-// acknowledged: one that is redelivered because of another record would be forwarded
-// with every delivery. One that cannot be forwarded is redelivered, and so is what
-// depends on it.
+// forwardLast passes failed deliveries to the OnFailed hook when it is known which are
+// acknowledged: a delivery that is redelivered because of another record would be
+// forwarded each time. A delivery that cannot be forwarded is redelivered, with those
+// that depend on it.
 func (s *source[R]) forwardLast(ds []delivery[R]) {
 	for i := range ds {
 		d := &ds[i]
@@ -155,7 +155,7 @@ func (s *source[R]) forwardLast(ds []delivery[R]) {
 	}
 }
 
-// forward hands a failed delivery to the OnFailed hook. Without its success the
+// forward passes a failed delivery to the OnFailed hook. Unless the hook succeeds, the
 // delivery is redelivered.
 func (s *source[R]) forward(d *delivery[R]) {
 	failed := d.out

@@ -14,20 +14,21 @@
 //		lambda.Start(idemlambda.Wrap(engine, Charge, byPaymentID, charge))
 //	}
 //
-// A mistake in the set-up (a nil engine, an operation that makes no sense) panics
-// with a [*idem.ConfigError] where the handler is wrapped, as [net/http.Handle]
-// does: the function then fails in its init phase, before it takes an event.
+// A mistake in the set-up (a nil engine, an invalid operation) panics with a
+// [*idem.ConfigError] where the handler is wrapped, as [net/http.Handle] does. The
+// function then fails in its init phase, before it takes an event.
 //
 // The engine learns the invocation's deadline from the context: the lease of a
 // claim ends when Lambda would kill the function. A middleware that shortens the context
-// ends handlers early, and no claim of one that runs on. On Lambda Managed Instances, where
-// it kills nothing and a handler that does not look at its context runs on, the
-// lease is renewed until the handler returns, see [idem.WithKillTime].
+// ends handlers early, but the claim of a handler that keeps running stays. On Lambda
+// Managed Instances a time-out does not kill the function, and a handler that ignores its
+// context keeps running. The lease is therefore renewed until the handler returns, see
+// [idem.WithKillTime].
 //
 // # HTTP
 //
-// What a client gets is the contract of package idemhttp, whatever the gateway;
-// the adapters only translate. Where the tenant comes from:
+// Clients get the contract of package idemhttp behind every gateway; the adapters only
+// translate. The tenant comes from:
 //
 //	HTTPAPI      JWT authorizer     idemhttp.Claim("sub")
 //	             Lambda authorizer  idemhttp.AuthorizerValue("tenantId"), simple or policy
@@ -40,27 +41,29 @@
 //	ALB          none               a function of your own
 //	any          tenant isolation   idemhttp.LambdaTenant
 //
-// A claim must be one that its user cannot write: in a Cognito user pool a "custom:"
-// attribute is one only if it is immutable or no app client may write it, which is not
-// the default. Where several issuers' tokens reach one function their claims are told
-// apart by idemhttp.IssuerClaim("sub").
+// The user must not be able to write the claim. A "custom:" attribute of a Cognito user
+// pool must be immutable or not writable by any app client, which is not the default. If
+// tokens of several issuers reach one function, idemhttp.IssuerClaim("sub") tells their
+// claims apart.
 //
 // A concurrent duplicate that waits for the first request's response stops before the
-// gateway gives up: 29 s after a
-// REST API got it, 30 s for HTTP APIs, 60 s for load balancers.
+// gateway gives up: 29 s after a REST API got the request, 30 s for HTTP APIs, 60 s for
+// load balancers.
 //
 // # Queues and other sources
 //
-// [SQS], [SNS], [EventBridge], [S3], [Kinesis], [DynamoDBStream] and [Kafka] make of a
-// handler of one message, notification or record a handler of the service's events.
+// [SQS], [SNS], [EventBridge], [S3], [Kinesis], [DynamoDBStream] and [Kafka] turn a
+// handler of one message, notification or record into a handler of the service's events.
 // [Reason] says what is acknowledged and what is redelivered. [Async] and [StepFunctions]
-// are for the callers that get a result. Each source's doc says what its service
-// promises about duplicates and for how long it retries; the retention follows. An
-// operation's own retention that ends before its source's deliveries do lets a late one
-// run again: where the operation is not repeatable it is a mistake in the set-up, else a
-// warning is logged. Where your source delivers for another time than its service
-// documents, say so in seconds: IDEM_QUEUE_REDELIVERY for [SQS], IDEM_EVENT_REDELIVERY for
-// the others.
+// are for callers that get a result.
 //
-// A durable execution is not for these wrappers, see [ErrDurableExecution].
+// The documentation of each source says what its service promises about duplicates and for
+// how long it retries. The default retention is longer than that. If an operation sets a
+// retention that ends before the source stops delivering, a late delivery runs again: for
+// an operation that is not repeatable that is a mistake in the set-up, for a repeatable one
+// a warning is logged. If your source delivers for another time than its service documents,
+// set that time in seconds: IDEM_QUEUE_REDELIVERY for [SQS], IDEM_EVENT_REDELIVERY for the
+// others.
+//
+// These wrappers refuse durable executions, see [ErrDurableExecution].
 package idemlambda

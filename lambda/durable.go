@@ -6,14 +6,14 @@ import (
 	"errors"
 )
 
-// ErrDurableExecution is what [Wrap], [Async] and [StepFunctions] answer to the event of
+// ErrDurableExecution is the answer of [Wrap], [Async] and [StepFunctions] to the event of
 // a durable execution
-// (https://docs.aws.amazon.com/lambda/latest/dg/durable-functions.html); its errorType is
+// (https://docs.aws.amazon.com/lambda/latest/dg/durable-functions.html). Its errorType is
 // DurableExecutionError, and nothing has been executed. Lambda invokes such a function
 // again until the execution has ended, each time with what is recorded of it so far. Its
-// answers, such as PENDING, are therefore no outcomes: recorded as one, PENDING would be
-// replayed and the execution would never go on. Make the steps idempotent instead, with
-// [idem.Do] in their functions; a workflow around it starts once by its execution's name.
+// answers, such as PENDING, are therefore not outcomes: if PENDING were recorded, it would
+// be replayed and the execution would never continue. Make the steps idempotent instead,
+// with [idem.Do] in their functions. A caller starts the execution once by naming it.
 var ErrDurableExecution = errors.New("idemlambda: the event is that of a durable execution, which Lambda invokes again until it has ended, " +
 	"so that its answers are no outcomes to record: call idem.Do inside the execution's steps instead of wrapping its handler")
 
@@ -22,7 +22,7 @@ var ErrDurableExecution = errors.New("idemlambda: the event is that of a durable
 func isDurable(payload []byte) bool {
 	members := []string{"DurableExecutionArn", "CheckpointToken", "InitialExecutionState"}
 	for _, name := range members {
-		// Most events are told apart without being read.
+		// Most events need not be decoded.
 		if !bytes.Contains(payload, []byte(name)) {
 			return false
 		}

@@ -16,8 +16,8 @@ func (a answer) Unwrap() error { return a.error }
 
 // toRuntime gives an answer of the engine its errorType. The runtime reports the
 // name of the error's Go type, by which Step Functions and callers choose what to
-// retry: plain sentinels would all be "errorString". The names are therefore
-// fixed. Errors that are not the engine's stay as they are.
+// retry: plain sentinels would all be "errorString". The names must not change. Errors
+// that are not the engine's stay as they are.
 func toRuntime(err error) error {
 	type (
 		AcceptedError           struct{ answer }
@@ -70,9 +70,9 @@ func isRecorded(err error) bool {
 	return ok
 }
 
-// lambdaInvokeError stands for a handler's messages.InvokeResponse_Error while it
-// is recorded: its own text and type are not what the runtime reports. Its name
-// is recorded, so it must not change.
+// lambdaInvokeError replaces a handler's messages.InvokeResponse_Error while it is
+// recorded, because the runtime reports another text and type than that error's own. The
+// name of this type is recorded, so it must not change.
 type lambdaInvokeError struct {
 	given error // with the handler's marks
 	as    messages.InvokeResponse_Error

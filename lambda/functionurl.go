@@ -13,9 +13,9 @@ import (
 type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error)
 
 // FunctionURL makes a handler of a function URL idempotent under the contract of
-// package idemhttp. A function URL matches no routes: they are matched with the
-// path, and [idemhttp.AnyRoute] gives just the operation. The only identity that
-// it verifies is IAM's (AuthType AWS_IAM).
+// package idemhttp. A function URL does not match routes: they are matched with the
+// path, and [idemhttp.AnyRoute] gives only the operation. IAM's is the only identity
+// that it verifies (AuthType AWS_IAM).
 //
 // An error of the handler reaches the runtime as the handler gave it; the function
 // URL then answers with 502. A mistake in the set-up panics, see the package's

@@ -13,19 +13,17 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// gateway is what a kind of event has of its own; all else is the contract's.
+// gateway holds what differs between the kinds of events; the rest is the contract's.
 type gateway[E, R any] struct {
 	name    string
 	request func(*E) *idemhttp.Request
-	// from and to translate responses. Where the handler did not run, what it gave
-	// is zero.
+	// from and to translate responses. If the handler did not run, given is zero.
 	from func(given *R) *idemhttp.Response
 	to   func(event *E, given *R, res *idemhttp.Response) R
-	// limit is how long the service waits for the function; zero means as long as
-	// it runs.
+	// limit is how long the service waits for the function; zero means until it ends.
 	limit time.Duration
 	// received is when the service got the request, in milliseconds since 1970; nil
-	// where the event does not tell.
+	// if the event does not have it.
 	received func(*E) int64
 }
 
@@ -61,9 +59,9 @@ func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tena
 	}
 }
 
-// deadline is when the service answers by itself. It counts from the request's
-// arrival, which a cold start lies behind. An event that says it is older than
-// that is hand-made or was delayed in a way that says nothing about its client.
+// deadline is when the service answers by itself. It counts from the request's arrival,
+// since a cold start takes part of the time. An event that is older than the limit is
+// hand-made, or was delayed in a way that says nothing about its client.
 func (g gateway[E, R]) deadline(event *E, now time.Time) time.Time {
 	if g.limit == 0 {
 		return time.Time{}
@@ -77,8 +75,8 @@ func (g gateway[E, R]) deadline(event *E, now time.Time) time.Time {
 	return now.Add(g.limit)
 }
 
-// asText puts a body that is not text, as net/http handlers record them, into
-// Base64: events are JSON, in which its bytes would be lost.
+// asText encodes a body that is not text in Base64: events are JSON, which would lose its
+// bytes. net/http handlers record such bodies.
 func asText(res *idemhttp.Response) *idemhttp.Response {
 	if res.Base64 || utf8.Valid(res.Body) {
 		return res
@@ -100,7 +98,7 @@ func lines(headers map[string]string) map[string][]string {
 	return out
 }
 
-// bodyOf takes off the Base64 that the gateway has put on.
+// bodyOf decodes a body that the gateway has encoded in Base64.
 func bodyOf(body string, isBase64 bool) []byte {
 	if isBase64 {
 		if raw, err := base64.StdEncoding.DecodeString(body); err == nil {
@@ -110,8 +108,8 @@ func bodyOf(body string, isBase64 bool) []byte {
 	return []byte(body)
 }
 
-// queryOf reads the raw query string, since the map beside it joins repeats with
-// commas that values may hold too. A query that is not well-formed counts as it is.
+// queryOf reads the raw query string, because the map beside it joins repeats with
+// commas, and values may contain commas. A query that is not well-formed counts as it is.
 func queryOf(raw string, joined map[string]string) (query map[string][]string, invalid string) {
 	if raw == "" {
 		if len(joined) == 0 {
@@ -127,8 +125,8 @@ func queryOf(raw string, joined map[string]string) (query map[string][]string, i
 }
 
 // joined puts all headers into one map with one value each. Several values, which
-// a response of another gateway may have, become a list (RFC 9110 5.3); of cookies,
-// which make none, the last stays.
+// a response of another gateway may have, become a list (RFC 9110 5.3). Cookies cannot
+// be a list: the last one stays.
 func joined(res *idemhttp.Response) map[string]string {
 	if len(res.MultiHeaders) == 0 {
 		return res.Headers
@@ -146,8 +144,8 @@ func joined(res *idemhttp.Response) map[string]string {
 	return out
 }
 
-// spread puts all headers into one map with any number of values each. Where a
-// name is in both maps, the values of several win, as in API Gateway.
+// spread puts all headers into one map with any number of values each. If a name is in
+// both maps, MultiHeaders wins, as in API Gateway.
 func spread(res *idemhttp.Response) map[string][]string {
 	out := make(map[string][]string, len(res.Headers)+len(res.MultiHeaders))
 	names := make(map[string]bool, len(res.MultiHeaders))

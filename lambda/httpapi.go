@@ -17,11 +17,11 @@ const httpAPILimit = 30 * time.Second
 type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error)
 
 // HTTPAPI makes a handler of an HTTP API idempotent under the contract of package
-// idemhttp. The routes are matched with the event's route key; under $default and
-// where a template is not declared, with its path (without the stage or base path
-// in gateway, where the route or the API's own endpoint tells it). All header values
-// are those of one line: the API joins repeats with commas. In responses it takes
-// cookies from Cookies and drops MultiValueHeaders, live and on replay.
+// idemhttp. The routes are matched with the event's route key. Under $default, and if the
+// key's template is not declared, they are matched with the path, without the stage or
+// base path if the route or the API's own endpoint shows it. A header is always one line:
+// the API joins repeats with commas. In responses the API takes cookies from Cookies and
+// drops MultiValueHeaders, live and on replay.
 //
 // An error of the handler reaches the runtime as the handler gave it; the API then
 // answers with 500. A mistake in the set-up panics, see the package's

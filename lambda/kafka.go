@@ -14,9 +14,9 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// KafkaRetention is the retention of an operation behind a topic that names none: the
-// seven days that Kafka keeps records by default, and one more. Lambda retries for as
-// long as the topic keeps a record: name more than yours does.
+// KafkaRetention is the default retention of an operation behind a topic: the seven days
+// for which Kafka keeps records by default, and one more. Lambda retries for as long as
+// the topic keeps a record: set a longer retention than your topic's.
 const KafkaRetention = 8 * 24 * time.Hour
 
 // DefaultKafkaConcurrency is how many partitions of a batch run side by side.
@@ -28,17 +28,17 @@ type KafkaOptions struct {
 	// other, partitions side by side; zero Concurrency means [DefaultKafkaConcurrency].
 	Options[events.KafkaRecord]
 	// ReportBatchItemFailures says that the event source mapping has that response
-	// type, which there is in provisioned mode. The response then names the record of
-	// each partition from which on to deliver again. Without it, a record that
-	// has to be redelivered makes an error, and the whole batch is delivered again. Set it
-	// only where the mapping has it: otherwise Lambda takes every response for success.
+	// type, which needs provisioned mode. The response then names the first record of
+	// each partition to deliver again. Without it the handler returns an error if a record
+	// has to be redelivered, and the whole batch is delivered again. Set it only if the
+	// mapping has it: otherwise Lambda takes every response for success.
 	ReportBatchItemFailures bool
 }
 
 // KafkaHandler is a Lambda handler of a topic's batches, for lambda.Start.
 type KafkaHandler func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error)
 
-// KafkaEventResponse names what is to be delivered again
+// KafkaEventResponse names what Lambda must deliver again
 // (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html).
 type KafkaEventResponse struct {
 	BatchItemFailures []KafkaBatchItemFailure `json:"batchItemFailures"`
@@ -55,30 +55,31 @@ type KafkaItemIdentifier struct {
 	Offset    int64  `json:"offset"`
 }
 
-// Kafka makes a handler of one record an idempotent handler of the batches of a topic,
-// of Amazon MSK or a cluster of your own.
+// Kafka turns a handler of one record into an idempotent handler of the batches of a
+// topic, of Amazon MSK or a cluster of your own.
 //
-// Lambda delivers each record at least once, and a batch with an error again until it
-// succeeds, unless retries or age are limited; a mapping with an on-failure destination
-// and no limit retries 10 times
+// Lambda delivers each record at least once. It delivers a batch with an error again until
+// the batch succeeds, unless retries or age are limited; a mapping with an on-failure
+// destination and no limit retries 10 times
 // (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html). A
-// producer without idempotence of its own that retries writes two records: where it
+// producer without idempotence of its own that retries writes two records: if that
 // matters, take the key from a header or from the value with [KafkaHeader] or
 // [KafkaPointer]. Each partition runs in order, and none of its records runs after one
 // that is redelivered.
 //
 // A nil key is the cluster, the topic, the partition, the offset and the record's
-// timestamp. The timestamp is the same in every delivery, whether the producer sets it
-// or the broker (the topic's message.timestamp.type, CreateTime or LogAppendTime,
-// https://kafka.apache.org/documentation/#topicconfigs_message.timestamp.type). It
-// tells apart records that have one offset after another: a topic that is made anew, and
-// a log that an unclean leader election has cut, count from an old offset again. Where a
-// producer sets the same time in two such records they are one. A cluster of your own is
-// told by the brokers that the mapping names: with others it is another cluster, and
-// what is delivered again then runs again. In is decoded from the value as [SQS]
-// does it from a body, a tombstone as JSON null, and its fingerprint taken;
-// [KafkaRecordOf] gives the rest. The retention is [KafkaRetention] if the operation
-// has none. Mistakes in the set-up panic with a [*idem.ConfigError].
+// timestamp. The timestamp is the same in every delivery, whether the producer or the
+// broker sets it (the topic's message.timestamp.type, CreateTime or LogAppendTime,
+// https://kafka.apache.org/documentation/#topicconfigs_message.timestamp.type). It is
+// needed because an offset can occur again: in a topic that was deleted and created again,
+// and in a log that an unclean leader election has cut. If a producer sets the same time
+// in two such records, they count as one. The mapping's list of brokers identifies a
+// cluster of your own: if you change the list, redelivered records run again.
+//
+// In is decoded from the value as [SQS] decodes a body, and a tombstone as JSON null. The
+// fingerprint is that of the value; [KafkaRecordOf] returns the whole record. The
+// retention is [KafkaRetention] if the operation has none. Mistakes in the set-up panic
+// with a [*idem.ConfigError].
 func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions, fn func(context.Context, In) error) KafkaHandler {
 	if o == nil {
 		o = &KafkaOptions{}
@@ -147,8 +148,8 @@ func kafkaBody(r *events.KafkaRecord, text bool) ([]byte, error) {
 
 type kafkaClusterKey struct{}
 
-// kafkaCluster names the cluster, which records do not: by its ARN, or by its brokers,
-// in whatever order they come.
+// kafkaCluster names the cluster, which records do not, by its ARN or by its sorted
+// brokers.
 func kafkaCluster(e *events.KafkaEvent) string {
 	if e.EventSourceARN != "" {
 		return e.EventSourceARN
@@ -174,9 +175,9 @@ func KafkaRecordOf(ctx context.Context) (events.KafkaRecord, bool) {
 	return recordOf[events.KafkaRecord](ctx)
 }
 
-// KafkaHeader takes the key from the record's header of the name, and the tenant from
-// the one that tenantHeader names, which may be [idem.NoTenant] instead. A header that is missing, empty or
-// there twice is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
+// KafkaHeader takes the key from the record's header with this name, and the tenant from
+// the header tenantHeader. tenantHeader may be [idem.NoTenant]. A header that is missing,
+// empty or repeated is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
 func KafkaHeader(tenantHeader, name string) RecordKeyFunc[events.KafkaRecord] {
 	if name == "" || tenantHeader == "" {
 		panic(&idem.ConfigError{What: "idemlambda.KafkaHeader", Problem: "the name of a header is empty: " +
@@ -211,12 +212,12 @@ func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
 	return found[0], nil
 }
 
-// KafkaPointer takes tenant and key from the value's JSON; all is as with [Pointer].
+// KafkaPointer takes tenant and key from the value's JSON, by the rules of [Pointer].
 func KafkaPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KafkaRecord] {
 	return inBody("KafkaPointer", tenantPointer, values, func(r *events.KafkaRecord) []byte {
 		body, err := kafkaBody(r, false)
 		if err != nil {
-			return nil // has been told as unreadable
+			return nil // open has reported it as unreadable
 		}
 		return body
 	})

@@ -12,30 +12,30 @@ import (
 )
 
 // KeyFunc finds tenant and value of the key in an event. It returns
-// [idem.NoTenant] as the tenant where there is none. It must not change or keep
+// [idem.NoTenant] as the tenant if there is none. It must not change or keep
 // the payload and must be safe for concurrent use. An error, such as one that
-// wraps [idem.ErrKeyInvalid], goes to the caller and nothing is executed.
+// wraps [idem.ErrKeyInvalid], goes to the caller, and nothing is executed.
 type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value string, err error)
 
 // Pointer takes the key from the event's JSON: the tenant and one or more values
 // by JSON pointer (RFC 6901), such as "/payment/id". tenantPointer leads to the
-// tenant, it is not the tenant itself; it may be [idem.NoTenant] instead. Several
-// values are joined as by [idem.JoinValues]; what is longer than a key may be then
-// is digested with SHA-256.
+// tenant; it is not the tenant itself. It may be [idem.NoTenant] instead. Several
+// values are joined as by [idem.JoinValues]. If the joined value is longer than a key
+// may be, its SHA-256 digest is the value.
 //
-// A value is a string that is not empty, or a plain integer, whose digits are taken as
-// they are written: 42 and "42" are one key. Names are case-sensitive. Null, a missing
-// member, a bool, a number with a fraction or an exponent, an object, an array and a text
-// that is not valid JSON in UTF-8 are errors that match [idem.ErrKeyInvalid]: what is not
-// there must not become everybody's key. So is a member on the way that is there twice, or
-// that another one equals but for its case: another reader, such as a Go handler, could
-// see the other one. A pointer that is none panics.
+// A value is a string that is not empty, or a plain integer, whose digits count as they
+// are written: 42 and "42" are one key. Names are case-sensitive. Null, a missing member,
+// a bool, a number with a fraction or an exponent, an object, an array and a text that is
+// not valid JSON in UTF-8 are errors that match [idem.ErrKeyInvalid]: a missing value must
+// not become everybody's key. A member on the path that occurs twice, or again in another
+// case, is such an error too: another reader, such as a Go handler, could see the other
+// member. An invalid pointer panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {
 	return pointersInto("event", "idemlambda.Pointer", tenantPointer, values)
 }
 
-// pointersInto is Pointer for a document that errors call doc, made by a function
-// of the name.
+// pointersInto is Pointer for a document that errors call doc. maker is the name of the
+// function that the user called.
 func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 	if len(values) == 0 {
 		panic(&idem.ConfigError{What: maker, Problem: "there is no pointer to the key's value"})
@@ -76,10 +76,10 @@ func mustPointer(what, pointer string) string {
 	return pointer
 }
 
-// By takes the key from the event as the handler's own type. f returns
-// [idem.NoTenant] as the tenant where there is none; an empty tenant or value is
-// refused. Whatever f takes from the event must not be "\x00", which is
-// idem.NoTenant. The event is decoded once more for it. A nil f panics.
+// By takes the key from the event, decoded into the handler's own type. f returns
+// [idem.NoTenant] as the tenant if there is none; an empty tenant or value is
+// refused. A tenant that f takes from the event must not be "\x00", which is
+// idem.NoTenant. The event is decoded a second time for f. A nil f panics.
 func By[In any](f func(In) (tenant, value string)) KeyFunc {
 	if f == nil {
 		panic(&idem.ConfigError{What: "idemlambda.By", Problem: "the function is nil"})
@@ -100,14 +100,14 @@ func inBody[R any](what, tenantPointer string, values []string, body func(*R) []
 	return func(ctx context.Context, r *R) (string, string, error) { return find(ctx, json.RawMessage(body(r))) }
 }
 
-// tenantNotFound says about a tenant that is not where a key function looks for it
-// what the function's first argument names.
+// tenantNotFound adds to the error of a missing tenant what the first argument of the
+// key function names.
 func tenantNotFound(maker, where string, err error) error {
 	return fmt.Errorf("%w (the first argument of %s names the tenant's %s)", err, maker, where)
 }
 
 // parts makes a key's value of all the parts that together are a record's identity.
-// One that is missing would make unrelated events share a record.
+// A missing part is an error: unrelated events would share a record.
 func parts(noun string, named ...[2]string) (string, string, error) {
 	values := make([]string, len(named))
 	for i, p := range named {
@@ -119,12 +119,13 @@ func parts(noun string, named ...[2]string) (string, string, error) {
 	return idem.NoTenant, identityOf(values...), nil
 }
 
-// longIdentity is what a key's value may be, in bytes, as in package idem.
+// longIdentity is the longest value of a key, in bytes, as in package idem.
 const longIdentity = 1024
 
-// identityOf joins the parts of an identity to a key's value. The parts' lengths are
-// the service's or the sender's choice, and an object's key may itself be as long as a
-// value: what is too long is digested. No joined value has a colon.
+// identityOf joins the parts of an identity to a key's value. The service or the sender
+// chooses the parts' lengths, and an object's key alone may be as long as a value may be:
+// a value that is too long is digested. A joined value never has a colon, so it cannot
+// equal a digest.
 func identityOf(parts ...string) string {
 	value := idem.JoinValues(parts...)
 	if len(value) <= longIdentity {

@@ -2,8 +2,8 @@ package idemlambda
 
 import "strings"
 
-// withoutStage takes off the stage, which only the API's own endpoint shows: a
-// custom domain maps it away.
+// withoutStage removes the stage from the path. Only the API's own endpoint has it there;
+// a custom domain does not.
 func withoutStage(path, stage, domain, api string) string {
 	if stage == "" || stage == "$default" || api == "" || !strings.HasPrefix(domain, api+".") {
 		return path

@@ -13,24 +13,23 @@ type Reason string
 
 // These acknowledge: the service does not deliver it again.
 const (
-	// ReasonExecuted: the handler ran and succeeded, also if that could not be
+	// ReasonExecuted: the handler succeeded, even if its outcome could not be
 	// recorded yet.
 	ReasonExecuted Reason = "executed"
-	// ReasonReplayed: it had succeeded before, or in this batch.
+	// ReasonReplayed: the handler had succeeded before, or in this batch.
 	ReasonReplayed Reason = "replayed"
 	// ReasonFailed: a permanent failure is recorded, now or before. Delivering it
 	// again could not change that.
 	ReasonFailed Reason = "failed"
 )
 
-// With these it is redelivered, and in the end becomes a dead letter: in a
-// dead-letter queue, an on-failure destination.
+// With these the service redelivers it. In the end it becomes a dead letter in a
+// dead-letter queue or an on-failure destination.
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
 	ReasonReleased Reason = "released"
-	// ReasonUnknown: it is not known whether an attempt, this or an earlier one, has
-	// taken effect. The record waits to be resolved; the message must not be lost
-	// meanwhile.
+	// ReasonUnknown: this or an earlier attempt may have taken effect, and nobody
+	// knows. The message must not be lost before the record is resolved.
 	ReasonUnknown Reason = "unknown"
 	// ReasonUnrecorded: the handler failed, and its failure could not be recorded yet.
 	ReasonUnrecorded Reason = "unrecorded"
@@ -47,18 +46,18 @@ const (
 	ReasonAccepted Reason = "accepted"
 	// ReasonKeyReused: the key belongs to something with another body.
 	ReasonKeyReused Reason = "key_reused"
-	// ReasonKeyInvalid: there is no key that can be used.
+	// ReasonKeyInvalid: there is no usable key.
 	ReasonKeyInvalid Reason = "key_invalid"
-	// ReasonBodyUnreadable: the body does not decode, or is no canonical JSON.
+	// ReasonBodyUnreadable: the body does not decode, or is not canonical JSON.
 	ReasonBodyUnreadable Reason = "body_unreadable"
-	// ReasonRecordUnreadable: the record is damaged or of a newer version.
+	// ReasonRecordUnreadable: the record is damaged, or a newer version wrote it.
 	ReasonRecordUnreadable Reason = "record_unreadable"
 	// ReasonStoreUnavailable: the store could not be reached; nothing was executed.
 	ReasonStoreUnavailable Reason = "store_unavailable"
-	// ReasonOutOfTime: too little of the invocation was left; nothing was executed.
+	// ReasonOutOfTime: too little time of the invocation was left; nothing was executed.
 	ReasonOutOfTime Reason = "out_of_time"
-	// ReasonBehind: an earlier one is redelivered, after which the order matters; nothing
-	// was executed.
+	// ReasonBehind: an earlier delivery is redelivered, and order matters; nothing was
+	// executed.
 	ReasonBehind Reason = "behind_failure"
 )
 
@@ -67,8 +66,8 @@ func (r Reason) Acknowledges() bool {
 	return r == ReasonExecuted || r == ReasonReplayed || r == ReasonFailed
 }
 
-// reasonOfOwn is for an attempt of this call. A success is one whether or not it
-// could be recorded yet; a failure that is not recorded ends no deliveries.
+// reasonOfOwn is for an attempt of this call. A success acknowledges even if it could
+// not be recorded yet. A failure acknowledges only if it is recorded.
 func reasonOfOwn(out idem.Outcome) Reason {
 	switch {
 	case out.Ended == idem.Completed:
@@ -83,8 +82,8 @@ func reasonOfOwn(out idem.Outcome) Reason {
 	return ReasonUnrecorded
 }
 
-// reasonOfAnswer is for what the engine answered instead. What is not known is
-// redelivered: acknowledging is for what is.
+// reasonOfAnswer is for a call that the engine answered without an attempt. An error
+// that is not in the list is redelivered: only a known outcome acknowledges.
 func reasonOfAnswer(err error) Reason {
 	switch {
 	case err == nil, errors.Is(err, idem.ErrOutcomeUnavailable):

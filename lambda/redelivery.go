@@ -15,9 +15,9 @@ func redeliverAll[R any](ds []delivery[R]) int {
 	return len(ds)
 }
 
-// wholeEvent is what a source that delivers an event as a whole gets: the error of the
-// first record that is redelivered, which makes the service deliver all of them again.
-// Those that are done are then replayed.
+// wholeEvent returns the error of the first record that is redelivered, for a source that
+// delivers an event as a whole. The service then delivers all records again, and those
+// that are done are replayed.
 func wholeEvent[R any](ds []delivery[R]) error {
 	for i := range ds {
 		o := &ds[i].out
@@ -32,8 +32,8 @@ func wholeEvent[R any](ds []delivery[R]) error {
 	return nil
 }
 
-// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Of
-// records that run one after the other none is acknowledged behind one that is redelivered.
+// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Records
+// that run one after the other need none: nothing is acknowledged behind a redelivered one.
 func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
 	if !side {
 		return nil
@@ -46,7 +46,7 @@ func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
 	}
 }
 
-// firstRedelivered returns the place of the first record that is redelivered.
+// firstRedelivered returns the index of the first record that is redelivered.
 func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
 	for i := range ds {
 		if !ds[i].out.Reason.Acknowledges() {
@@ -56,11 +56,11 @@ func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
 	return 0, false
 }
 
-// redeliveryTime is what the OnRedelivery hook has: for a queue one call for every ten
-// messages, and a retry.
+// redeliveryTime is the OnRedelivery hook's time. For a queue it is enough for one call
+// for every ten messages, and a retry.
 const redeliveryTime = 2 * time.Second
 
-// tellRedelivery hands the deliveries that are not acknowledged to the hook.
+// tellRedelivery passes the deliveries that are not acknowledged to the hook.
 func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
 	if s.opts.OnRedelivery == nil {
 		return

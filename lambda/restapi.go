@@ -10,19 +10,19 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// restAPILimit is a REST API's default integration timeout. Regional APIs can be
-// given a longer one; a wait then ends earlier than it need.
+// restAPILimit is a REST API's default integration timeout. Regional APIs can have a
+// longer one; a wait then ends earlier than necessary.
 const restAPILimit = 29 * time.Second
 
 // RESTAPIHandler is a handler of API Gateway's REST APIs, payload format 1.0,
-// which HTTP APIs can be told to send as well.
+// which HTTP APIs can send as well.
 type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
 
 // RESTAPI makes a handler of a REST API idempotent under the contract of package
-// idemhttp. The routes are matched with the event's resource; where that is not
-// declared, such as /{proxy+}, with its path (without the base path of a custom
-// domain, which the event's own path holds). Claims are those of a Cognito user
-// pool, the authorizer's context is a Lambda authorizer's.
+// idemhttp. The routes are matched with the event's resource. If the resource is not
+// declared, such as /{proxy+}, they are matched with the path, without the base path of a
+// custom domain. Claims are those of a Cognito user pool, and the authorizer's context is
+// that of a Lambda authorizer.
 //
 // An error of the handler reaches the runtime as the handler gave it; the API then
 // answers with 502. A mistake in the set-up panics, see the package's
@@ -52,7 +52,7 @@ func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {
 	if r.Route == "" {
 		r.Route = c.ResourcePath
 	}
-	// The single maps hold the last value only; hand-made events may have no other.
+	// The single-value maps have only the last value; hand-made events may have no others.
 	if len(r.Query) == 0 {
 		r.Query, _ = queryOf("", e.QueryStringParameters)
 	}
@@ -75,7 +75,7 @@ func identityOfV1(c *events.APIGatewayProxyRequestContext) idemhttp.Identity {
 		AccountID: c.Identity.AccountID, UserID: c.Identity.User,
 		CognitoIdentityID: c.Identity.CognitoIdentityID, APIKeyID: c.Identity.APIKeyID,
 	}
-	// A Lambda authorizer's context is flat, so that an object is a user pool's.
+	// A Lambda authorizer's context is flat, so an object is a user pool's.
 	claims, ok := c.Authorizer["claims"].(map[string]any)
 	if !ok {
 		id.Authorizer = c.Authorizer

@@ -9,28 +9,27 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// S3Retention is the retention of an operation behind a bucket that names none. S3
-// hands a notification over within minutes, seldom later, and Lambda keeps it up to 6
-// hours; two days leave room for both.
+// S3Retention is the default retention of an operation behind a bucket. S3 passes on a
+// notification within minutes, seldom later, and Lambda keeps it up to 6 hours. Two days
+// leave room for both.
 const S3Retention = 48 * time.Hour
 
 // S3Handler is a Lambda handler of a bucket's notifications, for lambda.Start.
 type S3Handler func(ctx context.Context, event events.S3Event) error
 
-// S3 makes a handler of one notification an idempotent handler of a bucket's events.
+// S3 turns a handler of one notification into an idempotent handler of a bucket's events.
 //
 // S3 delivers at least once and in no order
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventNotifications.html);
-// repeats of one notification have the same sequencer. Lambda takes it
-// asynchronously: after an error it invokes the function twice more, and then gives
-// the event to the function's on-failure destination or dead-letter queue.
+// repeats of one notification have the same sequencer. Lambda invokes the function
+// asynchronously: after an error it does so twice more, and then gives the event to the
+// function's on-failure destination or dead-letter queue.
 //
-// A nil key is [S3ObjectVersion]. The handler gets the record itself. What a repeat
-// has different, such as its time, is no part of the comparison: only the key tells
-// notifications apart. What acknowledges is as in [Reason]; everything else is
-// returned as an error, so that the service delivers it again. The retention is
-// [S3Retention] if the operation has none. Mistakes in the set-up panic with a
-// [*idem.ConfigError].
+// A nil key is [S3ObjectVersion]. The handler gets the record itself. Only the key tells
+// notifications apart: parts that differ in a repeat, such as its time, are not compared.
+// [Reason] says what acknowledges. Everything else is returned as an error, so that the
+// service delivers the event again. The retention is [S3Retention] if the operation has
+// none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3EventRecord], o *Options[events.S3EventRecord], fn func(context.Context, events.S3EventRecord) error) S3Handler {
 	if key == nil {
 		key = S3ObjectVersion
@@ -47,11 +46,11 @@ func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3Event
 }
 
 // S3ObjectVersion takes the key from the event's name, the bucket, the object's key
-// and version, and the sequencer: together they are one change of one object. Only
-// events of objects that were created or removed have a sequencer. Other kinds, such
-// as those of tags, access lists, restores and lifecycle rules, are refused with
-// [idem.ErrKeyInvalid]: a version's tags may change twice, and nothing would tell the
-// second change from a repeat of the first. Give them a key function of their own.
+// and version, and the sequencer: together they name one change of one object. Only
+// events of created or removed objects have a sequencer. Other events, such as those of
+// tags, access lists, restores and lifecycle rules, are refused with [idem.ErrKeyInvalid]:
+// a version's tags may change twice, and nothing would tell the second change from a
+// repeat of the first. Give them a key function of their own.
 func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value string, err error) {
 	o := &r.S3.Object
 	if r.S3.Bucket.Name == "" || o.Key == "" {

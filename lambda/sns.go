@@ -9,29 +9,28 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// SNSRetention is the retention of an operation behind a topic that names none. SNS
-// tries to hand a notification to Lambda for 23 days
+// SNSRetention is the default retention of an operation behind a topic. SNS tries to pass
+// a notification to Lambda for 23 days
 // (https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html), and
-// Lambda keeps it up to 6 hours more; the rest of a day is for the retries at the end.
+// Lambda keeps it up to 6 hours more. The rest of the last day is for the last retries.
 const SNSRetention = 24 * 24 * time.Hour
 
 // SNSHandler is a Lambda handler of a topic's notifications, for lambda.Start.
 type SNSHandler func(ctx context.Context, event events.SNSEvent) error
 
-// SNS makes a handler of one notification an idempotent handler of a topic's events.
+// SNS turns a handler of one notification into an idempotent handler of a topic's events.
 //
-// Standard topics deliver at least once, now and then twice, with the same message
-// id. Lambda takes the notification asynchronously: after an error it invokes the
-// function twice more, and then gives the event to the function's on-failure
-// destination or dead-letter queue. A producer that publishes twice after a time-out
-// gets two ids: where it matters, let it send a key of its own, see [SNSAttribute]
-// and [SNSPointer].
+// Standard topics deliver at least once, sometimes twice, with the same message id.
+// Lambda invokes the function asynchronously: after an error it does so twice more, and
+// then gives the event to the function's on-failure destination or dead-letter queue. A
+// producer that publishes twice after a time-out gets two ids: if that matters, let it
+// send a key of its own, see [SNSAttribute] and [SNSPointer].
 //
-// A nil key is [SNSMessageID]. In is decoded from the message as [SQS] does it from a
-// body, and its fingerprint taken; [SNSNotificationOf] gives the rest. What
-// acknowledges is as in [Reason]; everything else is returned as an error, so that
-// the service delivers it again. The retention is [SNSRetention] if the operation has
-// none. Mistakes in the set-up panic with a [*idem.ConfigError].
+// A nil key is [SNSMessageID]. In is decoded from the message as [SQS] decodes a body,
+// and the fingerprint is that of the message; [SNSNotificationOf] returns the whole
+// notification. [Reason] says what acknowledges. Everything else is returned as an error,
+// so that the service delivers the event again. The retention is [SNSRetention] if the
+// operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.SNSEventRecord], o *Options[events.SNSEventRecord], fn func(context.Context, In) error) SNSHandler {
 	if key == nil {
 		key = SNSMessageID
@@ -55,15 +54,15 @@ func SNSNotificationOf(ctx context.Context) (events.SNSEventRecord, bool) {
 	return recordOf[events.SNSEventRecord](ctx)
 }
 
-// SNSMessageID takes the key from the topic and the id that SNS gave the message: the
-// same in every delivery of one publication.
+// SNSMessageID takes the key from the topic and the id that SNS gave the message. They
+// are the same in every delivery of one publication.
 func SNSMessageID(_ context.Context, r *events.SNSEventRecord) (tenant, value string, err error) {
 	return parts("notification", [2]string{"TopicArn", r.SNS.TopicArn}, [2]string{"MessageId", r.SNS.MessageID})
 }
 
-// SNSAttribute takes the key from the message attribute of the name, and the tenant
-// from the one that tenantAttribute names, which may be [idem.NoTenant] instead. Both
-// must be of type String or Number and not empty. An empty name panics.
+// SNSAttribute takes the key from the message attribute with this name, and the tenant
+// from the attribute tenantAttribute. tenantAttribute may be [idem.NoTenant]. Both must be
+// of type String or Number and not empty. An empty name panics.
 func SNSAttribute(tenantAttribute, name string) RecordKeyFunc[events.SNSEventRecord] {
 	if name == "" || tenantAttribute == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SNSAttribute", Problem: "the name of an attribute is empty: " +
@@ -85,12 +84,12 @@ func SNSAttribute(tenantAttribute, name string) RecordKeyFunc[events.SNSEventRec
 	}
 }
 
-// SNSPointer takes tenant and key from the message's JSON; all is as with [Pointer].
+// SNSPointer takes tenant and key from the message's JSON, by the rules of [Pointer].
 func SNSPointer(tenantPointer string, values ...string) RecordKeyFunc[events.SNSEventRecord] {
 	return inBody("SNSPointer", tenantPointer, values, snsBody)
 }
 
-// snsAttribute reads what aws-lambda-go leaves undecoded.
+// snsAttribute reads an attribute, which aws-lambda-go leaves undecoded.
 func snsAttribute(r *events.SNSEventRecord, name string) (string, error) {
 	a, ok := r.SNS.MessageAttributes[name].(map[string]any)
 	if !ok {

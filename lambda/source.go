@@ -11,52 +11,52 @@ import (
 )
 
 // RecordKeyFunc finds tenant and value of the key in a record of an event. It
-// returns [idem.NoTenant] as the tenant where there is none. It must not change or
-// keep the record and must be safe for concurrent use. With an error the record
-// is redelivered and nothing is executed.
+// returns [idem.NoTenant] as the tenant if there is none. It must not change or
+// keep the record and must be safe for concurrent use. After an error the record
+// is redelivered, and nothing is executed.
 type RecordKeyFunc[R any] func(ctx context.Context, record *R) (tenant, value string, err error)
 
 // Options of the handlers of an event source. Nil and zero fields mean the
-// defaults. The functions run on the invocation's path: they should be quick, and
-// must be safe for concurrent use. A panic in them is logged or reported and costs
-// nothing else anything.
+// defaults. The functions run during the invocation: they should be quick, and
+// must be safe for concurrent use. A panic in one is logged or reported, and affects
+// no other record.
 type Options[R any] struct {
-	// Concurrency is how many records of an event run side by side at most, where the
+	// Concurrency is the most records of an event that run side by side, as far as the
 	// source's order allows it. Zero means the source's default.
 	Concurrency int
 
-	// Select says which parts of a JSON body tell one record from another of the same
-	// key; nil means all. Handlers that take string or []byte, and those that take the
-	// record itself, have none.
+	// Select says which parts of a JSON body tell one record from another with the same
+	// key; nil means all. It must be nil for handlers that take string, []byte or the
+	// record itself.
 	Select *fingerprint.Select
 
 	// OnFailed gets a record whose permanent failure is recorded, before the record is
-	// acknowledged, such as to forward it to a queue where people look at it, which
+	// acknowledged. It can forward the record to a queue where people look at it, as
 	// package sqsfailures does. After an error the record is redelivered and OnFailed
-	// gets it again, so it may be forwarded twice. A record that is redelivered
-	// because of another one is not forwarded before it is acknowledged. Nil
-	// acknowledges without it.
+	// gets it again, so a record may be forwarded twice. A record that is redelivered
+	// because of another one is forwarded only when it is acknowledged. Nil means that
+	// such records are acknowledged without it.
 	OnFailed func(context.Context, Delivery[R]) error
 
-	// OnOutcome is told what became of every record, once for each, for metrics. Nil
-	// means nobody.
+	// OnOutcome gets the outcome of every record once, for metrics. Nil means no hook.
 	OnOutcome func(context.Context, Delivery[R])
 
 	// OnRedelivery gets all records of an event that are not acknowledged, in the
-	// event's order, before the response is sent, and if there are any. It has 2 s, half
-	// of the time left if that is less. Package sqsvisibility has one for queues, which
-	// spares concurrent duplicates useless deliveries. Nil means nobody.
+	// event's order, before the response is sent. It is not called if there are none. It
+	// has 2 s, or half of the time left if that is less. Package sqsvisibility has a hook
+	// for queues, which spares concurrent duplicates useless deliveries. Nil means no hook.
 	OnRedelivery func(context.Context, []Delivery[R])
 
-	// Logger gets a line for every record: panics as errors; as warnings recorded
-	// failures and what is redelivered for a reason of its own; at info level what only
-	// has to wait; the rest at debug level. The attribute event is what was delivered,
-	// such as the message's id, record the id of the operation's record. Bodies and keys' values are not logged,
-	// handlers' errors are. Nil means slog.Default.
+	// Logger gets a line for every record. Panics are errors. Recorded failures, and
+	// records that are redelivered for a reason of their own, are warnings. Records that
+	// only have to wait are at info level, the others at debug level. The attribute event
+	// names the delivery, such as the message's id; record is the id of the operation's
+	// record. Handlers' errors are logged, bodies and keys' values are not. Nil means
+	// slog.Default.
 	Logger *slog.Logger
 }
 
-// source delivers the records of an event, whatever service they come from.
+// source delivers the records of an event of any service.
 type source[R any] struct {
 	what   string // the constructor, in errors
 	noun   string // what a record is called, in logs
@@ -75,8 +75,8 @@ type source[R any] struct {
 	lane func(*R) (string, bool)
 	// window is how long the service may deliver a record again.
 	window window
-	// redeliverFrom is the place from which on the service redelivers all records, also
-	// those that are done; nil where it redelivers single records.
+	// redeliverFrom returns the index from which on the service redelivers all records,
+	// even those that are done. It is nil if the service redelivers single records.
 	redeliverFrom func([]delivery[R]) int
 }
 
@@ -141,8 +141,8 @@ func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn f
 	return s.ready(fn == nil, isText[In]())
 }
 
-// newRawSource is for sources whose handlers take the record itself. What a service
-// adds to a record's second delivery differs, so the key alone tells records apart.
+// newRawSource is for sources whose handlers take the record itself. The deliveries of
+// one record differ in what the service adds, so only the key tells records apart.
 func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R) error) *source[R] {
 	if o != nil {
 		s.opts = *o
@@ -164,7 +164,7 @@ func (s source[R]) ready(noHandler, text bool) *source[R] {
 	return &s
 }
 
-// withRetention gives an operation that names none the source's.
+// withRetention gives an operation without a retention the source's.
 func withRetention(op idem.Operation, d time.Duration) idem.Operation {
 	if op.Retention == 0 {
 		op.Retention = d

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// SQSRetention is the retention of an operation behind a queue that names none.
-	// A queue keeps a message for 14 days at most, its dead-letter queue for 14 more,
-	// and a day is for the retries at the end of it. A redrive into the source starts
-	// a new count: where people redrive that late, the operation needs a longer one.
+	// SQSRetention is the default retention of an operation behind a queue. A queue
+	// keeps a message for 14 days at most, and its dead-letter queue for 14 more. One
+	// day is for the last retries. A redrive into the source starts these times again:
+	// if people redrive that late, the operation needs a longer retention.
 	SQSRetention = 29 * 24 * time.Hour
 	// DefaultSQSConcurrency is how many messages of a batch run side by side: as many
 	// as a batch has by default.
 	DefaultSQSConcurrency = 10
 )
 
-// SQSDelivery is what became of one message.
+// SQSDelivery is the outcome of one message.
 type SQSDelivery = Delivery[events.SQSMessage]
 
 // SQSOptions of a queue's handler: [Options] of its messages.
@@ -30,33 +30,33 @@ type SQSOptions = Options[events.SQSMessage]
 // SQSHandler is a Lambda handler of a queue's batches, for lambda.Start.
 type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error)
 
-// SQS makes a handler of one message an idempotent handler of a queue's batches. Its
+// SQS turns a handler of one message into an idempotent handler of a queue's batches. Its
 // response names exactly the messages that will be redelivered, so the event source
 // mapping MUST have ReportBatchItemFailures: without it Lambda takes every response for
 // success and deletes the whole batch
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html).
 //
-// The body is decoded once into In: [json.RawMessage], string and []byte get it as it
-// is, everything else as JSON. The fingerprint is that of the body: of its canonical
-// JSON or, for string and []byte, of its bytes. Message attributes do not count.
-// [SQSMessageOf] gives fn the message itself.
+// The body is decoded once into In: [json.RawMessage], string and []byte get it
+// unchanged, other types as JSON. The fingerprint is that of the body: of its bytes for
+// string and []byte, and otherwise of its canonical JSON. Message attributes do not count.
+// [SQSMessageOf] returns the message itself.
 //
 // [Reason] says what is acknowledged, and so deleted, and what is redelivered. After a
-// plain error a repeatable operation runs again with the next delivery. One that is not
-// becomes unknown, is redelivered until the queue's receive limit, and ends in the
-// dead-letter queue, while its record waits to be resolved. [idem.Permanent] ends the
-// deliveries; [idem.NotExecuted] asks for the next one, whatever the declaration.
+// plain error a repeatable operation runs again with the next delivery. The record of
+// another operation becomes unknown and waits to be resolved. Its message is redelivered
+// until the queue's receive limit, and ends in the dead-letter queue. [idem.Permanent]
+// ends the deliveries. [idem.NotExecuted] asks for the next one, whatever the declaration.
 //
-// Messages of a standard queue run side by side, message groups of a FIFO queue too. See
-// the package's README for order, time and panics.
+// Messages of a standard queue run side by side, and so do message groups of a FIFO
+// queue. See the package's README for order, time and panics.
 //
-// The retention is [SQSRetention] if the operation has none. One within the 14 days in
-// which a queue may deliver again is refused where the operation is not repeatable, and
-// logged as a warning where it is; IDEM_QUEUE_REDELIVERY, in seconds, says that your
-// queue does so for another time.
+// The retention is [SQSRetention] if the operation has none. A queue may deliver again
+// for 14 days. A retention of no more than that is refused if the operation is not
+// repeatable, and otherwise logged as a warning. IDEM_QUEUE_REDELIVERY sets another time
+// for your queue, in seconds.
 //
 // The handler never returns an error. Mistakes in the set-up panic with a
-// [*idem.ConfigError]. Where the environment tells of the queue and the function (see
+// [*idem.ConfigError]. If the environment has settings of the queue and the function (see
 // package schema), settings that cannot work together are such a mistake too, and unwise
 // ones are logged as warnings.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
@@ -82,15 +82,14 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	}
 }
 
-// SQSMessageOf returns the message whose handler, key function or hook has the
-// context, as it came, and false outside one. Its maps are shared: do not change
-// them.
+// SQSMessageOf returns the unchanged message whose handler, key function or hook has the
+// context, and false outside one. Its maps are shared: do not change them.
 func SQSMessageOf(ctx context.Context) (events.SQSMessage, bool) {
 	return recordOf[events.SQSMessage](ctx)
 }
 
-// checkSQSSetup reports what the environment tells of queue and function and cannot
-// work together, and logs what is unwise.
+// checkSQSSetup reports settings in the environment that cannot work together, and logs
+// unwise ones.
 func checkSQSSetup(s *source[events.SQSMessage]) error {
 	setup, err := readSQSSetup()
 	if err == nil {
@@ -113,8 +112,8 @@ func sqsResponse(ds []delivery[events.SQSMessage]) events.SQSEventResponse {
 		if ds[i].out.Reason.Acknowledges() {
 			continue
 		}
-		// A message without an id, which SQS does not send, cannot be named: Lambda
-		// takes an empty name for the failure of the whole batch, which loses nothing.
+		// A message without an id, which SQS does not send, cannot be named. Lambda
+		// takes an empty name for the failure of the whole batch, so nothing is lost.
 		if id := ds[i].out.Event.MessageId; !named[id] {
 			named[id] = true
 			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
@@ -125,9 +124,9 @@ func sqsResponse(ds []delivery[events.SQSMessage]) events.SQSEventResponse {
 
 const sqsGroup = "MessageGroupId"
 
-// sqsLane is the group of a FIFO queue's message. It asks for the ARN first: messages
-// of standard queues may have a group too, which spreads them fairly and orders
-// nothing.
+// sqsLane is the group of a FIFO queue's message. It checks the ARN first: messages of
+// standard queues may have a group too, which distributes them fairly but does not order
+// them.
 func sqsLane(m *events.SQSMessage) (string, bool) {
 	fifo := m.Attributes[sqsGroup] != ""
 	if m.EventSourceARN != "" {

@@ -10,19 +10,18 @@ import (
 )
 
 // SQSKeyFunc finds tenant and value of the key in a message. It returns
-// [idem.NoTenant] as the tenant where there is none. It must not change or keep
-// the message and must be safe for concurrent use. With an error the message is
-// redelivered and nothing is executed.
+// [idem.NoTenant] as the tenant if there is none. It must not change or keep
+// the message and must be safe for concurrent use. After an error the message is
+// redelivered, and nothing is executed.
 type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
-// SQSAttribute takes the key from the message attribute of the name, as
-// [SQSSendingOf] sets it, and the tenant from the attribute that tenantAttribute
-// names, which may be [idem.NoTenant] instead. Attributes must be of type String or
-// Number and not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key
-// survives a redrive from a dead-letter queue, and a producer that sends the
-// message twice. With [idem.NoTenant] a message that names a tenant in
-// [SQSTenantAttribute] is an error too, here and in the functions below. An empty name
-// panics.
+// SQSAttribute takes the key from the message attribute with this name, as
+// [SQSSendingOf] sets it, and the tenant from the attribute tenantAttribute.
+// tenantAttribute may be [idem.NoTenant]. Attributes must be of type String or Number and
+// not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key stays
+// the same after a redrive from a dead-letter queue, and if a producer sends the message
+// twice. With [idem.NoTenant] a message that names a tenant in [SQSTenantAttribute] is an
+// error too, here and in the functions below. An empty name panics.
 func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	if name == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute", Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
@@ -30,9 +29,9 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	return withSQSTenant("SQSAttribute", tenantAttribute, func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
 }
 
-// SQSPointer takes tenant and key from the body by JSON pointer; all is as with
-// [Pointer]. It suits messages that bear an identity of their own, such as an
-// order's id, and reaches into the envelopes of other services:
+// SQSPointer takes tenant and key from the body by JSON pointer, by the rules of
+// [Pointer]. It suits messages that have an identity of their own, such as an order's id.
+// It also reads the envelopes of other services:
 //
 //	SNS, without raw delivery   "/MessageId", the same in every delivery of a publication
 //	EventBridge                 "/id", the same in every delivery of an event,
@@ -40,18 +39,18 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 //	S3                          "/Records/0/eventName", "/Records/0/s3/bucket/name",
 //	                            "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer"
 //
-// What the service puts anew around the same message must be no part of the comparison,
-// or a repeat is a reused key: a signature, which changes with the service's certificate,
-// or the id of a request. Say so with [SQSOptions].Select:
+// Some parts of an envelope differ each time the service sends the same message: a
+// signature, which changes with the service's certificate, or the id of a request. They
+// must not be compared, or a repeat counts as a reused key. Use [SQSOptions].Select:
 //
 //	SNS          Without: []string{"/SignatureVersion", "/Signature", "/SigningCertURL", "/UnsubscribeURL"}
 //	EventBridge  Only: []string{"/detail"}
 //	S3           Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}
 //
-// A producer that publishes twice gets two ids from SNS and EventBridge; only a
-// value of its own tells that they are one. SNS's Message is a string, which no
-// pointer reaches into: with raw message delivery the body is the message, and SNS's
-// message attributes are the message's, for [SQSAttribute].
+// A producer that publishes twice gets two ids from SNS and EventBridge; only a value
+// that the producer sets tells that they are one. SNS's Message is a string, and a pointer
+// cannot reach into it. With raw message delivery the body is the message, and SNS's
+// message attributes are the SQS message's, for [SQSAttribute].
 func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 	inBody := pointersInto("body", "idemlambda.SQSPointer", tenantPointer, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
@@ -65,17 +64,17 @@ func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 }
 
 // SQSDeduplicationID takes the key from a FIFO queue's deduplication id, and the
-// tenant from the message attribute that tenantAttribute names, which may be
-// [idem.NoTenant] instead. The queue itself drops repeats for five minutes only; with
-// this key the id holds for the operation's retention. With content-based
-// deduplication the id is a digest of the body: two messages that are meant to be two,
-// but look the same, are one then.
+// tenant from the message attribute tenantAttribute, which may be [idem.NoTenant]. The
+// queue itself drops repeats for only five minutes; with this key the id holds for the
+// operation's retention. With content-based deduplication the id is a digest of the body:
+// two different messages with the same body then count as one.
 //
-// The id counts within its queue and message group, as it does where the queue's
+// The id counts within its queue and message group, as it does in a queue whose
 // deduplication scope is the group
 // (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/high-throughput-fifo.html):
-// the key is the queue's ARN, the group and the id. What a function also gets from the
-// queue's dead-letter queue has another key there; redriven, it has its own again.
+// the key is the queue's ARN, the group and the id. If the function also consumes the
+// dead-letter queue, a message has another key there, and its first key again after a
+// redrive.
 func SQSDeduplicationID(tenantAttribute string) SQSKeyFunc {
 	return withSQSTenant("SQSDeduplicationID", tenantAttribute, func(m *events.SQSMessage) (string, error) {
 		id := m.Attributes["MessageDeduplicationId"]
@@ -89,10 +88,10 @@ func SQSDeduplicationID(tenantAttribute string) SQSKeyFunc {
 }
 
 // SQSMessageID takes the key from the id that SQS gave the message, and the tenant
-// from the message attribute that tenantAttribute names, which may be
-// [idem.NoTenant] instead. It is the last resort: the id is the same in every delivery, but a redrive from
-// a dead-letter queue gives the message a new one, and so does a producer that
-// sends it again after a time-out. In both cases the handler runs again.
+// from the message attribute tenantAttribute, which may be [idem.NoTenant]. It is the last
+// resort. The id is the same in every delivery, but the message gets a new id by a redrive
+// from a dead-letter queue, and if its producer sends it again after a time-out. In both
+// cases the handler runs again.
 func SQSMessageID(tenantAttribute string) SQSKeyFunc {
 	return withSQSTenant("SQSMessageID", tenantAttribute, func(m *events.SQSMessage) (string, error) {
 		if m.MessageId == "" {
@@ -127,8 +126,8 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 	}
 }
 
-// ignoresTenant refuses a message of a tenant where the key has none: another tenant's
-// message with the same value would be taken for its repeat.
+// ignoresTenant refuses a message that names a tenant if the key has none: another
+// tenant's message with the same value would be taken for its repeat.
 func ignoresTenant(m *events.SQSMessage) error {
 	if _, ok := m.MessageAttributes[SQSTenantAttribute]; !ok {
 		return nil

@@ -15,24 +15,24 @@ const (
 	SQSTenantAttribute = "idempotency-tenant"
 )
 
-// SQSSending is what a producer sets on a message, in plain strings: this package
+// SQSSending holds what a producer sets on a message, in plain strings: this package
 // imports no SDK.
 type SQSSending struct {
 	// Attributes are message attributes of type String, by name.
 	Attributes map[string]string
 	// DeduplicationID is for FIFO queues; a standard queue refuses it. It is a digest
-	// of tenant, operation and value, so that a queue that several of them share
-	// drops no message for another's sake.
+	// of tenant, operation and value. In a queue that several operations or tenants
+	// share, one's message is therefore not dropped because of another's.
 	DeduplicationID string
 }
 
-// SQSSendingOf returns what a producer sets on a message so that its consumer,
-// with SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), or with
-// SQSAttribute(idem.NoTenant, SQSKeyAttribute) where the tenant is
-// [idem.NoTenant], finds the same key: however often the message is sent. The
-// value must come from what the message is about, or be made once and kept with
-// it. Tenant and value must be what [idem.Operation.Key] takes, and text that SQS
-// takes (https://www.w3.org/TR/REC-xml/#charsets); else the error matches
+// SQSSendingOf returns what a producer sets on a message so that its consumer finds the
+// same key, however often the message is sent. The consumer uses
+// SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), or
+// SQSAttribute(idem.NoTenant, SQSKeyAttribute) if the tenant is [idem.NoTenant]. Derive
+// the value from the message's subject, or make it once and keep it with the subject.
+// [idem.Operation.Key] must accept tenant and value, and both must be text that SQS
+// accepts (https://www.w3.org/TR/REC-xml/#charsets); otherwise the error matches
 // [idem.ErrKeyInvalid].
 func SQSSendingOf(op idem.Operation, tenant, value string) (SQSSending, error) {
 	key := op.Key(tenant, value)

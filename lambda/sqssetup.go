@@ -12,19 +12,19 @@ import (
 
 const (
 	// AWS recommends a visibility time-out of six times the function's time-out, so
-	// that Lambda can try again where the function is throttled, and at least five
+	// that Lambda can try again if the function is throttled, and at least five
 	// receives before the dead-letter queue
 	// (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
 	sqsVisibilityFactor = 6
 	sqsLeastReceives    = 5
-	// A batch of more needs a window of at least a second.
+	// A larger batch needs a window of at least a second.
 	sqsWindowlessBatch = 10
 
 	maxTimeout    = 900       // seconds, Lambda's limit
 	maxVisibility = 12 * 3600 // seconds, SQS's limit
 )
 
-// sqsSetup is what the environment tells of the function and its queue.
+// sqsSetup has the environment's settings of the function and its queue.
 type sqsSetup struct {
 	timeout, visibility, window sqsSetting // in seconds
 	batch, receives             sqsSetting
@@ -39,8 +39,7 @@ type sqsSetting struct {
 
 func (s sqsSetting) seconds() time.Duration { return time.Duration(s.value) * time.Second }
 
-// readSQSSetup reads the environment. A variable that is missing or empty tells
-// nothing.
+// readSQSSetup reads the environment. A variable that is missing or empty is not set.
 func readSQSSetup() (s sqsSetup, err error) {
 	s.repeat = os.Getenv(schema.EnvQueueRepeat)
 	for _, v := range []struct {
@@ -69,7 +68,7 @@ func readSQSSetup() (s sqsSetup, err error) {
 	return s, nil
 }
 
-// check reports what cannot work.
+// check reports settings that cannot work.
 func (s *sqsSetup) check(op idem.Operation) error {
 	invalid := func(v sqsSetting, format string, args ...any) error {
 		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
@@ -96,7 +95,7 @@ func (s *sqsSetup) check(op idem.Operation) error {
 	return nil
 }
 
-// warnings are about what works badly.
+// warnings returns texts about settings that work badly.
 func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if s.timeout.known && s.visibility.known && s.visibility.value < s.goodVisibility() {
@@ -127,18 +126,18 @@ func (s *sqsSetup) goodVisibility() int {
 	return min(sqsVisibilityFactor*s.timeout.value+s.window.value, maxVisibility)
 }
 
-// usable is what a whole invocation gives its handlers.
+// usable is the time that a whole invocation gives its handlers.
 func (s *sqsSetup) usable() time.Duration {
 	return s.timeout.seconds() - guardOf(s.timeout.seconds())
 }
 
-// timeoutFor is the least time-out, in seconds, that gives handlers so much.
+// timeoutFor is the least time-out, in seconds, that gives handlers this time.
 func timeoutFor(usable time.Duration) int {
 	whole := min(usable+idem.DefaultGuard, usable*4/3)
 	return int((whole + time.Second - 1) / time.Second)
 }
 
-// orTimeout names that time-out if Lambda has it.
+// orTimeout names that time-out if Lambda allows it.
 func orTimeout(format string, usable time.Duration) string {
 	if t := timeoutFor(usable); t <= maxTimeout {
 		return fmt.Sprintf(format, t)

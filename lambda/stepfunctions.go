@@ -11,13 +11,13 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// StepFunctionsRetention is the retention of an operation behind a state machine that
-// names none: a failed execution can be redriven for 14 days
+// StepFunctionsRetention is the default retention of an operation behind a state machine:
+// a failed execution can be redriven for 14 days
 // (https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html), and
-// a day is for the retries at the end.
+// one day is for the last retries.
 const StepFunctionsRetention = 15 * 24 * time.Hour
 
-// Task is what a state machine sends with its input, as the state's Parameters say:
+// Task is the event that a state machine sends with these Parameters of the state:
 //
 //	"Parameters": {
 //	  "executionId.$": "$$.Execution.Id",
@@ -46,21 +46,21 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 
 // StepFunctions makes an idempotent handler of a state machine's Lambda tasks.
 //
-// Step Functions invokes a task again where a Retry says so, after an error or a
+// If the state has a Retry, Step Functions invokes a task again after an error or a
 // time-out, with the same execution, state and entered time
 // (https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html).
-// An asynchronous Express workflow may as a whole run more than once
+// A whole asynchronous Express workflow may run more than once
 // (https://docs.aws.amazon.com/step-functions/latest/dg/express-at-least-once-execution.html),
-// and so does a state machine that is started twice: nothing says that a state is then
-// entered at the same time, so take the key from the input there.
+// and a state machine may be started twice. The second run may enter a state at another
+// time, so take the key from the input there.
 //
-// A nil key is [TaskState]. In is decoded from the task's input, of which the
-// fingerprint is taken; [TaskOf] gives the rest. Result and errors are as with [Wrap],
-// so that Retry and Catch can tell the engine's answers apart by their error names: an
-// InFlightError is worth a Retry, an OutcomeUnknownError is not. The retention is
-// [StepFunctionsRetention] if the operation has none; with one of 14 days or less, in
-// which a redrive may come, an operation that is not repeatable is a mistake in the
-// set-up. Mistakes in the set-up panic with a [*idem.ConfigError].
+// A nil key is [TaskState]. In is decoded from the task's input, and the fingerprint is
+// that of the input; [TaskOf] returns the whole task. Result and errors are those of
+// [Wrap], so that Retry and Catch can tell the engine's answers apart by their error
+// names: an InFlightError is worth a Retry, an OutcomeUnknownError is not. The retention is
+// [StepFunctionsRetention] if the operation has none. A redrive may come within 14 days: a
+// retention of no more than that is a mistake in the set-up of an operation that is not
+// repeatable. Mistakes in the set-up panic with a [*idem.ConfigError].
 func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	if key == nil {
 		key = TaskState
@@ -93,16 +93,17 @@ func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key Task
 // outside one.
 func TaskOf(ctx context.Context) (Task, bool) { return recordOf[Task](ctx) }
 
-// TaskState takes the key from the execution, the state and when it was entered, and
-// inside a Map state from the item's index: the same in all retries of a task, another
-// one each time that a loop comes by it.
+// TaskState takes the key from the execution, the state and the time at which it was
+// entered, and inside a Map state also from the item's index. The key is the same in all
+// retries of a task, and another one each time a loop enters the state again.
 //
-// It does not suit everything. Inside a Map state inside a Map state the index is the
-// inner one's alone: items of two outer ones may be entered in the same millisecond,
-// so have the key say which is meant. A task that waits for a callback and has a Retry
-// needs [TaskToken]: a replay would hand the new token to nobody. Whether a redrive
-// enters a state anew is not documented: where a second run would do harm, take the
-// key from the input; where it is wanted after a permanent failure, start anew.
+// It does not suit every task. In nested Map states the index is that of the inner Map:
+// items of two outer iterations may be entered in the same millisecond, so the key must
+// also tell the outer iterations apart. A task that waits for a callback and has a Retry
+// needs [TaskToken]: a replay would not pass on the new token. AWS does not document
+// whether a redrive enters a state at a new time. If a second run would do harm, take the
+// key from the input. If you want a second run after a permanent failure, start a new
+// execution.
 func TaskState(_ context.Context, t *Task) (tenant, value string, err error) {
 	named := [][2]string{
 		{"executionId", t.ExecutionID}, {"stateName", t.StateName}, {"stateEnteredTime", t.StateEnteredTime},
@@ -113,8 +114,8 @@ func TaskState(_ context.Context, t *Task) (tenant, value string, err error) {
 	return parts("task", named...)
 }
 
-// TaskToken takes the key from the task's token, which says exactly which wait for a
-// callback is meant. Each Retry of a task gets a new token, and so runs again.
+// TaskToken takes the key from the task's token, which identifies one wait for a callback.
+// Each Retry of a task gets a new token, and so runs again.
 func TaskToken(_ context.Context, t *Task) (tenant, value string, err error) {
 	return parts("task", [2]string{"taskToken", t.TaskToken})
 }

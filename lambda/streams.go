@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// KinesisRetention is the retention of an operation behind a stream that names
-	// none: the seven days of extended retention, and one more. A stream keeps records
-	// for a day by default and for a year at most, and Lambda retries for as long: name
-	// more than your stream keeps
+	// KinesisRetention is the default retention of an operation behind a stream: the
+	// seven days of extended retention, and one more. A stream keeps records for a day
+	// by default and for a year at most, and Lambda retries for as long: set a longer
+	// retention than your stream's
 	// (https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html).
 	KinesisRetention = 8 * 24 * time.Hour
-	// DynamoDBStreamRetention is that behind a table's stream, which keeps records for
-	// 24 hours.
+	// DynamoDBStreamRetention is the default retention of an operation behind a table's
+	// stream, which keeps records for 24 hours.
 	DynamoDBStreamRetention = 48 * time.Hour
 )
 
@@ -29,21 +29,21 @@ type (
 	DynamoDBStreamHandler func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error)
 )
 
-// ErrTimeWindow is what [Kinesis] and [DynamoDBStream] answer to an event of a tumbling
-// window, before they execute anything. Such a mapping has the function hand a state from
+// ErrTimeWindow is the answer of [Kinesis] and [DynamoDBStream] to an event of a tumbling
+// window; nothing has been executed. With such a mapping the function passes a state from
 // one batch of the window to the next
-// (https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html); a
-// record that is replayed adds nothing to a state, so the sum would be wrong.
+// (https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html). A
+// replayed record adds nothing to the state, so the sum would be wrong.
 var ErrTimeWindow = errors.New("idemlambda: the event is that of a tumbling window, whose state a replayed record cannot add to: " +
 	"leave TumblingWindowInSeconds out of the event source mapping, or use a handler without idempotency")
 
-// Invoke makes h a Handler of aws-lambda-go, which hands it the payload as it came. It
+// Invoke makes h a Handler of aws-lambda-go, which passes it the payload unchanged. It
 // answers the events of tumbling windows with [ErrTimeWindow] and calls h for all others.
 func (h KinesisHandler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	return outsideWindow(ctx, payload, h)
 }
 
-// Invoke is as that of [KinesisHandler].
+// Invoke does the same as that of [KinesisHandler].
 func (h DynamoDBStreamHandler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	return outsideWindow(ctx, payload, h)
 }
@@ -69,29 +69,29 @@ func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context
 	return json.Marshal(res)
 }
 
-// Kinesis makes a handler of one record an idempotent handler of a stream's batches.
+// Kinesis turns a handler of one record into an idempotent handler of a stream's batches.
 //
-// Lambda delivers each record at least once: a batch with an error is sent again, in
-// halves where the event source mapping bisects, until its retries or its age are used
-// up; then it goes to the on-failure destination
+// Lambda delivers each record at least once. A batch with an error is sent again, in
+// halves if the event source mapping bisects, until its retries or its age are used up;
+// then it goes to the on-failure destination
 // (https://docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html). A producer that
-// retries puts two records: where it matters, take the key from the data with
+// retries puts two records: if that matters, take the key from the data with
 // [KinesisPointer]. Data that the Kinesis Producer Library has aggregated must be
-// taken apart first.
+// deaggregated first.
 //
 // The response names the first record that is redelivered, so the mapping MUST have
 // ReportBatchItemFailures: without it Lambda takes every response for success. Records
 // run in order, and none runs after one that is redelivered. With a Concurrency of more
-// than 1 those of different partition keys run side by side, and the order holds for
-// each partition key; what ran behind the record that is named is delivered once more
+// than 1, records of different partition keys run side by side, and the order holds for
+// each partition key. Records that ran after the named one are then delivered once more
 // and replayed. A record that can never succeed blocks its shard until the mapping
-// gives it up: [idem.Permanent] errors do not. Tumbling windows are not supported, see
-// [ErrTimeWindow].
+// gives up; a record with an [idem.Permanent] error does not. Tumbling windows are not
+// supported, see [ErrTimeWindow].
 //
-// A nil key is [KinesisSequence]. In is decoded from the data as [SQS] does it from a
-// body, and its fingerprint taken; [KinesisRecordOf] gives the rest. The retention is
-// [KinesisRetention] if the operation has none. Called with an event the handler never
-// returns an error. Mistakes in the set-up panic with a [*idem.ConfigError].
+// A nil key is [KinesisSequence]. In is decoded from the data as [SQS] decodes a body,
+// and the fingerprint is that of the data; [KinesisRecordOf] returns the whole record. The
+// retention is [KinesisRetention] if the operation has none. The handler returns no error
+// if it is called with an event. Mistakes in the set-up panic with a [*idem.ConfigError].
 func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord], o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
 	if key == nil {
 		key = KinesisSequence
@@ -128,30 +128,30 @@ func KinesisRecordOf(ctx context.Context) (events.KinesisEventRecord, bool) {
 	return recordOf[events.KinesisEventRecord](ctx)
 }
 
-// KinesisSequence takes the key from the stream, the shard and the sequence number:
-// the same in every delivery of a record.
+// KinesisSequence takes the key from the stream, the shard and the sequence number. They
+// are the same in every delivery of a record.
 func KinesisSequence(_ context.Context, r *events.KinesisEventRecord) (tenant, value string, err error) {
 	return parts("record", [2]string{"eventSourceARN", r.EventSourceArn}, [2]string{"eventID", r.EventID})
 }
 
-// KinesisPointer takes tenant and key from the data's JSON; all is as with [Pointer].
+// KinesisPointer takes tenant and key from the data's JSON, by the rules of [Pointer].
 func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KinesisEventRecord] {
 	return inBody("KinesisPointer", tenantPointer, values, kinesisBody)
 }
 
-// DynamoDBStream makes a handler of one change an idempotent handler of a table's
+// DynamoDBStream turns a handler of one change into an idempotent handler of a table's
 // stream.
 //
-// The stream holds each change once; Lambda delivers it at least once, and retries as
-// with [Kinesis], for up to the 24 hours that the stream keeps it
-// (https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html). Order, Concurrency
-// (side by side run changes of different items), ReportBatchItemFailures and records
-// that block their shard are as there.
+// The stream has each change once. Lambda delivers it at least once, and retries as with
+// [Kinesis], for up to the 24 hours for which the stream keeps it
+// (https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html). Order,
+// ReportBatchItemFailures and records that block their shard are as with Kinesis. With a
+// Concurrency of more than 1, changes of different items run side by side.
 //
-// A nil key is [DynamoDBStreamEventID]. The handler gets the record itself, and the key
-// alone tells records apart. The retention is [DynamoDBStreamRetention] if the
-// operation has none. Called with an event the handler never returns an error. Mistakes
-// in the set-up panic with a [*idem.ConfigError].
+// A nil key is [DynamoDBStreamEventID]. The handler gets the record itself, and only the
+// key tells records apart. The retention is [DynamoDBStreamRetention] if the operation has
+// none. The handler returns no error if it is called with an event. Mistakes in the set-up
+// panic with a [*idem.ConfigError].
 func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord], fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
 	if key == nil {
 		key = DynamoDBStreamEventID
@@ -180,8 +180,8 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 	}
 }
 
-// DynamoDBStreamEventID takes the key from the stream and the event's id, the same in
-// every delivery of a change.
+// DynamoDBStreamEventID takes the key from the stream and the event's id, which are the
+// same in every delivery of a change.
 func DynamoDBStreamEventID(_ context.Context, r *events.DynamoDBEventRecord) (tenant, value string, err error) {
 	return parts("record", [2]string{"eventSourceARN", r.EventSourceArn}, [2]string{"eventID", r.EventID})
 }

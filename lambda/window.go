@@ -11,17 +11,17 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// For how long a service may deliver the same thing again, by its documentation: what
-// the retentions of the sources stand above. A record that expires earlier lets a late
-// delivery run again.
+// How long a service may deliver the same thing again, by its documentation. The default
+// retentions of the sources are longer: if a record expires earlier, a late delivery runs
+// again.
 const (
 	day = 24 * time.Hour
 	// asyncWindow is how long Lambda keeps an asynchronous event.
 	// https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 	asyncWindow = 6 * time.Hour
-	// snsWindow is SNS's time to hand a notification over, then Lambda's.
+	// snsWindow is SNS's time to pass on a notification, plus Lambda's.
 	snsWindow = 23*day + asyncWindow
-	// eventBridgeWindow is EventBridge's time to hand an event over, then Lambda's.
+	// eventBridgeWindow is EventBridge's time to pass on an event, plus Lambda's.
 	eventBridgeWindow = day + asyncWindow
 	// sqsWindow is the longest that a queue keeps a message.
 	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
@@ -40,11 +40,11 @@ const (
 type window struct {
 	source string // in errors
 	length time.Duration
-	env    string // the variable that says otherwise
+	env    string // the variable that sets another length
 }
 
-// check refuses a retention within the window where a second run would do harm, and
-// warns where it would not.
+// check refuses a retention within the window if a second run would do harm, and
+// otherwise warns about it.
 func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 	length, from := w.length, w.source
 	if text := os.Getenv(w.env); text != "" {

@@ -12,26 +12,26 @@ import (
 )
 
 // Handler is a Lambda handler of raw bytes. Its Invoke method makes it a Handler
-// of aws-lambda-go, which hands such a handler the payload as it came and sends
-// its result as it is.
+// of aws-lambda-go, which passes it the payload unchanged and sends its result
+// unchanged.
 type Handler func(ctx context.Context, payload []byte) ([]byte, error)
 
 // Invoke calls h.
 func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { return h(ctx, payload) }
 
-// Wrap makes a typed handler idempotent. The fingerprint is that of the event's
-// raw JSON, so a new field in In changes none. In is decoded and Out encoded as
-// aws-lambda-go does, but that encoders with a pointer receiver count. An event that is
+// Wrap makes a typed handler idempotent. The fingerprint is taken from the event's
+// raw JSON, so a new field in In does not change it. In is decoded and Out encoded as in
+// aws-lambda-go, except that encoders with a pointer receiver count too. An event that is
 // not canonical JSON, does not decode or has no key is an error before anything is
 // claimed.
 //
-// fn's error reaches the runtime as fn gave it. A recorded failure is replayed
-// with the same errorMessage (up to 2 KiB) and errorType. The engine's own answers
-// have these types, by which Step Functions can retry and catch: InFlightError,
-// StoreUnavailableError, OutOfTimeError and NotCommittedError are worth a retry,
-// AcceptedError, DurableExecutionError, KeyInvalidError, KeyReusedError,
-// NotCanonicalError, OutcomeUnavailableError, OutcomeUnknownError and
-// RecordUnreadableError are not. errors.Is finds package idem's own.
+// fn's error reaches the runtime unchanged. A recorded failure is replayed with the same
+// errorMessage (up to 2 KiB) and errorType. The engine's own answers have types of their
+// own, by which Step Functions can retry and catch. InFlightError, StoreUnavailableError,
+// OutOfTimeError and NotCommittedError are worth a retry. AcceptedError,
+// DurableExecutionError, KeyInvalidError, KeyReusedError, NotCanonicalError,
+// OutcomeUnavailableError, OutcomeUnknownError and RecordUnreadableError are not.
+// errors.Is finds the errors of package idem in them.
 //
 // A result that cannot be encoded is recorded as completed without it: this call
 // and every later one get [idem.ErrOutcomeUnavailable].
@@ -40,7 +40,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 //
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
 // key function or handler, an operation or an option that fails its check, a result
-// type that encoding/json cannot encode, or of which it sees nothing.
+// type that encoding/json cannot encode or whose fields it does not see.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }
@@ -50,15 +50,15 @@ type WrapOption func(*wrapOptions)
 
 type wrapOptions struct{ sel *fingerprint.Select }
 
-// WithSelect says which parts of the event, for [StepFunctions] of the task's input,
-// tell one from another of the same key; the default is all. A member that differs
-// from one sending to the next, such as a time or a trace id, must be left out:
-// otherwise a repeat is a reused key.
+// WithSelect says which parts of the event tell one request from another with the same
+// key; the default is all. For [StepFunctions] they are parts of the task's input. Leave
+// out a member that differs between two sendings, such as a time or a trace id: otherwise
+// a repeat counts as a reused key.
 func WithSelect(s fingerprint.Select) WrapOption {
 	return func(o *wrapOptions) { o.sel = &s }
 }
 
-// wrap is Wrap under the name of its caller.
+// wrap is Wrap; what names its caller in errors.
 func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), with []WrapOption) Handler {
 	var o wrapOptions
 	for _, option := range with {
@@ -91,7 +91,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			Run: func(ctx context.Context) idem.Answer {
 				v, err := fn(ctx, in)
 				ans := idem.Answer{Value: v, Err: recordable(err)}
-				// A result beside an error counts only by the operation's own rule.
+				// Only the operation's own rule can make a result beside an error count.
 				if err == nil || op.Classify != nil {
 					ans.Body, unencodable = encode(&v)
 					ans.Omitted = unencodable
@@ -105,7 +105,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 		case err != nil:
 			return nil, toRuntime(err)
 		case out.Executed && unencodable != nil && out.Omitted:
-			// What every later caller gets.
+			// Every later caller gets the same error.
 			return nil, toRuntime(&idem.OutcomeUnavailableError{Reason: unencodable.Error()})
 		case out.Executed && unencodable != nil:
 			return nil, unencodable
@@ -133,8 +133,8 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 	return idem.CheckResultType(result)
 }
 
-// encode gives the bytes that aws-lambda-go would send. A type's own encoder that
-// panics fails to encode: the handler has succeeded, and that must be recorded.
+// encode returns the bytes that aws-lambda-go would send. It makes an error of a panic in
+// a type's own encoder: the handler has succeeded, and that must be recorded.
 func encode(v any) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -150,9 +150,9 @@ func encode(v any) (body []byte, err error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// withKillTime tells the engine when Lambda kills the function: the context's
-// deadline is that moment itself, unless somebody has said so before, or has shortened
-// it, which [idem.WithKillTime] bears.
+// withKillTime tells the engine when Lambda kills the function. That is the context's
+// deadline, unless the context has a kill time already. If somebody has shortened the
+// deadline, [idem.WithKillTime] renews the lease after it.
 func withKillTime(ctx context.Context) context.Context {
 	if d, ok := ctx.Deadline(); ok {
 		return idem.WithKillTime(ctx, d)

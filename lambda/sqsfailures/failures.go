@@ -1,8 +1,8 @@
 // Package sqsfailures forwards messages whose permanent failure is recorded to a
 // failure queue, where people look at them.
 //
-// Such a message is acknowledged: another delivery could not change its outcome. It
-// is no dead letter, which may succeed after a redrive, so it has a queue of its own.
+// Such a message is acknowledged, because another delivery cannot change its outcome. A
+// dead letter may succeed after a redrive and this message cannot, so it has another queue.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
 //		OnFailed: sqsfailures.New(sqs.NewFromConfig(cfg), failuresURL),
@@ -29,8 +29,8 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// Names of the message attributes that a forwarded message has beside its own, all of
-// type String.
+// Names of the message attributes that are added to a forwarded message, all of type
+// String.
 const (
 	// FailureAttribute is the recorded failure's text, FailureTypeAttribute its type,
 	// FailureCodeAttribute its code if it has one.
@@ -46,41 +46,39 @@ const (
 )
 
 const (
-	// maxAttributes is what SQS takes with a message.
+	// maxAttributes is the most attributes of a message.
 	maxAttributes = 10
-	// maxID is what SQS takes as a group or deduplication id.
+	// maxID is the longest group or deduplication id.
 	maxID = 128
-	// maxMessage is what SQS takes at most, attributes included; a queue may take less.
+	// maxMessage is SQS's limit, attributes included; a queue's may be lower.
 	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 	maxMessage = 1 << 20
 )
 
-// tooLong is how SQS refuses a message for its length; it names the queue's own limit.
+// tooLong matches SQS's error for a message that is too long; it has the queue's limit.
 var tooLong = regexp.MustCompile(`must be shorter than (\d+) bytes`)
 
-// API is what is used of [sqs.Client].
+// API has the methods of [sqs.Client] that this package calls.
 type API interface {
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 }
 
-// New makes a function for [idemlambda.SQSOptions].OnFailed. It sends body and
-// message attributes as they came, and says why beside them: as many of this
-// package's attributes, in the order of their declaration, as fit into SQS's limits
-// of ten attributes and of the message's length. Characters that SQS does not take are
-// replaced.
+// New makes a function for [idemlambda.SQSOptions].OnFailed. It sends the unchanged body
+// and message attributes, and adds the reason: as many of this package's attributes, in
+// the order of their declaration, as fit into SQS's limits of ten attributes and of the
+// message's length. Characters that SQS does not accept are replaced.
 //
-// The failure queue's MaximumMessageSize must be no less than the source's: a message
-// that it does not take even as it came can never be forwarded, and ends in its own queue's
-// dead-letter queue; the error says so.
+// The failure queue's MaximumMessageSize must be no less than the source's. A message
+// that is too long for the failure queue even without added attributes can never be
+// forwarded, and ends in its own queue's dead-letter queue; the error says so.
 //
-// A message may be forwarded twice, if its acknowledgement is lost: the attributes
-// [QueueAttribute] and [MessageAttribute] tell. Where the failure queue is FIFO,
-// its deduplication by the message's id keeps that within five minutes; messages
-// stay in the group that they had, or get one for each record.
+// A message may be forwarded twice if its acknowledgement is lost; [QueueAttribute] and
+// [MessageAttribute] identify it. A FIFO failure queue drops repeats within five minutes
+// by the message's id. There messages keep their group, or get one for each record.
 //
-// The function needs sqs:SendMessage on the failure queue. What cannot be sent is
-// an error: the message is redelivered. A nil client and an empty URL
-// panic with an [*idem.ConfigError].
+// The function needs sqs:SendMessage on the failure queue. It returns an error if it
+// cannot send, and the message is redelivered. A nil client and an empty URL panic with an
+// [*idem.ConfigError].
 func New(client API, queueURL string) func(context.Context, idemlambda.SQSDelivery) error {
 	switch {
 	case client == nil:
@@ -138,7 +136,7 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// attributes are the message's own, and those that say why, as far as the message stays
+// attributes are the message's own, and those with the reason as long as the message stays
 // shorter than the limit.
 func attributes(out *idemlambda.SQSDelivery, limit int) map[string]types.MessageAttributeValue {
 	all := make(map[string]types.MessageAttributeValue, maxAttributes)
@@ -178,7 +176,7 @@ func lengthOf(name string, v types.MessageAttributeValue) int {
 	return len(name) + len(aws.ToString(v.DataType)) + len(aws.ToString(v.StringValue)) + len(v.BinaryValue)
 }
 
-// own is an attribute as it came. SQS sends no others than these.
+// own is an attribute of the received message. SQS sends only these kinds.
 func own(a events.SQSMessageAttribute) (v types.MessageAttributeValue, ok bool) {
 	v.DataType = aws.String(a.DataType)
 	switch {
@@ -192,7 +190,7 @@ func own(a events.SQSMessageAttribute) (v types.MessageAttributeValue, ok bool) 
 	return v, true
 }
 
-// sendable replaces what SQS does not take: see
+// sendable replaces characters that SQS does not accept, see
 // https://www.w3.org/TR/REC-xml/#charsets.
 func sendable(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -1,18 +1,17 @@
-// Package sqsvisibility spares concurrent duplicates deliveries that lead to nothing.
+// Package sqsvisibility spares concurrent duplicates useless deliveries.
 //
-// A message that comes while another attempt holds its claim is redelivered by its
-// queue, and each time it is received once more brings it nearer to the
-// dead-letter queue. [New] makes a hook that hides it until the lease of that
-// attempt is over: by then the attempt has ended or may be taken over, so that the
-// message costs at most one receive more.
+// A queue redelivers a message that comes while another attempt holds its claim, and each
+// receive brings the message nearer to the dead-letter queue. [New] makes a hook that
+// hides the message until that attempt's lease is over. By then the attempt has ended or
+// may be taken over, so the message costs at most one more receive.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
 //		OnRedelivery: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
 //	}, fulfil))
 //
 // The function needs sqs:ChangeMessageVisibility and, without
-// [Options].QueueURL, sqs:GetQueueUrl on the queue. Where one is missing, messages
-// are redelivered by the queue's own visibility time-out, as without this package.
+// [Options].QueueURL, sqs:GetQueueUrl on the queue. If one is missing, messages are
+// redelivered after the queue's own visibility time-out, as without this package.
 package sqsvisibility
 
 import (
@@ -34,8 +33,8 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
-// DefaultMargin is added to the lease's end: a duplicate that came a moment early would
-// be received once more without use.
+// DefaultMargin is added to the lease's end: a duplicate that comes a moment too early
+// would waste a receive.
 const DefaultMargin = time.Second
 
 const (
@@ -47,12 +46,12 @@ const (
 	maxOnItsWay = 20 * time.Minute
 	// maxEntries is how many messages one call takes.
 	maxEntries = 10
-	// A permission that was granted takes a while to spread: a function that lacked
-	// it asks again after a pause.
+	// A new permission takes some time to become effective: a function that lacked it
+	// tries again after a pause.
 	pauseWhenDenied = 5 * time.Minute
 )
 
-// API is what is used of [sqs.Client].
+// API has the methods of [sqs.Client] that this package calls.
 type API interface {
 	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
@@ -60,21 +59,20 @@ type API interface {
 
 // Options of the hook. Nil and zero fields mean the defaults.
 type Options struct {
-	// QueueURL of the function's queue, for functions that have one queue. Empty
-	// means that it is asked for, once for each queue.
+	// QueueURL of the function's queue, for functions that have one queue. If it is
+	// empty, the hook asks SQS for it, once for each queue.
 	QueueURL string
 	// Margin is added to the lease's end. Zero means [DefaultMargin].
 	Margin time.Duration
-	// Logger gets a warning for what could not be hidden; a missing permission is
-	// told once. Nil means slog.Default.
+	// Logger gets a warning for each message that could not be hidden; a missing
+	// permission is logged once. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
 // New makes a function for [idemlambda.SQSOptions].OnRedelivery. It hides the messages
-// whose outcome names a LeaseUntil, ten with one call, until that time and the
-// margin have passed, and does nothing with the others. What fails is logged, and only
-// costs the messages that receive. A nil client and a negative margin panic with
-// an [*idem.ConfigError].
+// with a LeaseUntil until that time and the margin have passed, ten with one call, and
+// ignores the others. An error is logged, and costs each message at most a receive. A nil
+// client and a negative margin panic with an [*idem.ConfigError].
 func New(client API, o *Options) func(context.Context, []idemlambda.SQSDelivery) {
 	h := &hider{client: client, urls: map[string]string{}}
 	if o != nil {
@@ -97,8 +95,8 @@ type hider struct {
 
 	mu     sync.Mutex
 	urls   map[string]string // by ARN
-	denied bool              // has been told
-	asks   time.Time         // not before
+	denied bool              // has been logged
+	asks   time.Time         // the next call is not before
 }
 
 func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {

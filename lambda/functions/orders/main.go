@@ -1,12 +1,12 @@
-// Command orders is the example behind a queue: every message is an order, which
-// is written to the business's own table once, however often it is delivered or
-// sent. The order's row, the message order.accepted for others and the operation's
-// outcome commit in one transaction; the function lambda/functions/relay sends the
-// message, whose destination is order-events.
+// Command orders is the example behind a queue. Every message is an order, which is
+// written to the business's own table once, however often it is sent or delivered. The
+// order's row, the message order.accepted for others and the operation's outcome commit
+// in one transaction. The function lambda/functions/relay sends the message to the
+// destination order-events.
 //
-// A message bears its key in the attributes idempotency-tenant and
-// idempotency-key, as idemlambda.SQSSendingOf names them; the tenant is the
-// customer. Its body is JSON, see order.
+// A message has its key in the attributes idempotency-tenant and idempotency-key, as
+// idemlambda.SQSSendingOf names them; the tenant is the customer. Its body is JSON, see
+// order.
 //
 // Environment: IDEM_TABLE names the table of records, ORDERS_TABLE the one of
 // orders (keys: customer and order_id, both strings), IDEM_DYNAMODB_ENDPOINT a
@@ -32,7 +32,7 @@ import (
 )
 
 var (
-	// All that it does commits with its outcome, or not at all: running again is safe.
+	// Everything commits with the outcome or not at all: running again is safe.
 	fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
 	byAttribute = idemlambda.SQSAttribute(idemlambda.SQSTenantAttribute, idemlambda.SQSKeyAttribute)

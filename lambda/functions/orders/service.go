@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// service is the business. It writes nothing by itself: what it puts into its
-// transaction is written together with the operation's outcome, or not at all.
+// service is the business. It writes nothing by itself: its transaction is written
+// together with the operation's outcome, or not at all.
 type service struct{ table string }
 
 // order is the body of a message.
@@ -35,10 +35,10 @@ type accepted struct {
 	OrderID  string `json:"orderId"`
 }
 
-// fulfil writes the order, unless it is there, and tells of it.
+// fulfil writes the order unless it exists, and publishes that it was accepted.
 func (s *service) fulfil(ctx context.Context, o order) error {
 	if err := o.check(); err != nil {
-		// No delivery can correct it: recorded, and the message is deleted.
+		// No delivery can correct it: the failure is recorded, and the message is deleted.
 		return idem.Permanent(err)
 	}
 	by, _ := idem.InfoOf(ctx)
@@ -56,7 +56,7 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 		Item: map[string]types.AttributeValue{
 			"customer": text(by.Tenant), "order_id": text(o.ID), "items": text(string(items)), "token": text(by.Token),
 		},
-		// A repeat that comes when the record has expired bears the same token.
+		// A repeat after the record's expiry has the same token.
 		ConditionExpression:       aws.String("attribute_not_exists(order_id) OR #token = :token"),
 		ExpressionAttributeNames:  map[string]string{"#token": "token"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":token": text(by.Token)},

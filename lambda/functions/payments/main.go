@@ -4,9 +4,9 @@
 //
 // Environment: IDEM_TABLE names the table, PROVIDER_URL the payment provider,
 // IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS). PAYMENTS_API is the API's
-// flavour, http (also if it is unset) or rest; PAYMENTS_TENANT is where the tenant
-// is: jwt:<claim> (jwt:sub if it is unset), lambda:<member of the authorizer's
-// context>, iam, or none.
+// flavour: http, which is the default, or rest. PAYMENTS_TENANT is where the tenant is:
+// jwt:<claim> (the default is jwt:sub), lambda:<member of the authorizer's context>, iam,
+// or none.
 package main
 
 import (

@@ -21,8 +21,8 @@ type (
 	response = events.APIGatewayV2HTTPResponse
 )
 
-// service is the business: it knows nothing of idempotency but the token that it
-// hands on to the provider.
+// service is the business. Of idempotency it knows only the token, which it passes to the
+// provider.
 type service struct {
 	provider string
 }
@@ -47,7 +47,7 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 }
 
 // move asks the provider to move money. key is the provider's idempotency key,
-// empty where it takes none.
+// empty if it takes none.
 func (s *service) move(ctx context.Context, r request, path, key string) (response, error) {
 	var p payment
 	if err := json.Unmarshal([]byte(r.Body), &p); err != nil || p.Amount <= 0 || len(p.Currency) != 3 {
@@ -82,9 +82,9 @@ func (s *service) ask(ctx context.Context, path, key string, p payment) (string,
 		req.Header.Set("Idempotency-Key", key)
 	}
 	res, err := http.DefaultClient.Do(req)
-	// Without a connection the provider knows nothing of it. With a key that does
-	// not follow: net/http sends such a request again by itself, and the error is
-	// that of the last time.
+	// Without a connection the provider has not got the request. With a key that is not
+	// certain: net/http sends such a request again by itself, and the error is that of
+	// the last try.
 	var refused *net.OpError
 	if key == "" && errors.As(err, &refused) && refused.Op == "dial" {
 		return "", idem.NotExecuted(err)
@@ -94,7 +94,7 @@ func (s *service) ask(ctx context.Context, path, key string, p payment) (string,
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusPaymentRequired {
-		return "", errDeclined // the provider's final word: recorded and replayed
+		return "", errDeclined // the provider's final answer: recorded and replayed
 	}
 	if res.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the provider answered %s", res.Status)

@@ -26,8 +26,7 @@ type event struct {
 	Sweep bool `json:"sweep"`
 }
 
-// handle answers the stream with the record from which it has to be delivered
-// again, if any.
+// handle answers the stream with the first record to deliver again, if any.
 func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventResponse, error) {
 	switch {
 	case e.Records != nil:
@@ -65,8 +64,8 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 	return answer, nil
 }
 
-// refOf tells which message a change is about, if it made one that nobody has tried
-// to send. The mapping's filter lets through nothing else, if it has one.
+// refOf returns the message of a change that created one which nobody has tried to send.
+// A mapping with a filter delivers no other changes.
 func refOf(r events.DynamoDBEventRecord) (outbox.Ref, bool) {
 	pk, sk, state := text(r.Change.Keys, schema.PK), text(r.Change.Keys, schema.SK), text(r.Change.NewImage, schema.State)
 	id, ok := strings.CutPrefix(sk, schema.OutboxSK)
@@ -83,7 +82,7 @@ func text(image map[string]events.DynamoDBAttributeValue, name string) string {
 	return ""
 }
 
-// tell logs what was done, louder where somebody may have to look.
+// tell logs the report, as a warning if somebody may have to act.
 func tell(ctx context.Context, what string, report outbox.Report, err error) {
 	level := slog.LevelInfo
 	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 {

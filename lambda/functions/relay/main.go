@@ -2,8 +2,8 @@
 // transactions. README.md has how to deploy and operate it.
 //
 // Environment: IDEM_TABLE names the table, IDEM_OUTBOX_ROUTES says where messages
-// go, IDEM_OUTBOX_SOURCE is the source of events on EventBridge (with a route to a
-// bus alone). IDEM_OUTBOX_MAX_TRIES, IDEM_OUTBOX_BACKOFF and IDEM_OUTBOX_GRACE
+// go, IDEM_OUTBOX_SOURCE is the source of events on EventBridge (only with a route to a
+// bus). IDEM_OUTBOX_MAX_TRIES, IDEM_OUTBOX_BACKOFF and IDEM_OUTBOX_GRACE
 // replace the defaults of package outbox. IDEM_DYNAMODB_ENDPOINT is a local
 // DynamoDB (unset on AWS).
 package main
@@ -37,8 +37,8 @@ func main() {
 }
 
 const (
-	// sendTimeout bounds one request to a destination; an SDK makes two at most, so
-	// that both are over within the relay's own time for a send.
+	// sendTimeout bounds one request to a destination. An SDK makes at most two, and both
+	// are over within the relay's own time for a send.
 	sendTimeout  = 4 * time.Second
 	sendAttempts = 2
 )
@@ -68,7 +68,7 @@ func open(ctx context.Context) (*outbox.Relay, error) {
 	return outbox.NewRelay(store, senders, opts)
 }
 
-// options reads what replaces the defaults.
+// options reads the options from the environment.
 func options(env func(string) string) (*outbox.Options, error) {
 	o := &outbox.Options{}
 	if v := env(schema.EnvOutboxMaxTries); v != "" {

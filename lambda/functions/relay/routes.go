@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// sendersOf makes a sender of each route: of destinations and a queue's URL, a
-// topic's ARN or an event bus's ARN.
+// sendersOf makes a sender for each route. A route leads from a destination's name to a
+// queue's URL, a topic's ARN or an event bus's ARN.
 func sendersOf(cfg aws.Config, routes, source string) (map[string]outbox.Sender, error) {
 	var targets map[string]string
 	if err := json.Unmarshal([]byte(routes), &targets); err != nil || len(targets) == 0 {
