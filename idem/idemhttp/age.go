@@ -13,15 +13,13 @@ import (
 const DefaultTolerance = 5 * time.Minute
 
 // MaxAge says how a request tells when it was first sent, and how old it may be.
-// A request that is older is answered from its record if there is one; where it
-// would be executed it is refused with 412 idempotency_key_too_old, and nothing
-// is executed or claimed. That closes the gap which retention leaves: a retry
-// that comes when its record is gone.
+// A request that is older is answered from its record if there is one. If there is none,
+// it is refused with 412 idempotency_key_too_old, and nothing is executed or claimed.
+// Without MaxAge a retry that comes after its record has expired is executed again.
 //
 // The time is the key's own if the key is a UUIDv7 (RFC 9562) or a ULID (26
-// characters of Crockford's alphabet), or comes in a header. A time that lies in
-// the future beyond the tolerance is refused with 400, since nothing is known
-// about the age then.
+// characters of Crockford's alphabet), or comes in a header. A time in the future beyond
+// the tolerance is refused with 400, since the age is then unknown.
 type MaxAge struct {
 	// Header is the name of a header that says when the request was first sent, the
 	// same on every retry: an HTTP date (RFC 9110 5.6.7) or RFC 3339. Empty means
@@ -32,8 +30,8 @@ type MaxAge struct {
 	// retention, which it cannot exceed.
 	After time.Duration
 
-	// Tolerance is how far the client's clock may be off; requests are refused that
-	// much earlier. Zero means [DefaultTolerance]; it must be less than After.
+	// Tolerance is how far the client's clock may be off; requests are refused earlier
+	// by that time. Zero means [DefaultTolerance]; it must be less than After.
 	Tolerance time.Duration
 
 	// Require refuses, with 400, requests that do not tell their age. Without it they
@@ -87,7 +85,7 @@ func retention(op idem.Operation) time.Duration {
 	return idem.DefaultRetention
 }
 
-// refuses says why a request must not be executed at now, nil if it may.
+// refuses says why a request must not be executed at now; nil if it may be.
 func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
 	if t == nil {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
 )
 
-// WithoutBase takes off what comes before a route's template in a path: the stage,
-// or the base path of a custom domain. A path that does not end in the template with
-// these parameters stays as it is. It is for adapters of services that send template
-// and parameters beside the path.
+// WithoutBase removes what precedes a route's template in a path: the stage, or the base
+// path of a custom domain. A path that does not end in the template with these parameters
+// is returned unchanged. It is for adapters of services that send template and parameters
+// beside the path.
 func WithoutBase(path, template string, parameters map[string]string) string {
 	switch template {
 	case "":
@@ -40,7 +40,7 @@ func WithoutBase(path, template string, parameters map[string]string) string {
 	}
 }
 
-// same compares a path's part with what the service says of it: one of the two may
+// same compares a part of a path with the service's value for it. Only one of them may
 // be decoded.
 func same(a, b string) bool {
 	if a == b {

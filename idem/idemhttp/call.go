@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// gatewayReserve is how long before the gateway gives up a concurrent duplicate
-// stops waiting: reading a large response and sending it takes time too.
+// gatewayReserve is how long before the gateway gives up a concurrent duplicate stops
+// waiting: it takes time to read and send a large response.
 const gatewayReserve = 2 * time.Second
 
-// call makes the engine's call of the request, or says why there can be none.
+// call makes the engine's call of the request, or says why it cannot.
 func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *refusal, err error) {
 	op, ok := c.operation(r)
 	if !ok {
@@ -72,8 +72,8 @@ func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, 
 	return name, "", err
 }
 
-// keyOf makes the key, or says which of its parts cannot be used: they are not
-// empty, so it is too long.
+// keyOf makes the key, or says which of its parts cannot be used. No part is empty, so
+// the part is too long.
 func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *refusal) {
 	bound := func(v string) string {
 		if principal == "" {

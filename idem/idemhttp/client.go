@@ -11,38 +11,39 @@ import (
 )
 
 // Transport is an [http.RoundTripper] for clients of services with this contract.
-// It gives each logical request one key, sends the request again where that is
-// safe and of use, and keeps the key through all of that:
+// It gives each logical request one key, sends the request again if that is safe and
+// useful, and keeps the key:
 //
 //	transport, err := idemhttp.NewTransport(http.DefaultTransport, nil)
 //	client := &http.Client{Transport: transport}
 //	res, err := client.Post(url, "application/json", strings.NewReader(order))
 //
 // A logical request is one call of [http.Client.Do], with its redirects and all
-// attempts. A redirect to another host, which is not below the first one, does not get
-// the key: it goes with a new one if the key was the Transport's own, else with none.
-// A request that Do makes anew, such as one that a person repeats or a
-// job after a crash, is another one with another key, unless the caller keeps the
-// key: see [WithKey], [DeriveKey] and [SendError].
+// attempts. A redirect to a host that is not the first one or below it does not get the
+// key: it gets a new one if the key was the Transport's own, and otherwise none. Another
+// call of Do, such as one by a person who tries again or a job after a crash, is another
+// logical request with another key, unless the caller keeps the key: see [WithKey],
+// [DeriveKey] and [SendError].
 //
-// Requests with an enforced method (POST and PATCH by default) get the key. They,
-// and requests with a method that is idempotent by itself (RFC 9110 9.2.2), are
-// sent again after a connection error and after an answer that says so: a problem
-// with "retryable": true, or 425, 429, 502, 503 or 504 that is no such problem. A
-// problem with "retryable": false is final whatever its status, and so is a replay.
-// All other requests pass untouched. The last answer is returned as it came, but for
-// the 202 of a request that still runs ([Options.Location]), which is sent again like
-// a 409 and in the end is a [*SendError] with [ErrStillRunning]: it says nothing of
-// how the request will end.
+// Requests with an enforced method (POST and PATCH by default) get the key. These
+// requests, and those with an idempotent method (RFC 9110 9.2.2), are sent again after a
+// connection error, after a problem with "retryable": true, and after a 425, 429, 502, 503
+// or 504 that is not such a problem. A problem with "retryable": false is final whatever
+// its status, and so is a replay. All other requests are passed on unchanged.
 //
-// A request is sent again with the delay that Retry-After asks for, plus a random
-// one that grows. It is not sent again once its key may be forgotten, nor after
-// the context's deadline, which must lie behind the delay. There is no time limit
-// for one attempt: set ResponseHeaderTimeout in the [http.Transport] behind it.
+// The last answer is returned unchanged, except the 202 of a request that still runs
+// ([Options.Location]). After such a 202 the request is sent again as after a 409. If the
+// last answer is such a 202, the error is a [*SendError] with [ErrStillRunning], because
+// nobody knows how the request will end.
 //
-// A body is sent again if the request has GetBody, as [http.NewRequest] sets it
-// for bodies in memory, or is small enough to be buffered. A request with any
-// other body is sent once. A Transport is safe for concurrent use.
+// A request is sent again after the delay in Retry-After plus a random delay that grows.
+// It is not sent again when its key may be forgotten, or if the delay ends after the
+// context's deadline. An attempt has no time limit: set ResponseHeaderTimeout in the
+// [http.Transport] behind it.
+//
+// A body is sent again if the request has GetBody, which [http.NewRequest] sets for bodies
+// in memory, or if it is small enough to be buffered. A request with any other body is
+// sent once. A Transport is safe for concurrent use.
 type Transport struct {
 	base http.RoundTripper
 	opts ClientOptions
@@ -65,9 +66,8 @@ func NewTransport(base http.RoundTripper, o *ClientOptions) (*Transport, error) 
 	return &Transport{base: base, opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
 }
 
-// RoundTrip sends one logical request, or one redirect's part of it. The request
-// itself is not changed. Its errors are [*SendError] where the request was sent
-// under the rules above.
+// RoundTrip sends one logical request, or one redirect of it. The request itself is not
+// changed. The error is a [*SendError] if the request was sent under the rules above.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	keyed := slices.Contains(t.opts.Methods, strings.ToUpper(req.Method))
 	if !keyed && !isIdempotent(req.Method) {
@@ -118,7 +118,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// once sends a request that must not be repeated: it goes without its key.
+// once sends a request that must not be repeated, without its key.
 func (t *Transport) once(req *http.Request, s *sending) (*http.Response, error) {
 	out, err := t.attempt(req, s)
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *Transport) once(req *http.Request, s *sending) (*http.Response, error) 
 	return res, err
 }
 
-// attempt is the request as it goes out this time.
+// attempt is the request as this attempt sends it.
 func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error) {
 	out := req.Clone(context.WithValue(req.Context(), sendingKey{}, s))
 	if s.sent() && req.GetBody != nil {
@@ -165,8 +165,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// complete makes up for transports of others, such as those of tests, that leave
-// out what [http.RoundTripper] asks for.
+// complete corrects answers of other transports, such as those of tests, that do not do
+// what [http.RoundTripper] requires.
 func complete(res *http.Response, err error) (*http.Response, error) {
 	switch {
 	case err != nil:
@@ -190,7 +190,7 @@ func isIdempotent(method string) bool {
 }
 
 // maxDrain is how much of an answer's rest is read so that its connection can be
-// used again; beyond that a new connection costs less.
+// reused; if more is left, a new connection costs less.
 const maxDrain = 64 << 10
 
 func drain(body io.ReadCloser) {
@@ -209,8 +209,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ErrStillRunning says that the last answer to a request was 202: it is executed, or
-// will be. Send it again with the same key for its outcome, or look at
+// ErrStillRunning says that the last answer to a request was 202: the request is being
+// executed, or will be. Send it again with the same key to get its outcome, or look at
 // [SendError.Location].
 var ErrStillRunning = errors.New("idemhttp: the request is still running")
 

@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// replayable returns the request, or a copy of it whose body is buffered so that
-// it can be sent again. A body that is too large is put together again and can be
-// sent once.
+// replayable returns the request, or a copy of it whose body is buffered so that it can be
+// sent again. A body that is too large is restored from the part that was read and the
+// rest, and can be sent once.
 func (o *ClientOptions) replayable(req *http.Request) (*http.Request, error) {
 	switch {
 	case hasReplayableBody(req), o.MaxBody < 0, req.ContentLength > o.MaxBody:
@@ -30,7 +30,7 @@ func (o *ClientOptions) replayable(req *http.Request) (*http.Request, error) {
 	}
 	closeBody(req)
 	if out.ContentLength <= 0 {
-		out.ContentLength = int64(len(start)) // it was not known
+		out.ContentLength = int64(len(start)) // it was unknown
 	}
 	out.GetBody = func() (io.ReadCloser, error) {
 		if len(start) == 0 {

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// SendError says that a logical request got no answer that the caller could have:
-// it may have taken effect or not. What it carries is enough to send the request
-// again in a later call, with [WithKey] and [WithFirstSent]. It unwraps to the
-// last error.
+// SendError says that a logical request got no answer to return: it may have taken effect
+// or not. To send the request again in a later call, use its key and time with [WithKey]
+// and [WithFirstSent]. It unwraps to the last error.
 //
-// [http.Client] hides it behind an error of its own when [http.Client.Timeout] is
-// what ended the request: use a context's deadline, or set the key yourself.
+// If [http.Client.Timeout] ends the request, [http.Client] hides the SendError behind an
+// error of its own: use a context's deadline, or set the key yourself.
 type SendError struct {
 	// Key of the request, empty if its method needs none.
 	Key string
@@ -20,10 +19,9 @@ type SendError struct {
 	FirstSent time.Time
 	// Attempts is how often it was sent, redirects included.
 	Attempts int
-	// Status of the last answer before the request was to be sent again; zero if the
-	// last attempt had none.
+	// Status of the last attempt's answer; zero if it had none.
 	Status int
-	// Location is where the service says that a request that still runs can be followed.
+	// Location is the service's URL for following a request that still runs.
 	Location string
 	// Err is the last error: the connection's, or the context's while waiting.
 	Err error

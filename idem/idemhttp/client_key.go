@@ -19,21 +19,21 @@ type (
 	sendingKey    struct{}
 )
 
-// WithKey sets the key of the one logical request that is sent under the context.
-// Use it where the key must outlive the call: made with [NewKey] and saved together
-// with what the request is about, or derived from that with [DeriveKey]. Two
-// different requests under one context would be refused as a reuse.
+// WithKey sets the key of the one logical request that is sent under the context. Use it
+// if the key must outlive the call: make the key with [NewKey] and save it together with
+// the subject of the request, or derive it from the subject with [DeriveKey]. A second,
+// different request under the same context is refused as a reuse.
 //
 // A key outside the contract's grammar (letters, digits and - . _ ~ : at most
 // [MaxKey] of them) is an error when the request is sent, and so is another key in
-// the request's header. Services refuse keys under their least length too.
+// the request's header. Services also refuse keys that are too short for them.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, withKey{}, key)
 }
 
-// WithFirstSent says when the logical request under the context was first sent,
-// where that was in an earlier call: the retention window counts from there.
-// Beside [WithKey], it closes the gap in which a late attempt is executed again.
+// WithFirstSent says when the logical request under the context was first sent, if that
+// was in an earlier call: the retention window counts from that time. Use it together with
+// [WithKey], or a late attempt may be executed again.
 func WithFirstSent(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, withFirstSent{}, at)
 }
@@ -50,9 +50,9 @@ func KeyOf(res *http.Response) string {
 	return ""
 }
 
-// NewKey returns a random key: a UUIDv7 (RFC 9562 5.7), with 74 random bits and the
-// time of its making in milliseconds, from which a service can tell a request that
-// comes too late ([MaxAge]).
+// NewKey returns a random key: a UUIDv7 (RFC 9562 5.7) with 74 random bits and the current
+// time in milliseconds, by which a service can refuse a request that comes too late
+// ([MaxAge]).
 func NewKey() string { return uuid7(time.Now()) }
 
 func uuid7(now time.Time) string {
@@ -67,24 +67,24 @@ func uuid7(now time.Time) string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// sending is what is known of a logical request while it is sent.
+// sending is the state of a logical request while it is sent.
 type sending struct {
 	keyed bool
 	key   string
-	// made is set if the key is this Transport's own, host is whom it was made for.
+	// made is set if the key is this Transport's own; host is the host that it is for.
 	made bool
 	host string
 	// from is how the request was sent to the host that redirected it to this one.
 	from *sending
-	// away is set where the request is redirected to a host that must not see its key.
+	// away is set if the request is redirected to a host that must not see its key.
 	away      bool
 	firstSent time.Time
 	// expires is when the key may be forgotten, by the client's clock.
 	expires time.Time
-	// attempts counts what was sent, retries what was sent again: the difference are
-	// redirects.
+	// attempts counts all requests, retries the repeated ones. The others are the first
+	// request and redirects.
 	attempts, retries int
-	// here is the count of attempts when this redirect's part began.
+	// here is the count of attempts when this redirect began.
 	here int
 	// status is the last answer's, zero for none.
 	status int
@@ -95,7 +95,7 @@ func sendingOf(req *http.Request) *sending {
 	return s
 }
 
-// sent reports whether this part of the request was sent already.
+// sent reports whether this redirect was sent already.
 func (s *sending) sent() bool { return s.attempts > s.here }
 
 // begin finds the logical request to which this one belongs, or starts one.
@@ -103,8 +103,8 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 	now := t.now()
 	s := &sending{firstSent: now}
 	if before := req.Response; before != nil && before.Request != nil {
-		// http.Client makes a redirect's request from the caller's, which has no key
-		// of ours, and refers to the response that redirected.
+		// http.Client makes a redirect's request from the caller's, which does not have
+		// our key, and sets its Response to the one that redirected.
 		if earlier := sendingOf(before.Request); earlier != nil {
 			*s = *earlier
 			s.away = s.key != "" && !isWithin(req.URL.Hostname(), s.host)
@@ -136,8 +136,8 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 	return s, nil
 }
 
-// elsewhere is the request on its way to a host that must not see its key: under the
-// key that the host had before, which may have executed it, or a new one.
+// elsewhere is the request to a host that must not see its key. It has the key that the
+// host got before, since the host may have executed the request, or a new key.
 func (s *sending) elsewhere(host string, now time.Time) *sending {
 	next := sending{firstSent: now}
 	for before := s.from; before != nil; before = before.from {
@@ -150,13 +150,13 @@ func (s *sending) elsewhere(host string, now time.Time) *sending {
 	return &next
 }
 
-// isWithin reports whether a host is another one or lies below it, which is as far
-// as [http.Client] lets a request's credentials go.
+// isWithin reports whether a host is the other one or below it. [http.Client] sends a
+// request's credentials to the same hosts.
 func isWithin(host, other string) bool {
 	if strings.EqualFold(host, other) {
 		return true
 	}
-	// An address lies below no host, whatever the zone of an IPv6 one ends with.
+	// An address is never below a host, whatever the zone of an IPv6 address ends with.
 	return !strings.ContainsAny(host, ":%") && len(host) > len(other) && strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
 }
 
@@ -169,9 +169,9 @@ func dropHeader(h http.Header, name string) {
 	}
 }
 
-// choose sets the key: the header's, else the context's, else the one that the
-// request has from before a redirect, else a new one. A header is the caller's
-// word and is sent as it is: not every service has this contract's grammar.
+// choose sets the key: the header's, else the context's, else the one from before a
+// redirect, else a new one. A header that the caller set is sent unchanged: not every
+// service has this contract's grammar.
 func (s *sending) choose(req *http.Request, header string, now time.Time) error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{idem.ErrKeyInvalid}, args...)...)

@@ -23,7 +23,7 @@ const (
 	// DefaultMaxBody is how many bytes of a body are buffered.
 	DefaultMaxBody = 1 << 20
 
-	// maxDelay keeps sums of delays in range; nobody waits that long in a call.
+	// maxDelay keeps sums of delays in range; no call waits that long.
 	maxDelay = 24 * time.Hour
 )
 
@@ -37,35 +37,35 @@ type ClientOptions struct {
 
 	// FirstSentHeader is the name of a header that tells the service when the request
 	// was first sent, in RFC 3339, see [MaxAge.Header]. A value that the caller set
-	// stays. Empty means no header: the keys that a Transport makes carry their time.
+	// stays. Empty means no header: the keys that a Transport makes contain their time.
 	FirstSentHeader string
 
-	// MaxAttempts is how often a logical request is sent, redirects aside; 1 means
-	// never again. Zero means [DefaultMaxAttempts]. A first request may run as long
-	// as the service lets it, and repeats are told to come again meanwhile: let the
-	// attempts' delays together be longer than that.
+	// MaxAttempts is how often a logical request is sent, without redirects; 1 means that
+	// it is never repeated. Zero means [DefaultMaxAttempts]. While the first request
+	// runs, repeats get 409 or 202: the attempts' delays together should be longer
+	// than the longest request.
 	MaxAttempts int
 
-	// Backoff and MaxBackoff limit the random delay before an attempt, which is
-	// anything between zero and a limit (full jitter). The limit is Backoff before
-	// the second attempt and doubles up to MaxBackoff, which is at most 24 hours. Zero
-	// means [DefaultBackoff] and [DefaultMaxBackoff].
+	// Backoff and MaxBackoff limit the random delay before an attempt, which is between
+	// zero and a limit (full jitter). The limit is Backoff before the second attempt and
+	// doubles up to MaxBackoff, which is at most 24 hours. Zero means [DefaultBackoff] and
+	// [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
 
-	// MaxWait is the longest delay by Retry-After that is waited for; an answer that
-	// asks for a longer one is final. Zero means [DefaultMaxWait].
+	// MaxWait is the longest Retry-After that the Transport waits for; an answer with a
+	// longer one is final. Zero means [DefaultMaxWait].
 	MaxWait time.Duration
 
-	// Retention is how long the service keeps an outcome at least. A key is not sent
-	// any more that long after its first sending, nor after an Idempotency-Expires
-	// that came with an answer. Zero means [idem.DefaultRetention], 24 hours. Longer
-	// than the service's own means that a late attempt may execute the request again.
+	// Retention is how long the service keeps an outcome at least. A key is not sent when
+	// this time has passed since it was first sent, or after the Idempotency-Expires of an
+	// answer. Zero means [idem.DefaultRetention], 24 hours. If it is longer than the
+	// service's own, a late attempt may execute the request again.
 	Retention time.Duration
 
 	// MaxBody is how many bytes of a body without GetBody are buffered before the
 	// first attempt. A longer one is streamed and sent once. Zero means
-	// [DefaultMaxBody]; negative means that no body is buffered, which a body needs
-	// whose end depends on the answer.
+	// [DefaultMaxBody]; negative means that no body is buffered. Use that for a body whose
+	// end depends on the answer.
 	MaxBody int64
 }
 

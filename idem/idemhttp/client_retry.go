@@ -39,7 +39,7 @@ func (t *Transport) again(req *http.Request, s *sending, res *http.Response, err
 	return delay, true
 }
 
-// backoff is the limit of the random delay after so many retries.
+// backoff is the limit of the random delay after this many retries.
 func (o *ClientOptions) backoff(retries int) time.Duration {
 	limit := o.Backoff
 	for range retries {
@@ -51,17 +51,17 @@ func (o *ClientOptions) backoff(retries int) time.Duration {
 	return limit
 }
 
-// isHopeless reports whether a connection error will be the same next time: the
-// peer is not who it should be, or does not speak TLS.
+// isHopeless reports whether the next attempt would get the same connection error: the
+// peer has the wrong identity, or does not speak TLS.
 func isHopeless(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	return errors.As(err, &cert) || errors.As(err, &record)
 }
 
-// mayRepeat reports whether an answer leaves the request to be sent again. What
-// the problem says comes first; a replay is the recorded outcome, so that the next
-// would be the same.
+// mayRepeat reports whether the request may be sent again after an answer. The problem's
+// retryable member decides if there is one. A replay is the recorded outcome, so the next
+// answer would be the same.
 func (s *sending) mayRepeat(res *http.Response) bool {
 	if s.keyed && isInFlight(res) {
 		return true
@@ -85,8 +85,8 @@ func (s *sending) mayRepeat(res *http.Response) bool {
 	return false
 }
 
-// maxProblem is how many bytes of an answer are looked at for a problem. The
-// contract's have under a thousand.
+// maxProblem is how many bytes of an answer are searched for a problem. The contract's
+// problems have fewer than a thousand.
 const maxProblem = 64 << 10
 
 type verdict struct {
@@ -94,8 +94,8 @@ type verdict struct {
 	Retryable *bool `json:"retryable"`
 }
 
-// isInFlight reports whether an answer is the contract's word that the request still
-// runs: such a 202 is no answer of the operation's own.
+// isInFlight reports whether an answer is the contract's 202 for a request that still
+// runs, and not the operation's own answer.
 func isInFlight(res *http.Response) bool {
 	if res.StatusCode != http.StatusAccepted || isReplay(res) {
 		return false
@@ -108,8 +108,8 @@ func isReplay(res *http.Response) bool {
 	return res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true"
 }
 
-// peek reads a body of the media type that says whether the request is retryable,
-// and puts it back.
+// peek reads whether the request is retryable from a body of this media type, and puts the
+// body back.
 func peek(res *http.Response, mediaType string) (verdict, bool) {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if media != mediaType || res.Header.Get("Content-Encoding") != "" {
@@ -140,7 +140,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// note takes from an answer what later decisions need.
+// note keeps the parts of an answer that later decisions need.
 func (s *sending) note(res *http.Response, out *http.Request, now time.Time) {
 	s.status = res.StatusCode
 	if res.Request == nil || sendingOf(res.Request) == nil {
@@ -157,7 +157,7 @@ func (s *sending) note(res *http.Response, out *http.Request, now time.Time) {
 // an HTTP date. Zero if it asks for none or cannot be read.
 func retryAfterOf(res *http.Response, now time.Time) time.Duration {
 	v := res.Header.Get("Retry-After")
-	// What is out of range is returned as the greatest number.
+	// A number that is out of range is returned as the greatest one.
 	if n, err := strconv.ParseUint(v, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		const most = uint64(1<<63-1) / uint64(time.Second)
 		return time.Duration(min(n, most)) * time.Second
@@ -166,8 +166,8 @@ func retryAfterOf(res *http.Response, now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// until is the time from now to an HTTP date in an answer. It is counted from the
-// answer's own date where it has one, since clocks differ.
+// until is the time from now to an HTTP date in an answer. It counts from the answer's own
+// date if there is one, since clocks differ.
 func until(res *http.Response, date string, now time.Time) (time.Duration, bool) {
 	at, err := http.ParseTime(date)
 	if err != nil {

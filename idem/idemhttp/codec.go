@@ -7,14 +7,14 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// codecVersion is the version of the stored form: one line of JSON, the head,
-// then the body as it is. A response of a higher version is never interpreted.
+// codecVersion is the version of the stored form: the head, which is one line of JSON,
+// then the unchanged body. A response of a higher version is never interpreted.
 const codecVersion = 1
 
 // codecName is the name of the stored form in a record.
 const codecName = "http"
 
-// encode gives the stored form of a response, without the headers that are not
+// encode returns the stored form of a response, without the headers that are not
 // stored. Equal responses give equal bytes.
 func encode(r *Response, never headerSet) ([]byte, error) {
 	if !r.final() {
@@ -27,7 +27,7 @@ func encode(r *Response, never headerSet) ([]byte, error) {
 	return append(b, r.Body...), nil
 }
 
-// room is about what the stored form takes.
+// room is the approximate size of the stored form.
 func (r *Response) room() int {
 	n := 64 + len(r.Body)
 	for k, v := range r.Headers {
@@ -42,16 +42,15 @@ func (r *Response) room() int {
 	return n
 }
 
-// kept is what survives of a response that cannot be stored: its status.
+// kept is the stored form of a response that cannot be stored: only its status.
 func kept(status int) []byte {
 	return (&Response{Status: status}).appendHead(nil, everyHeader)
 }
 
 func everyHeader(string) bool { return true }
 
-// decode reads a stored response. It accepts nothing but what encode gives; all
-// else is an error that matches [idem.ErrRecordUnreadable]. The body shares the
-// stored bytes.
+// decode reads a stored response. It accepts only what encode writes; anything else is an
+// error that matches [idem.ErrRecordUnreadable]. The body shares the stored bytes.
 func decode(stored []byte) (*Response, error) {
 	invalid := func(why string) (*Response, error) {
 		return nil, fmt.Errorf("%w: the stored response %s", idem.ErrRecordUnreadable, why)
@@ -65,7 +64,7 @@ func decode(stored []byte) (*Response, error) {
 		return invalid(fmt.Sprintf("has version %d, this code reads %d", v, codecVersion))
 	}
 	r := line.response()
-	// A head has one form: what differs from it was not written by this code.
+	// A head has one form. A head in another form was not written by this code.
 	var again [512]byte
 	if line.invalid || !bytes.Equal(r.appendHead(again[:0], everyHeader), stored[:end+1]) {
 		return invalid("has a damaged head")

@@ -12,7 +12,7 @@ import (
 const (
 	// HeaderReplayed is "true" on a response that was recorded earlier.
 	HeaderReplayed = "Idempotency-Replayed"
-	// HeaderReplayedStripe is what [HeaderReplayed] is called in the Stripe profile.
+	// HeaderReplayedStripe is the name of [HeaderReplayed] in the Stripe profile.
 	HeaderReplayedStripe = "Idempotent-Replayed"
 	// HeaderOriginalDate is when the response of a replay was recorded, as an HTTP
 	// date.
@@ -33,10 +33,10 @@ type Contract struct {
 	never  headerSet // not stored
 }
 
-// New returns a contract for the routes. The tenant function says whose request it is:
-// one of this package's, such as [Claim], or your own; [SingleTenant] if the service has
-// no tenants. New checks everything that can be known beforehand: a mistake in the
-// arguments, the routes' operations or the options is a [*idem.ConfigError].
+// New returns a contract for the routes. The tenant function says whose request it is. Use
+// one of this package's, such as [Claim], or your own; use [SingleTenant] if the service
+// has no tenants. A mistake in the arguments, the routes' operations or the options is a
+// [*idem.ConfigError].
 func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Contract, error) {
 	switch {
 	case engine == nil:
@@ -66,13 +66,12 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	return c, nil
 }
 
-// Serve answers one request: it passes to next what needs no key, runs next under
-// the key's claim, or gives the recorded response or a refusal. It calls next at
-// most once and returns only when next has returned.
+// Serve answers one request. A request that needs no key is passed to next. Otherwise Serve
+// runs next under the key's claim, or returns the recorded response or a refusal. It calls
+// next at most once and returns only when next has returned.
 //
-// An error is next's own as next gave it, or a recorded failure as a
-// [*idem.RecordedError], or a fault that no client can act on. Under a key, either
-// the response or the error is nil.
+// The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
+// a fault that no client can act on. Under a key, either the response or the error is nil.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if !c.enforces(r.Method) {
 		return next(ctx)
@@ -97,13 +96,13 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return ans
 	}
 	out, err := c.engine.Execute(ctx, call)
-	// An attempt that lost its claim has no outcome of its own: its caller gets what
-	// is recorded instead.
+	// An attempt that lost its claim has no outcome of its own: its caller gets the
+	// recorded outcome instead.
 	switch {
 	case out.Executed && err != nil:
 		return nil, err
 	case out.Executed && live.unrecordable != nil && out.Omitted:
-		// What every later caller gets.
+		// Every later caller gets the same.
 		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case out.Executed:
 		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Omitted {
@@ -119,7 +118,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	}
 	if no := refuse(err); no != nil {
 		if no.code == CodeKeyReused && call.Key.Tenant() == idem.NoTenant {
-			// The first request may be anybody's.
+			// Another client may have sent the first request.
 			no.status, no.why = 0, ""
 		}
 		return c.refusal(ctx, r, no), nil

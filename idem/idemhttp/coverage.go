@@ -8,21 +8,21 @@ import (
 const (
 	// anyMethod is how API Gateway writes a route for all methods.
 	anyMethod = "ANY"
-	// defaultRoute is API Gateway's route for what matches no other.
+	// defaultRoute is API Gateway's route for requests that match no other.
 	defaultRoute = "$default"
 )
 
-// Uncovered reports which routes of an API need a key and declare no operation:
+// Uncovered returns the routes of an API that need a key and declare no operation:
 // requests to them would be refused with 500. The API's routes are written as in
 // [Routes]. "ANY /payments" stands for all methods; "$default" has no template and
-// is covered by [AnyRoute] alone. The methods are those of [Options.Methods], none
-// mean POST and PATCH; routes with others are passed over.
+// only [AnyRoute] covers it. The methods are those of [Options.Methods]; none mean POST
+// and PATCH. Routes with other methods are ignored.
 //
-// The answer has one entry for each method and template, sorted, and is empty if
-// all is well. Templates match if they are written alike, names of parameters
-// included: that is how requests find their operation. A route or method that
-// cannot be read is a [*idem.ConfigError]. Package coverage takes the routes from
-// an OpenAPI document.
+// The result is sorted, and has one entry for each method and template. It is empty if
+// all routes are covered. Templates match if they are written in the same way, including
+// the names of parameters, because requests find their operation like that. A route or
+// method that cannot be read is a [*idem.ConfigError]. Package coverage reads the routes
+// from an OpenAPI document.
 func Uncovered(routes Routes, api []string, methods ...string) ([]string, error) {
 	if len(methods) == 0 {
 		methods = []string{"POST", "PATCH"}

@@ -9,22 +9,22 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// derivedPrefix starts every derived key. Its number rises with the way in which
-// keys are made, which would make every request a new one.
+// derivedPrefix starts every derived key. Its number grows when the derivation changes,
+// since every request then gets a new key.
 const derivedPrefix = "d1-"
 
 // DeriveKey makes a key of business parts, such as "order", the order's id and
-// "capture": the same parts give the same key, in every process and for ever, so a
-// producer that crashed and runs again needs to remember nothing. Different parts,
-// their order and number included, give different keys. Parts are taken byte for
-// byte: bring them into one spelling before.
+// "capture". The same parts give the same key, in every process and at any time, so a
+// producer need not remember the key across a crash. Parts that differ in content, order
+// or number give different keys. Parts are compared byte for byte: normalize their
+// spelling first.
 //
-// The key has 46 characters of the key grammar: "d1-" and a SHA-256 digest. Who
-// can guess the parts can make the key, so it is no secret. It carries no time:
-// a service that refuses old keys needs the time of the first sending beside it.
+// The key has 46 characters of the key grammar: "d1-" and a SHA-256 digest. It is not
+// secret: anybody who can guess the parts can make it. It does not contain a time: a
+// service that refuses old keys also needs the time at which the request was first sent.
 //
-// No parts, or an empty one, is an error that matches [idem.ErrKeyInvalid]: an id
-// that is missing must not become everybody's key.
+// No parts, or an empty part, is an error that matches [idem.ErrKeyInvalid]: a missing id
+// must not become everybody's key.
 func DeriveKey(parts ...string) (string, error) {
 	if len(parts) == 0 {
 		return "", fmt.Errorf("%w: there are no parts to derive it from", idem.ErrKeyInvalid)

@@ -1,14 +1,14 @@
 // Package idemhttp is the HTTP contract of idempotent requests: which requests
 // need a key, what a client gets when it sends one again, and how a response is
-// kept so that its replay is the same, byte for byte. It is written once, over a
-// neutral [Request] and [Response]. The gateway that passes requests to a service, such as
-// API Gateway, a load balancer or a net/http server, has an adapter that translates:
-// package idemlambda has those of Lambda, [Contract.Middleware] is the one of net/http.
+// kept so that its replay is the same, byte for byte. It works on a neutral [Request] and
+// [Response]. Each gateway that passes requests to a service, such as API Gateway, a load
+// balancer or a net/http server, has an adapter that translates: package idemlambda has
+// those of Lambda, and [Contract.Middleware] is the one of net/http.
 //
 //	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, idemhttp.Claim("sub"), nil)
 //	res, err := contract.Serve(ctx, req, next)
 //
-// With net/http it is one line, see [MiddlewareOptions] for what nil stands for:
+// With net/http it is one line; nil stands for the defaults of [MiddlewareOptions]:
 //
 //	mux.Handle("POST /payments", contract.Middleware(handler, nil))
 //
@@ -16,9 +16,9 @@
 //
 // The key comes in the Idempotency-Key header, bare or as a structured-field
 // string (RFC 9651); both forms name the same key. For producers without headers it
-// can come from the body or a function. Only POST and PATCH need one
-// by default; other methods pass untouched. Refusals are problem details
-// (RFC 9457) with a stable code, and say nothing about anybody else's request:
+// can come from the body or a function. By default only POST and PATCH need a key; requests
+// with other methods are passed on unchanged. Refusals are problem details (RFC 9457) with
+// a stable code, and say nothing about other clients' requests:
 //
 //	situation                                      answer
 //	the route declares no operation                500 operation_undeclared
@@ -41,45 +41,44 @@
 //	outcome recorded                               the response, Idempotency-Replayed: true,
 //	                                               Idempotency-Original-Date, Idempotency-Expires
 //
-// This is the contract of a draft that has expired and that services follow all the
-// same, see [IETF]. The [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides] overrides single answers. A request that
-// finds the first one running can also wait for its response ([Options.Wait]) or
-// be told where to follow it ([Options.Location]).
+// This is the contract of an expired draft that many services follow, see [IETF]. The
+// [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides]
+// overrides single answers. If the first request still runs, a repeat can also wait for
+// its response ([Options.Wait]) or be told where to follow it ([Options.Location]).
 //
 // # What is kept
 //
-// By the response's status: 2xx, 3xx and 4xx are outcomes and are replayed. A 4xx is a
-// refusal: it is recorded, the unit of work (dynamostore.TxOf) is dropped and the
-// steps are undone, as an error does it elsewhere. A handler that wants both, the
-// refusal and what it has collected, says [idem.SetCompleted]. 408, 5xx and everything
-// else leave open whether something was executed, and the operation's declaration
+// The response's status decides. 2xx, 3xx and 4xx are outcomes and are replayed. A 4xx is a
+// refusal: it is recorded, the unit of work (dynamostore.TxOf) is dropped, and the
+// steps are undone, as after an error elsewhere. A handler that wants to record the refusal
+// and also commit its unit of work calls [idem.SetCompleted]. After 408, 5xx and all other
+// statuses it is open whether something was executed, and the operation's declaration
 // decides.
 //
-// 401, 403, 425 and 429 are what handlers answer before they do anything: the same key
-// may then try again. But a handler may also pass on another service's 429 after it
-// has charged a card. So they count as nothing executed only while the attempt has
-// shown no sign of an effect: it has not asked for its token ([idem.Token],
-// [idem.InfoOf]), come by a step, asked for its unit of
-// work or called another operation. With a sign the declaration decides. An effect
-// without the token shows none: an operation that is not repeatable should send it, or
-// answer with another status.
+// Handlers usually answer 401, 403, 425 and 429 before they do anything: the same key may
+// then try again. But a handler may also pass on another service's 429 after it has charged
+// a card. These statuses therefore count as not executed only if the attempt has shown no
+// sign of an effect: it has not asked for its token ([idem.Token], [idem.InfoOf]), reached
+// a step, asked for its unit of work or called another operation. After a sign the
+// declaration decides. An effect without the token shows no sign: an operation that is not
+// repeatable should send the token, or answer with another status.
 //
-// A redirect with 307 or 308 leaves the key free for where it leads, and a response
-// that a status is told to leave unrecorded ([idem.ClassRefused], the Stripe profile's
-// 400) for a corrected body, each as long as there is no such sign. After any other
-// response the key belongs to its request: another body under it is refused with 422, which tells
-// the tenant what the first one was answered with. A handler that validates before it
-// does anything calls [idem.SetNotExecuted] beside its 400.
+// If there is no such sign, a redirect with 307 or 308 leaves the key free for the request
+// to its target, and a response that is not recorded ([idem.ClassRefused], the Stripe
+// profile's 400) leaves it free for a corrected body. After any other response the key
+// belongs to its request: another body under it is refused with 422, which tells the tenant
+// how the first request was answered. A handler that validates before it does anything
+// calls [idem.SetNotExecuted] beside its 400.
 //
-// A handler that knows better says so with [idem.SetNotExecuted], [idem.SetCompleted]
-// or in [idem.Operation.Classify]; [Options.Status] changes what a status means
+// A handler that knows more says so with [idem.SetNotExecuted], [idem.SetCompleted]
+// or in [idem.Operation.Classify]. [Options.Status] changes what a status means
 // everywhere.
 //
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
 // hop-by-hop and authentication headers are not: they belong to one exchange. The
-// first caller gets the same bytes as every later one, but for what a service
-// itself takes out of the record ([Options.NeverStore], [Options.Redact]) or renews
-// in a replay ([Options.Refresh], [Options.Migrate]). What depends on the request that
-// is answered is the first one's too: Content-Encoding, Access-Control-Allow-Origin.
+// first caller gets the same bytes as every later one, except for what the service
+// removes from the record ([Options.NeverStore], [Options.Redact]) or renews in a replay
+// ([Options.Refresh], [Options.Migrate]). A replay also has the first response's headers
+// that depend on the request, such as Content-Encoding and Access-Control-Allow-Origin.
 // Compress outside the contract, and answer for CORS there or in Refresh.
 package idemhttp

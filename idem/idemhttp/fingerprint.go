@@ -8,10 +8,10 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
-// fingerprint is taken over method, stage, route with its parameters and what was
-// taken off before it, query and body: JSON by what it says, anything else by its bytes. An empty body is bytes
-// whatever its type. Headers do not count, but for what they say of the body's
-// form: a retry may differ in all others.
+// fingerprint is the fingerprint of method, stage, route with its parameters and Prefix,
+// query and body: JSON by its content, anything else by its bytes. An empty body counts as
+// bytes, whatever its type. Only the headers about the body's form count: a retry may differ
+// in all others.
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b fingerprint.Builder
 	b.Text("method", strings.ToUpper(r.Method))
@@ -31,8 +31,8 @@ func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	return b.Sum()
 }
 
-// parameters are what the template leaves open. Where the gateway does not tell all
-// of it the path counts too: two resources under one template are two requests.
+// parameters are the values of the template's parameters. If the gateway does not tell all
+// of them, the path counts too: two resources under one template are two requests.
 func (r *Request) parameters() map[string]string {
 	for rest := r.Route; ; {
 		_, after, ok := strings.Cut(rest, "{")

@@ -8,9 +8,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// keep turns what the handler gave into what its caller gets and what is recorded.
-// The live response goes through the codec too, so that it is what a replay will
-// be.
+// keep turns the handler's response into the caller's response and the recorded one. The
+// live response goes through the codec too, so that it equals its replay.
 func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.Answer) {
 	ans.Err = err
 	if given == nil {
@@ -29,7 +28,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		live, invalid = decode(body)
 	}
 	if invalid != nil {
-		// Not a final HTTP response: the gateway has its own answer to that.
+		// Not a final HTTP response: the gateway answers in its own way.
 		if err == nil {
 			ans.Omitted = invalid
 		}
@@ -46,7 +45,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 	return live, ans
 }
 
-// refused turns what the service says of a refused unit of work into an answer.
+// refused makes an answer of the service's response to a refused unit of work.
 func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
 	given, err := c.opts.Refused(ctx, reason)
 	if given == nil && err == nil {
@@ -55,8 +54,8 @@ func (c *Contract) refused(ctx context.Context, reason error) (live *Response, a
 	return c.keep(given, err)
 }
 
-// redacted gives the stored form without what must not be kept. Nothing of the
-// response is stored where that cannot be done; that it was given is.
+// redacted returns the stored form after Redact. If Redact fails, only the fact that there
+// was a response is stored.
 func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +71,7 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	return encode(r, c.never)
 }
 
-// statusError is why an operation fails that answers with a refusal.
+// statusError is the failure of an operation that answers with a refusal.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("the response's status is %d", int(e)) }

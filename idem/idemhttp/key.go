@@ -15,24 +15,24 @@ import (
 
 // Limits of a key, in characters.
 const (
-	// DefaultMinKey is the least length of a key: shorter ones are guessed or
+	// DefaultMinKey is the least length of a key: shorter ones can be guessed or
 	// collide. A UUID has 36 characters.
 	DefaultMinKey = 16
 	// MaxKey is the greatest length of a key.
 	MaxKey = 255
 )
 
-// KeyFunc finds the key of a request where no header carries it. It returns
-// [ErrNoKey] or "" if there is none, which is answered with 400; an error that
-// matches [idem.ErrKeyInvalid] too; any other error goes to the runtime as it is.
-// It must be safe for concurrent use.
+// KeyFunc finds the key of a request that has no header for it. It returns [ErrNoKey] or ""
+// if there is none. The answer is then 400, and also after an error that matches
+// [idem.ErrKeyInvalid]. Any other error goes to the runtime unchanged. It must be safe for
+// concurrent use.
 type KeyFunc func(ctx context.Context, r *Request) (string, error)
 
 // ErrNoKey says that the request has no key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
-// key finds the request's key where the options say, makes one up where it may be
-// missing, or says why there is none.
+// key finds the request's key as the options say, makes a random one if a key is optional,
+// or says why there is none.
 func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refusal, err error) {
 	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
 		return uuid7(c.engine.Now()), nil, nil
@@ -72,7 +72,7 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 	return value, nil, nil
 }
 
-// bodyKey reads the key from its field of the body, or says why there is none.
+// bodyKey reads the key from its field in the body, or says why there is none.
 func bodyKey(body []byte, pointer string) (string, *refusal) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return "", &refusal{code: CodeKeyMissing}
@@ -90,8 +90,8 @@ func bodyKey(body []byte, pointer string) (string, *refusal) {
 	return "", &refusal{code: CodeKeyInvalid, why: err.Error()}
 }
 
-// parseKey reads the key from its header: in the Stripe profile as it is, else as
-// [bareKey] does.
+// parseKey reads the key from its header, unchanged in the Stripe profile and otherwise by
+// [bareKey].
 func (c *Contract) parseKey(values []string) (string, error) {
 	if c.opts.Profile == Stripe && len(values) == 1 {
 		return strings.Trim(values[0], " \t"), nil
@@ -100,9 +100,9 @@ func (c *Contract) parseKey(values []string) (string, error) {
 }
 
 // bareKey reads the key from its header: bare, or as a structured-field string
-// without parameters. Both forms have one grammar, so that they name one key and
-// neither can hide a comma, which is how gateways join repeated headers. The
-// errors are for the client and do not repeat what it sent.
+// without parameters. Both forms have one grammar, so that they name one key. Neither can
+// contain a comma, by which gateways join repeated headers. The errors are for the client
+// and do not repeat what it sent.
 func bareKey(values []string) (string, error) {
 	if len(values) != 1 {
 		return "", errors.New("the header was sent more than once")
@@ -122,7 +122,7 @@ func bareKey(values []string) (string, error) {
 	return s, nil
 }
 
-// checkKey holds a key to the profile's grammar.
+// checkKey checks a key by the profile's grammar.
 func (c *Contract) checkKey(key string) error {
 	if c.opts.Profile == Stripe {
 		return checkKey(key, c.opts.MinKey, isPrintable, "printable ASCII")

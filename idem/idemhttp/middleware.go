@@ -14,21 +14,21 @@ import (
 
 // Defaults of [MiddlewareOptions].
 const (
-	// DefaultMaxRequest is what API Gateway takes, 10 MiB.
+	// DefaultMaxRequest is API Gateway's limit, 10 MiB.
 	DefaultMaxRequest = 10 << 20
-	// DefaultMaxResponse is what a Lambda function can return, 6 MiB.
+	// DefaultMaxResponse is the limit of a Lambda function's response, 6 MiB.
 	DefaultMaxResponse = 6 << 20
 )
 
 // MiddlewareOptions say how net/http requests are served. Zero fields mean the
 // defaults. Functions must be safe for concurrent use.
 type MiddlewareOptions struct {
-	// Identity tells what an authenticating middleware around has verified, so that
-	// [Claim] and its like work here too. Nil means nothing. See also [FromRequest].
+	// Identity returns what an authenticating middleware outside has verified, so that
+	// [Claim] and similar functions work. Nil means no identity. See also [FromRequest].
 	Identity func(*http.Request) Identity
 
-	// Route gives the path template that a router matched, such as "/payments/{id}",
-	// or "" where it has none. Nil means the request's Pattern, which [http.ServeMux]
+	// Route returns the path template that a router matched, such as "/payments/{id}",
+	// or "" if there is none. Nil means the request's Pattern, which [http.ServeMux]
 	// sets.
 	Route func(*http.Request) string
 
@@ -37,50 +37,51 @@ type MiddlewareOptions struct {
 	MaxRequest int64
 
 	// MaxResponse is the largest response body in bytes. The handler's writes beyond
-	// it fail with [ErrResponseTooLarge]; the first caller and later ones get 409
-	// outcome_unavailable, since a response of which only a part is known is none.
-	// One whose status records nothing, such as 500, loses its body. Zero means
+	// it fail with [ErrResponseTooLarge]. The first caller and later ones get 409
+	// outcome_unavailable, since a part of a response is no response. A larger response
+	// whose status is not recorded, such as 500, loses its body. Zero means
 	// [DefaultMaxResponse].
 	MaxResponse int
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
-	// function, or a failure that was recorded elsewhere. Nothing is written yet. Nil
-	// means that the error goes to the server's log and the client gets 500.
+	// function, or a failure that was recorded elsewhere. The response is not yet
+	// written. Nil means that the error goes to the server's log and the client gets 500.
 	Error func(http.ResponseWriter, *http.Request, error)
 }
 
 // Middleware puts a handler under the contract, for containers and local use.
-// Methods that need no key reach the handler untouched. For all others:
+// Requests with methods that need no key reach the handler unchanged. The rest applies to
+// all other requests.
 //
-// The handler's work is detached from its client: the request's context keeps its
-// values but neither its deadline nor its cancellation, so that a client that goes
-// away turns nothing into a failure, and its retry gets the response. The context
-// ends with the claim.
+// The handler is detached from its client: the request's context keeps its values, but not
+// its deadline and cancellation. A client that disconnects therefore causes no failure, and
+// its retry gets the response. The context ends with the claim.
 //
-// The request's body is read as a whole beforehand: what reads it must stand inside
-// or put it back, with its ContentLength. A body that was read is refused where that
-// shows, which is always but for a part of a body without Content-Length. The response
-// is buffered until its record is written: Flush sends nothing, hijacking and the other
-// abilities of [http.ResponseController] are [http.ErrNotSupported], trailers are
-// dropped.
-// Informational responses (1xx) are sent at once and not recorded. Headers that
-// stand in the writer when the middleware begins belong to the middleware that set them: they
-// are recorded only where the handler changes them, and cannot be deleted.
+// The middleware first reads the request's whole body. Mount other readers of the body
+// inside, or let them put it back with its ContentLength. A body that was read before is
+// refused if the middleware can see it; it cannot if only a part was read and there is no
+// Content-Length. The response is buffered until its record is written: Flush sends
+// nothing, hijacking and the other methods of [http.ResponseController] return
+// [http.ErrNotSupported], and trailers are dropped. Informational responses (1xx) are sent
+// at once and not recorded. Headers that are in the writer when the middleware begins
+// belong to the middleware that set them: they are recorded only if the handler changes
+// them, and the handler cannot delete them.
 //
-// What changes the request's method by a header (X-HTTP-Method-Override) must stand
-// outside: the middleware goes by the method that it sees. The path that the client
-// sent counts too where a mux or [http.StripPrefix] has taken a part off, and the host
-// where the request's Pattern or that of a mux inside names one: a service behind
-// several names is one, and so are hosts that a mux further outside tells apart.
+// Mount a middleware that changes the method by a header (X-HTTP-Method-Override) outside.
+// If a mux or [http.StripPrefix] has removed a part of the path, the path that the client
+// sent counts too. The host counts if the request's Pattern, or that of a mux inside, names
+// one. Otherwise all hosts of a service are the same, even if a mux further outside tells
+// them apart.
 //
-// Mount it inside the mux, around the routes' handlers, where the route is known:
+// Mount the middleware inside the mux, around the routes' handlers, where the route is
+// known:
 //
 //	mux.Handle("POST /payments/{id}", contract.Middleware(handler, nil))
 //
-// Around a mux or another router it works by the path, see [Routes]; requests that
-// an [http.ServeMux] has no handler for then go to it untouched.
+// Around a mux or another router it works by the path, see [Routes]. Requests for which an
+// [http.ServeMux] has no handler are then passed to it unchanged.
 //
-// A panic of the handler, [http.ErrAbortHandler] too, is recorded and passes on.
+// A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
 // A mistake in the set-up (a nil handler, a negative limit) panics with a
 // [*idem.ConfigError].
 func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Handler {
@@ -141,15 +142,15 @@ func (o *MiddlewareOptions) withDefaults() MiddlewareOptions {
 	return out
 }
 
-// logged is what net/http does with a panic: the log gets the error, the client
-// does not.
+// logged writes the error to the server's log, as net/http does with a panic. The client
+// does not get it.
 func logged(w http.ResponseWriter, r *http.Request, err error) {
 	printf := log.Printf
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
 		printf = s.ErrorLog.Printf
 	}
-	// Quoted, since the client chose the path, and perhaps a part of the error: a line
-	// of the log is one line.
+	// The text is quoted, since the client chose the path and perhaps a part of the error:
+	// an entry must stay one line.
 	printf("idemhttp: %q %q: %q", r.Method, r.URL.Path, err.Error())
 	(&Response{
 		Status:  http.StatusInternalServerError,
@@ -174,10 +175,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *ref
 	return body, nil
 }
 
-// wasRead reports whether somebody has read the body before, or a part of it: what
-// is left would then make different requests look the same. net/http itself gives
-// all that Content-Length says, or an error. Without a length an empty body is the
-// only sign: no client sends one.
+// wasRead reports whether the body, or a part of it, was read before: the rest would make
+// different requests look the same. net/http gives as many bytes as Content-Length says, or
+// an error. Without a length only an empty body is a sign, since no client sends one.
 func wasRead(r *http.Request, left int) bool {
 	if left > 0 {
 		return int64(left) < r.ContentLength

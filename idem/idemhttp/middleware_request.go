@@ -10,10 +10,9 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// FromRequest makes a [TenantFunc] of a function of the net/http request, whose
-// context may carry what an authenticating middleware has verified. It is for
-// [Contract.Middleware] only: requests of other gateways have no such request, which
-// is an error. A nil f panics.
+// FromRequest makes a [TenantFunc] of a function of the net/http request, whose context may
+// hold what an authenticating middleware has verified. It is only for
+// [Contract.Middleware]: a request of another gateway is an error. A nil f panics.
 func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 	if f == nil {
 		panic(&idem.ConfigError{What: "idemhttp.FromRequest", Problem: "the function is nil"})
@@ -46,7 +45,7 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), body))
 	}
 	if o.Route != nil {
-		// Which parameters the router found is its own secret, so the path counts.
+		// The router does not tell which parameters it found, so the path counts.
 		if out.Route = o.Route(withBody(r.WithContext(r.Context()), body)); out.Route != "" {
 			out.PathParameters = map[string]string{wholePath: out.Path}
 		}
@@ -70,11 +69,11 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 	return out
 }
 
-// wholePath is the parameter that holds the path where the template's own do not
+// wholePath is the parameter that holds the path if the template's own parameters do not
 // tell all of it. No template can name it.
 const wholePath = ""
 
-// templateOf takes method and host off a pattern of [http.ServeMux].
+// templateOf removes method and host from a pattern of [http.ServeMux].
 func templateOf(pattern string) string {
 	if i := strings.IndexByte(pattern, '/'); i >= 0 {
 		return pattern[i:]
@@ -82,8 +81,8 @@ func templateOf(pattern string) string {
 	return ""
 }
 
-// hostOf is the host that a pattern of [http.ServeMux] names, if it does: the same path
-// of another host is then another resource.
+// hostOf is the host in a pattern of [http.ServeMux], if there is one: the same path of
+// another host is then another resource.
 func hostOf(pattern string) string {
 	before, _, _ := strings.Cut(pattern, "/")
 	return before[strings.LastIndexAny(before, " \t")+1:]
@@ -99,8 +98,8 @@ func hostWithin(next http.Handler, r *http.Request) string {
 	return hostOf(pattern)
 }
 
-// prefixOf is what was taken off the path that the client sent, by [http.StripPrefix]
-// or a mux: an account, for instance. Where more than that was done it is the whole.
+// prefixOf is the part of the client's path that [http.StripPrefix] or a mux has removed,
+// such as an account. If the path was changed in another way, it is the whole path.
 func prefixOf(r *http.Request) string {
 	sent := r.RequestURI
 	if u, err := url.ParseRequestURI(sent); err == nil {
@@ -122,9 +121,9 @@ func queryOf(raw string) (query map[string][]string, invalid string) {
 	return q, ""
 }
 
-// unrouted reports whether next is a mux that has no handler for the request: it
-// answers 404 or 405 by itself, or sends the client to the path's clean form. That
-// is where the key will count: it must not be taken by the redirect.
+// unrouted reports whether next is a mux that has no handler for the request: it answers
+// 404 or 405 by itself, or redirects the client to the path's clean form. The key counts
+// for the redirect's target, so the redirect must not use it up.
 func unrouted(next http.Handler, r *http.Request) bool {
 	mux, ok := next.(*http.ServeMux)
 	if !ok {

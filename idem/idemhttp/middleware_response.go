@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// ErrResponseTooLarge is what a handler's writes get beyond
+// ErrResponseTooLarge is the error of a handler's writes beyond
 // [MiddlewareOptions.MaxResponse].
 var ErrResponseTooLarge = errors.New("idemhttp: the response is larger than MaxResponse")
 
@@ -23,7 +23,7 @@ type recorder struct {
 	w      http.ResponseWriter // for informational responses
 	head   bool                // the request's method is HEAD
 	limit  int
-	before http.Header // what stood in the writer
+	before http.Header // headers that were in the writer
 	header http.Header
 	status int // zero until the handler has decided
 	sent   http.Header
@@ -89,8 +89,8 @@ func (c *recorder) Flush() {
 	}
 }
 
-// response is what the handler gave. Framing belongs to the connection: a length
-// is kept only where it tells of a body that is not there.
+// response is the handler's response. Framing belongs to the connection: Content-Length is
+// kept only if it is about a body that is not sent.
 func (c *recorder) response() *Response {
 	c.Flush()
 	res := &Response{Status: c.status, Body: c.body.Bytes()}

@@ -14,21 +14,21 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
-// DefaultKeyHeader is the header that carries the key, as
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/ names it:
-// a draft that has expired, and the de facto contract.
+// DefaultKeyHeader is the header of the key in
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/,
+// an expired draft that is the de facto contract.
 const DefaultKeyHeader = "Idempotency-Key"
 
 // Options of a contract. Nil and zero fields mean the defaults. Functions must be safe
 // for concurrent use.
 type Options struct {
-	// Which operation's record a request is for: its principal and its key.
+	// The record that a request is for: its principal and its key.
 
 	// Principal binds keys to a principal within the tenant: two principals with
-	// the same key have two records, and neither sees the other's. It becomes a part
-	// of the key's value, [idem.JoinValues] of principal and key, so that records
-	// still lie under their tenant. Nil means that a tenant's principals share keys.
-	// Changing it forgets all records.
+	// the same key have two records, and neither sees the other's. The key's value is
+	// then [idem.JoinValues] of principal and key, so that records stay under their
+	// tenant. Nil means that a tenant's principals share keys. After a change of this
+	// option existing records are not found.
 	Principal TenantFunc
 
 	// KeyHeader is the name of the key's header. Empty means [DefaultKeyHeader].
@@ -36,30 +36,28 @@ type Options struct {
 
 	// KeyPointer names the body's field that is the key, as a JSON pointer
 	// (RFC 6901) such as "/id", for producers that set no headers. The body is read
-	// as JSON, whatever type it declares. The field is a string, or a plain integer, whose
-	// digits are the key as they are written; either is held to the rules for bare keys
-	// (see MinKey for short ids). The header is then not looked at. Empty means the
-	// header.
+	// as JSON, whatever its declared type. The field is a string, or a plain integer whose
+	// digits are the key as they are written. The rules for bare keys apply to both (see
+	// MinKey for short ids). The header is then ignored. Empty means the header.
 	KeyPointer string
 
-	// Key finds the key in your own way; header and body are then not looked at and
-	// MinKey does not count, only the limits of [idem.Operation.Key]. Nil means the
-	// header or KeyPointer.
+	// Key finds the key in your own way. Header, body and MinKey are then ignored; only
+	// the limits of [idem.Operation.Key] apply. Nil means the header or KeyPointer.
 	Key KeyFunc
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
 	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same one by accident.
 	MinKey int
 
-	// KeyOptional executes a request without a key under a random one, which no retry
-	// can send: it costs as much, and its handler has token, steps and transaction as
-	// always. By default such a request is answered with 400.
+	// KeyOptional executes a request without a key under a random key, which no retry can
+	// send. It costs as much as another request, and its handler has token, steps and
+	// transaction as usual. By default such a request is answered with 400.
 	KeyOptional bool
 
 	// Which requests need a key, and what tells one from another.
 
-	// Methods need a key; all others pass untouched. Empty means POST and PATCH,
-	// which HTTP does not define as idempotent.
+	// Methods need a key; requests with other methods are passed on unchanged. Empty means
+	// POST and PATCH, which HTTP does not define as idempotent.
 	Methods []string
 
 	// KnownRoutes lists all routes of the API that the contract serves, as in
@@ -72,10 +70,10 @@ type Options struct {
 	// means all. A body that is not JSON counts as a whole.
 	Select *fingerprint.Select
 
-	// AnyStage leaves the API's stage out of the comparison: a request to one stage is
-	// then answered with what the same request to another stage did. By default it is
-	// refused as a reuse of the key. Changing it makes a retry across the deployment
-	// look like a reuse too.
+	// AnyStage leaves the API's stage out of the comparison: a request to one stage then
+	// gets the outcome of the same request to another stage. By default it is refused as
+	// a reuse of the key. If you change this option, a retry across the deployment looks
+	// like a reuse too.
 	AnyStage bool
 
 	// What refusals look like.
@@ -86,69 +84,68 @@ type Options struct {
 	// Overrides overrides single answers of the profile.
 	Overrides map[Code]Override
 
-	// ProblemMembers adds members to every problem, such as a trace id. It gets the request
-	// that is answered and nothing else. A member that the contract itself sets is
-	// left out, and all are if they cannot be encoded as JSON. Nil adds none.
+	// ProblemMembers adds members to every problem, such as a trace id. It gets only the
+	// request that is answered. Members that the contract itself sets are left out. All
+	// are left out if they cannot be encoded as JSON. Nil adds none.
 	ProblemMembers func(ctx context.Context, r *Request, code Code) map[string]any
 
 	// Documentation is the URL of the page that tells the service's clients about
-	// keys. Every refusal links to it: Link: <URL>; rel="describedby" (RFC 8288), as
-	// the IETF draft has it. Empty means no link.
+	// keys. Every refusal links to it as in the IETF draft: Link: <URL>;
+	// rel="describedby" (RFC 8288). Empty means no link.
 	Documentation string
 
-	// Headers adds headers to every refusal, such as those of CORS without which a
-	// browser's script cannot read it. It gets the request that is answered and
-	// nothing else. It may override Cache-Control, which is no-store, and Link; what
-	// else the contract sets itself is left out, as is what no header can hold. Nil
-	// adds none.
+	// Headers adds headers to every refusal, such as the CORS headers without which a
+	// browser's script cannot read it. It gets only the request that is answered. It may
+	// override Cache-Control, which is no-store, and Link. Other headers that the contract
+	// itself sets, and invalid headers, are left out. Nil adds none.
 	Headers func(ctx context.Context, r *Request, code Code) map[string]string
 
 	// What a response means for its record.
 
 	// Status overrides what a response's status means for its record, for any status
-	// from 200 to 599: [idem.ClassCompleted] commits the unit of work and keeps the
-	// steps, [idem.ClassFailed] drops and undoes them, and both record the response;
-	// [idem.ClassNotExecuted], [idem.ClassRejected] and [idem.ClassUncertain] record
-	// none; [idem.ClassRefused] leaves the key free for a corrected request. [idem.Operation.Classify], [idem.SetNotExecuted] and [idem.SetCompleted]
-	// still come first. Others keep their meaning, see the package's documentation.
+	// from 200 to 599. [idem.ClassCompleted] commits the unit of work and keeps the
+	// steps, [idem.ClassFailed] drops and undoes them; both record the response.
+	// [idem.ClassNotExecuted], [idem.ClassRejected] and [idem.ClassUncertain] record no
+	// response. [idem.ClassRefused] leaves the key free for a corrected request.
+	// [idem.Operation.Classify], [idem.SetNotExecuted] and [idem.SetCompleted] still come
+	// first. Other statuses keep their meaning, see the package's documentation.
 	Status map[int]idem.Class
 
-	// Refused makes the response of a request whose unit of work was refused, in place
-	// of the one that the handler gave with it: with dynamostore.Tx the transaction
-	// had a condition that did not hold, and nothing of it was written. It gets what
-	// the action's function made of that. Its response counts by its status as the
-	// handler's own do: a 402 or 409 is recorded and replayed. Returning an error
-	// instead, or neither, is as if the handler had returned the error. Nil means
-	// that the reason is the handler's error.
+	// Refused makes the response of a request whose unit of work was refused. With
+	// dynamostore.Tx a condition of the transaction did not hold, and nothing of it was
+	// written. Refused gets the error that the action's function returned. Its response
+	// replaces the handler's and counts by its status: a 402 or 409 is recorded and
+	// replayed. If it returns an error or neither, the effect is as if the handler had
+	// returned the error. Nil means that the reason is the handler's error.
 	Refused func(ctx context.Context, reason error) (*Response, error)
 
-	// What of a response is kept, and what a replay is made of.
+	// What is kept of a response, and what a replay consists of.
 
-	// NeverStore names more headers that are not stored, in any case, beside those
-	// that never are. The first caller gets them; a replay does not have them.
+	// NeverStore names more headers, in any case, that are not stored. The first caller
+	// gets them; a replay does not have them.
 	NeverStore []string
 
-	// Redact takes out of a response what must not be kept, before it is stored. It
+	// Redact removes from a response what must not be kept, before it is stored. It
 	// works on a copy: the first caller gets the whole response, every later one
-	// what is left. This is the one way in which a replay's body differs from the
-	// live one. It must not change the status. If it panics, the outcome is
-	// recorded without its response. Nil means that nothing is taken out.
+	// the rest. A replay's body differs from the live one only by Redact, Refresh and
+	// Migrate. Redact must not change the status. If it panics, the outcome is recorded
+	// without its response. Nil means that nothing is removed.
 	Redact func(*Response)
 
-	// Refresh renews in a replay what has aged, such as a signed link or a header
+	// Refresh renews outdated parts of a replay, such as a signed link or a header
 	// that depends on this request. It works on a copy, and the marks of a replay are
 	// set after it. Nil means that replays are as recorded, byte for byte.
 	Refresh func(ctx context.Context, r *Request, res *Response)
 
-	// ResponseVersion is the version of the responses' schema, zero or more, recorded
-	// with each. Raise it with a change after which the clients of the new code could
-	// not read what the old code has recorded, or the other way round.
+	// ResponseVersion is the version of the responses' schema, zero or more, and is
+	// recorded with each response. Raise it if the clients of the new code cannot read the
+	// old code's responses, or the other way round.
 	ResponseVersion int
 
 	// Migrate turns a recorded response of another version into one of
 	// ResponseVersion. During a rolling deployment from is lower in new code and
-	// higher in old code. Its error, or no function at all, is answered with 503
-	// response_version_mismatch, and nothing is executed. It works on a copy.
+	// higher in old code. It works on a copy. If it returns an error or is nil, the answer
+	// is 503 response_version_mismatch, and nothing is executed.
 	Migrate func(from int, res *Response) error
 
 	// Requests that are late, or early.
@@ -158,14 +155,14 @@ type Options struct {
 	MaxAge *MaxAge
 
 	// Wait is how long a concurrent duplicate waits for the first request's response,
-	// which it then gets. It ends before the deadline and before the gateway gives up
+	// which it then gets. The wait ends before the deadline and before the gateway gives up
 	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
-	// [idem.Options.Wait], negative means not at all.
+	// [idem.Options.Wait], negative means no wait.
 	Wait time.Duration
 
-	// Location gives the URL at which a client can follow a request in flight. With
-	// it a concurrent duplicate is answered with 202 and this Location in place of 409. An empty
-	// result, or one that is no URL reference, means 409. Nil means 409 always.
+	// Location returns the URL at which a client can follow a request in flight. A
+	// concurrent duplicate then gets 202 with this Location instead of 409. An empty
+	// result, or one that is not a URL reference, means 409. Nil means 409 always.
 	Location func(ctx context.Context, r *Request) string
 
 	// ExpiresOnFirst puts [HeaderExpires] on first responses too, if their outcome is
@@ -230,7 +227,7 @@ func (o *Options) check() (Options, error) {
 	return out, err
 }
 
-// keyPlace says to clients where the key is looked for.
+// keyPlace tells clients where the key must be.
 func (o *Options) keyPlace() string {
 	switch {
 	case o.Key != nil:

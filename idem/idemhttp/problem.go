@@ -47,8 +47,8 @@ const problemType = "urn:idem-go:problem:"
 // ProblemMediaType is the media type of a refusal (RFC 9457).
 const ProblemMediaType = "application/problem+json"
 
-// ietf follows draft-ietf-httpapi-idempotency-key-header where that speaks. Where
-// the key is looked for is filled in.
+// ietf follows draft-ietf-httpapi-idempotency-key-header as far as that goes. rows fills in
+// the place of the key.
 var ietf = map[Code]row{
 	CodeUndeclared: {status: 500, title: "Operation not declared",
 		detail: "This route is not set up for idempotent requests. Nothing was executed."},
@@ -92,31 +92,31 @@ var ietf = map[Code]row{
 type Problem struct {
 	// Type identifies the kind of problem.
 	Type string `json:"type"`
-	// Title is the kind of problem for people.
+	// Title says for people what kind of problem it is.
 	Title string `json:"title"`
 	// Status is the response's.
 	Status int `json:"status"`
 	// Code is the kind of problem for programs.
 	Code Code `json:"code"`
 	// Retryable says that the same request with the same key may be sent again, after
-	// what Retry-After says.
+	// the time in Retry-After.
 	Retryable bool `json:"retryable"`
 	// Detail is this problem for people.
 	Detail string `json:"detail"`
-	// RecordedStatus is the status of a response that could not be kept, or of the
-	// one to the request that the key belongs to, if its tenant has sent it too.
+	// RecordedStatus is the status of a response that could not be kept. For a reused key
+	// it is that of the first request's response, if the same tenant sent that request.
 	RecordedStatus int `json:"recorded_status,omitempty"`
 }
 
-// refusal is a situation with what is known of it. As an error it is what the
-// engine returns in place of a claim.
+// refusal is a situation with its details. The engine returns it as an error instead of a
+// claim.
 type refusal struct {
 	code Code
 	// why is added to the row's detail.
 	why string
 	// after is when to send the request again; zero leaves the header out.
 	after time.Duration
-	// status that is recorded of an outcome whose response is not given.
+	// status of an outcome whose response is not returned.
 	status int
 }
 
@@ -191,8 +191,7 @@ func (c *Contract) addHeaders(ctx context.Context, r *Request, code Code, res *R
 	}
 }
 
-// withMembers puts members behind those of an object, but for the names that are
-// its own.
+// withMembers appends members to those of an object, except names that it has already.
 func withMembers(body []byte, own []string, members map[string]any) []byte {
 	if len(members) == 0 {
 		return body
@@ -211,8 +210,8 @@ func withMembers(body []byte, own []string, members map[string]any) []byte {
 	return append(append(body[:len(body)-1], ','), more[1:]...)
 }
 
-// location is where the client can follow the request in flight; empty if the
-// service does not say, or what it says cannot stand in a header.
+// location is where the client can follow the request in flight. It is empty if the
+// service does not say, or if its text cannot be in a header.
 func (c *Contract) location(ctx context.Context, r *Request) string {
 	if c.opts.Location == nil {
 		return ""
@@ -227,8 +226,8 @@ func (c *Contract) location(ctx context.Context, r *Request) string {
 	return at
 }
 
-// isLinkTarget reports whether a text is a URL reference that can stand in a header,
-// also in angle brackets.
+// isLinkTarget reports whether a text is a URL reference that can be in a header, even in
+// angle brackets.
 func isLinkTarget(at string) bool {
 	for i := 0; i < len(at); i++ {
 		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
@@ -282,8 +281,8 @@ const (
 	maxRetryAfter = 5 * time.Second
 )
 
-// retryAfter spreads clients that collided over a few seconds, and sends none
-// later than the lease's end.
+// retryAfter spreads clients that collided over a few seconds, but not beyond the lease's
+// end.
 func retryAfter(left time.Duration) time.Duration {
 	jitter := minRetryAfter + rand.N(maxRetryAfter-minRetryAfter+1)
 	return max(min(jitter, left), minRetryAfter)

@@ -14,40 +14,41 @@ type Profile uint8
 const (
 	// IETF follows draft-ietf-httpapi-idempotency-key-header
 	// (https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)
-	// where that speaks. The draft has expired and became no standard; it is what
-	// services with such keys have in common. It is the zero value.
+	// as far as that goes. The draft has expired and did not become a standard, but many
+	// services follow it. IETF is the zero value.
 	IETF Profile = iota
-	// Stripe answers as clients of Stripe's API (version 1,
-	// https://docs.stripe.com/api/idempotent_requests) know it, but for one thing: a 500
-	// is not replayed. Like every status from 500 on it leaves open whether something was
-	// executed, and the operation's declaration decides what the next request gets.
+	// Stripe answers like Stripe's API (version 1,
+	// https://docs.stripe.com/api/idempotent_requests), with one exception: a 500 is not
+	// replayed. After a status from 500 on it is open whether something was executed, and
+	// the operation's declaration decides what the next request gets.
 	//
 	// Refusals have Stripe's body, {"error":{"type":"idempotency_error","code":…,
-	// "message":…}} with the contract's codes and its retryable, as application/json;
-	// the header Stripe-Should-Retry says the same to Stripe's own libraries. A reused key is 400, and
-	// [HeaderReplayedStripe] marks a replay. A key is any text of printable ASCII from 1
-	// to [MaxKey] characters, taken as it comes, with quotes and commas. A response of
-	// status 400 is not recorded and leaves the key free for a corrected body, unless the
-	// attempt has shown a sign of an effect before ([idem.ClassRefused]): a handler that
-	// may answer 400 after an effect that carries no token and is in no step says
-	// otherwise in [Options.Status]. Keys are optional at Stripe, which is
-	// [Options.KeyOptional] here.
+	// "message":…}} with the contract's codes and its retryable, as application/json. The
+	// header Stripe-Should-Retry says the same to Stripe's own libraries. A reused key is
+	// 400, and [HeaderReplayedStripe] marks a replay. A key is any text of printable ASCII
+	// from 1 to [MaxKey] characters, unchanged, even with quotes and commas.
+	//
+	// A response of status 400 is not recorded and leaves the key free for a corrected
+	// body, unless the attempt has shown a sign of an effect before ([idem.ClassRefused]).
+	// If a handler may answer 400 after an effect without token and outside a step, set
+	// another class in [Options.Status]. Stripe's keys are optional: set
+	// [Options.KeyOptional] for that.
 	Stripe
 )
 
-// Override is what a service overrides of an answer. Empty fields keep the profile's.
-// Whether a request may be sent again cannot be overridden: clients act on it.
+// Override changes parts of an answer. Empty fields keep the profile's. It cannot change
+// whether a request may be sent again, since clients act on that.
 type Override struct {
 	// Status is the HTTP status: 400 to 599, for [CodeAccepted] also 200 to 299.
 	Status int
 	// Type is the URI reference that identifies the problem's type (RFC 9457 3.1.1). The
 	// Stripe profile has no such member, and no title.
 	Type string
-	// Title and Detail are for people. A reason, where there is one, follows Detail.
+	// Title and Detail are for people. A reason, if there is one, follows Detail.
 	Title, Detail string
 }
 
-// row is what a situation is answered with.
+// row is the answer to a situation.
 type row struct {
 	status    int
 	retryable bool // the same request with the same key may be sent again
@@ -64,8 +65,8 @@ func (p Profile) marker() string {
 	return HeaderReplayed
 }
 
-// rows makes the answers of a contract: the profile's, with where it looks for the
-// key, and what a service overrides.
+// rows makes the answers of a contract from the profile's, the place of the key, and the
+// service's overrides.
 func (p Profile) rows(own map[Code]Override, where string) (map[Code]row, error) {
 	if p > Stripe {
 		return nil, mistake("Profile is %d: use idemhttp.IETF or idemhttp.Stripe", p)

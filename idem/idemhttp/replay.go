@@ -7,13 +7,13 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// replay gives the recorded response with the marks of a replay.
+// replay returns the recorded response with the marks of a replay.
 func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*Response, error) {
 	res, err := decode(out.Body)
 	if err != nil {
 		return nil, err
 	}
-	// What must not be stored now is not replayed either.
+	// Headers that must not be stored now are not replayed either.
 	res.drop(c.never)
 	if other := out.ResponseVersion != c.opts.ResponseVersion; other || c.opts.Refresh != nil {
 		stored := res
@@ -40,8 +40,8 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 	return res, nil
 }
 
-// safely calls a hook of the service that shapes an answer. One that panics must not
-// take the process with it, for every replay anew: it is as if it said no.
+// safely calls a hook of the service that shapes an answer. A panic must not end the process
+// at every replay: it counts as the result false.
 func safely(hook func() bool) (ok bool) {
 	defer func() {
 		if recover() != nil {

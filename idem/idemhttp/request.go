@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Request is a request as the contract sees it, made by an adapter. The contract
-// reads it before the handler runs and changes nothing in it.
+// Request is a request in the contract's form, made by an adapter. The contract reads it
+// before the handler runs and does not change it.
 type Request struct {
 	// Method in any case.
 	Method string
 	// Route is the path template that the gateway matched, such as "/payments/{id}";
-	// empty where the gateway has none.
+	// empty if the gateway has none.
 	Route string
 	// Path is the concrete path, without a stage's prefix.
 	Path string
-	// Prefix is what something outside took off the path that tells requests apart,
-	// such as "/accounts/7", with the host before it where that does too; empty
-	// where nothing did.
+	// Prefix is a part of the path that tells requests apart and was removed before the
+	// adapter, such as "/accounts/7". It begins with the host if that tells requests apart
+	// too. It is empty if nothing was removed.
 	Prefix string
-	// Stage of the API that got the request, such as "prod"; empty where the gateway has
+	// Stage of the API that got the request, such as "prod"; empty if the gateway has
 	// none.
 	Stage string
 	// PathParameters are the template's parameters.
 	PathParameters map[string]string
 	// Query has every value of every parameter, decoded.
 	Query map[string][]string
-	// RawQuery is what of the query cannot be decoded, as the client sent it.
+	// RawQuery is the part of the query that cannot be decoded, as the client sent it.
 	RawQuery string
 	// Header names may be in any case; the values are those of one field line each.
 	Header map[string][]string
-	// Body as the client sent it: Base64 of the gateway's own is taken off.
+	// Body as the client sent it, without the gateway's Base64.
 	Body []byte
-	// Identity is what the gateway's authorizer found out about the caller.
+	// Identity is what the gateway's authorizer has verified about the caller.
 	Identity Identity
 	// GatewayDeadline is when the gateway stops waiting for an answer and gives the
 	// client its own: 29 s after it got the request for API Gateway's REST APIs, 30 s
@@ -53,7 +53,7 @@ type Identity struct {
 	// Authorizer is the context that a Lambda authorizer returned.
 	Authorizer map[string]any
 	// AccountID and UserID of the IAM principal that signed the request. UserID is
-	// the principal's unique id, for a role with ":" and the session's name.
+	// the principal's unique id; a role's is followed by ":" and the session's name.
 	AccountID, UserID string
 	// CognitoIdentityID is the identity pool's id of the IAM principal.
 	CognitoIdentityID string
@@ -79,8 +79,8 @@ func (r *Request) header(name string) []string {
 	return all
 }
 
-// isJSON reports whether the body is declared as JSON: application/json or a
-// media type with the suffix +json (RFC 6839). What is compressed is not.
+// isJSON reports whether the body is declared as JSON: application/json or a media type
+// with the suffix +json (RFC 6839). A compressed body is not JSON.
 func (r *Request) isJSON() bool {
 	for _, coding := range r.header("Content-Encoding") {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
@@ -101,7 +101,7 @@ func (r *Request) isJSON() bool {
 	return n > 0 && strings.EqualFold(media[n:], suffix) && strings.Contains(media[:n], "/")
 }
 
-// location is where the request goes: the template, or the path where there is none.
+// location is the request's template, or its path if there is no template.
 func (r *Request) location() string {
 	if r.Route != "" {
 		return r.Route

@@ -2,11 +2,10 @@ package idemhttp
 
 import "github.com/idem-go/idempotency/idem"
 
-// Resolution resolves a request whose outcome is unknown to completed, with the
-// response that its later callers are to get ([idem.Engine.Resolve]). The response is
-// kept as one of the handler's own is: without the headers that are not stored, after
-// [Options.Redact], and with [Options.ResponseVersion]. A response that cannot be
-// kept is an error.
+// Resolution resolves a request whose outcome is unknown to completed, with the response
+// for its later callers ([idem.Engine.Resolve]). The response is kept like the handler's
+// own: without the headers that are not stored, after [Options.Redact], and with
+// [Options.ResponseVersion]. A response that cannot be kept is an error.
 func (c *Contract) Resolution(res *Response) (idem.Resolution, error) {
 	if res == nil {
 		return idem.Resolution{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Response is a response as the contract sees it. Headers keep the handler's
-// spelling, and stay in the map that the handler chose: gateways treat the two
-// differently.
+// Response is a response in the contract's form. Headers keep the handler's spelling, and
+// stay in the map that the handler used, because gateways treat the two maps differently.
 type Response struct {
 	// Status is the HTTP status. Only 200 to 599 can be recorded.
 	Status int
@@ -20,7 +19,7 @@ type Response struct {
 	MultiHeaders map[string][]string
 	// Cookies are Set-Cookie values that the gateway takes apart from the headers.
 	Cookies []string
-	// Body as the handler gave it: as Base64 text if Base64 is set.
+	// Body of the handler's response, as Base64 text if Base64 is set.
 	Body []byte
 	// Base64 says that the gateway must decode Body.
 	Base64 bool
@@ -104,8 +103,7 @@ func (r *Response) drop(never headerSet) {
 	}
 }
 
-// mark sets a header of the contract's own, whatever else was there in any
-// spelling.
+// mark sets one of the contract's headers, and removes it in every other spelling.
 func (r *Response) mark(name, value string) {
 	for k := range r.Headers {
 		if strings.EqualFold(k, name) {

@@ -12,10 +12,9 @@ import (
 
 // Routes declares the operation of each method and route template, written as
 // API Gateway writes them: "POST /payments/{id}/refunds", or as [net/http.ServeMux]
-// does. Where the gateway matches no template that is declared, the path itself is
-// looked up, and then the template that it fits: "{name}" stands for one segment,
-// "{name+}" and "{name...}" for the rest. Of several templates the one that is
-// literal for longest wins.
+// does. If the gateway matches no declared template, the path itself is looked up, and then
+// the template that it matches: "{name}" stands for one segment, "{name+}" and "{name...}"
+// for the rest. Of several templates the one that is literal for longest wins.
 type Routes map[string]idem.Operation
 
 // AnyRoute declares one operation for every route of a function that has only
@@ -38,8 +37,8 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		if err := op.Check(); err != nil {
 			return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
 		}
-		// Routes may share an operation, and with it their keys, but not what it says
-		// of itself.
+		// Routes may share an operation, and with it their keys, but then the declarations
+		// must be the same.
 		if repeat, ok := declared[op.Name]; ok && repeat != op.Repeat {
 			return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, or one declaration", name, op.Name)
 		}
@@ -72,9 +71,9 @@ func parseRoute(name string) (method, location string, ok bool) {
 	return method, location, ok
 }
 
-// byTemplate finds the operation of the declared template that the path fits, for
-// gateways that match no templates themselves. Of several the one wins that is
-// literal for longest, as in API Gateway.
+// byTemplate finds the operation of the declared template that the path matches, for
+// gateways that match no templates themselves. Of several templates the one that is literal
+// for longest wins, as in API Gateway.
 func (c *Contract) byTemplate(method, path string) (idem.Operation, bool) {
 	var found route
 	var best string
@@ -96,8 +95,8 @@ func isLiteral(s pathtemplate.Segment, part string) bool {
 	return s.Kind != pathtemplate.Literal || s.Text == part
 }
 
-// covers reports a route of the API that needs a key and has no operation. What
-// comes under $default is known only when it is requested.
+// covers reports a route of the API that needs a key and has no operation. The routes under
+// $default are known only when they are requested.
 func (r Routes) covers(api, methods []string) error {
 	missing, err := Uncovered(r, api, methods...)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// classOf says what a response's status means for the record: the service's own
-// rule first.
+// classOf says what a response's status means for the record. The service's own rule comes
+// first.
 func (c *Contract) classOf(status int) idem.Class {
 	if own, ok := c.opts.Status[status]; ok {
 		return own
@@ -18,15 +18,15 @@ func (c *Contract) classOf(status int) idem.Class {
 	return classOf(status)
 }
 
-// classOf is what a status means by itself.
+// classOf is the default meaning of a status.
 func classOf(status int) idem.Class {
 	switch {
 	case status == 401, status == 403, status == 425, status == 429:
-		// Refused before anything was done, as a rule: authentication, too early,
-		// throttled. But a handler may pass on what another service said after an effect.
+		// Usually refused before anything was done: authentication, too early, throttled.
+		// But a handler may pass on another service's answer after an effect.
 		return idem.ClassRejected
 	case status == 307, status == 308:
-		// The client sends the same request, with the same key, to where it belongs.
+		// The client sends the same request, with the same key, to the target.
 		return idem.ClassRefused
 	case status == 408:
 		return idem.ClassUncertain
@@ -38,8 +38,8 @@ func classOf(status int) idem.Class {
 	return idem.ClassUncertain
 }
 
-// outcomeOf makes the operation's own rule fit HTTP: where there is no response
-// that could be replayed as completed, the error is the outcome.
+// outcomeOf adapts the operation's own rule to HTTP: if there is no response that could be
+// replayed as completed, the error is the outcome.
 func outcomeOf(op idem.Operation) idem.Operation {
 	own := op.Classify
 	if own == nil {

@@ -3,20 +3,20 @@ package idemhttp
 import "encoding/json"
 
 // HeaderShouldRetry tells Stripe's own client libraries whether to send a request
-// again. Refusals have it in the Stripe profile, and [Transport] heeds it.
+// again. Refusals have it in the Stripe profile, and [Transport] follows it.
 const HeaderShouldRetry = "Stripe-Should-Retry"
 
 // StripeError is the body of a refusal in the Stripe profile, as of
-// https://docs.stripe.com/api/errors. What Stripe's has not are the members that
-// this contract's clients go by.
+// https://docs.stripe.com/api/errors, with the additional members that this contract's
+// clients use.
 type StripeError struct {
 	Error StripeErrorDetail `json:"error"`
 }
 
 // StripeErrorDetail says what was wrong.
 type StripeErrorDetail struct {
-	// Type is idempotency_error where the key is what is wrong, invalid_request_error
-	// where the rest of the request is, api_error where the service is.
+	// Type is idempotency_error if the key is wrong, invalid_request_error if the rest of
+	// the request is wrong, and api_error if the service has failed.
 	Type string `json:"type"`
 	// Code is the kind of problem for programs, the same as in [Problem].
 	Code Code `json:"code"`

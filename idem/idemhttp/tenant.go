@@ -11,12 +11,11 @@ import (
 )
 
 // TenantFunc says whose request it is. Two tenants' equal keys never share a record. It
-// must take the tenant from what an authorizer has verified, never from the body
-// or a header that the client sets. It returns [ErrNoTenant] or "" if the request
-// has none, which is answered with 403; any other error goes to the runtime as it
-// is. A tenant of more than 64 bytes counts as none: where the identity is longer,
-// such as an ARN, return a part or a digest of it. It must be safe for concurrent
-// use.
+// must take the tenant from data that an authorizer has verified, never from the body or a
+// header that the client sets. It returns [ErrNoTenant] or "" if the request has none; the
+// answer is then 403. Any other error goes to the runtime unchanged. A tenant of more than
+// 64 bytes counts as none: if the identity is longer, such as an ARN, return a part or a
+// digest of it. It must be safe for concurrent use.
 type TenantFunc func(ctx context.Context, r *Request) (string, error)
 
 // ErrNoTenant says that the request has no tenant.
@@ -24,17 +23,17 @@ var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
 
 // SingleTenant is the [TenantFunc] of a service that has no tenants: all callers
 // share one space of keys, and a caller who guesses a key and its request gets its
-// response. It is spelled out so that a reviewer sees it.
+// response. It must be named so that a reviewer sees it.
 func SingleTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
 
-// Claim takes the tenant from a claim of a verified token, of a JWT authorizer or a
-// Cognito user pool's, such as "sub". A user who can write the claim chooses the tenant: a
-// user pool lets users write their "custom:" attributes through every app client that
-// does not forbid it, so that only an immutable one, or one that no app client may write,
-// will do
+// Claim takes the tenant from a claim, such as "sub", of a token that a JWT authorizer or a
+// Cognito user pool's authorizer has verified. A user who can write the claim chooses the
+// tenant. A user pool lets users write their "custom:" attributes through every app client
+// that does not forbid it: use only an attribute that is immutable or that no app client
+// may write
 // (https://docs.aws.amazon.com/cognito/latest/developerguide/user-pool-settings-attributes.html).
-// Where the tokens of several issuers reach one function take [IssuerClaim]. An empty
-// name panics.
+// If the tokens of several issuers reach one function, use [IssuerClaim]. An empty name
+// panics.
 func Claim(name string) TenantFunc {
 	mustName("Claim", name)
 	return func(_ context.Context, r *Request) (string, error) {
@@ -68,15 +67,15 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 
 // IAMUser takes the unique id of the IAM user or role that signed the request as
 // the tenant. A role is one tenant for all who assume it: its session name is left
-// out, since a client that tries again from another instance has another one. Where
-// people assume a role under names of their own, as with IAM Identity Center, set
+// out, because a client that tries again from another instance has another one. If
+// people assume a role under their own names, as with IAM Identity Center, set
 // [Options.Principal] to [IAMSession].
 //
-// A federated identity has no id of its own: one of a Cognito identity pool, which
-// [CognitoIdentity] tells apart, or one of GetFederationToken, for which there is
-// [IAMSession]. It is refused with 403 tenant_missing. A function URL does not say
-// which identity of a pool has signed: those are known by the name that the pool gives
-// their sessions, and need an API Gateway API.
+// A federated identity has no id of its own and is refused with 403 tenant_missing. Use
+// [CognitoIdentity] for identities of a Cognito identity pool, and [IAMSession] for those of
+// GetFederationToken. A function URL does not say which identity of a pool has signed. Such
+// requests are recognised by the session name that the pool gives, and need an API Gateway
+// API.
 func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, session := strings.Cut(r.Identity.UserID, ":")
 	switch {
@@ -89,10 +88,10 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 	return verified(id)
 }
 
-// IAMSession takes the whole unique id of the IAM principal that signed the request:
-// for a role with ":" and the session's name, which is the person's where people
-// assume it under their own. It may have more than the 64 bytes of a tenant; as
-// [Options.Principal] it has room. A Cognito identity pool gives all its identities
+// IAMSession takes the whole unique id of the IAM principal that signed the request. A
+// role's is followed by ":" and the session's name, which is a person's name if people
+// assume the role under their own names. The id may be longer than the 64 bytes of a
+// tenant, but fits as [Options.Principal]. A Cognito identity pool gives all its identities
 // one session name: they are refused as in [IAMUser].
 func IAMSession(_ context.Context, r *Request) (string, error) {
 	if r.Identity.isPooled() {
@@ -126,8 +125,8 @@ func CognitoIdentity(_ context.Context, r *Request) (string, error) {
 	return verified(r.Identity.CognitoIdentityID)
 }
 
-// APIKey takes the id of the API key as the tenant. API Gateway knows API keys for
-// metering: as proof of who calls they are as good as they are kept secret.
+// APIKey takes the id of the API key as the tenant. API Gateway's keys are for metering:
+// anybody who learns a key can call as its tenant.
 func APIKey(_ context.Context, r *Request) (string, error) {
 	return verified(r.Identity.APIKeyID)
 }
@@ -137,7 +136,7 @@ func LambdaTenant(_ context.Context, r *Request) (string, error) {
 	return verified(r.Identity.TenantID)
 }
 
-// verified refuses what would mean "no tenant at all".
+// verified refuses a tenant that would mean "no tenant".
 func verified(tenant string) (string, error) {
 	if tenant == "" || tenant == idem.NoTenant {
 		return "", ErrNoTenant

@@ -8,12 +8,11 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// IssuerClaim takes the tenant from a claim of a verified token and from who issued it
-// (iss): for functions that the tokens of several issuers reach, each of which gives out
-// its subjects as it likes (RFC 7519, 4.1.2: a subject need only be unique within its
-// issuer). Both together are longer than a tenant may be, so that the tenant is their
-// SHA-256, 43 characters of base64url. [Claim] says which claims to take. An empty name
-// panics.
+// IssuerClaim takes the tenant from a claim of a verified token and from its issuer (iss).
+// It is for functions that get tokens of several issuers: a subject need only be unique
+// within its issuer (RFC 7519, 4.1.2). Both together can be longer than a tenant may be, so
+// the tenant is their SHA-256, 43 characters of base64url. [Claim] says which claims to
+// use. An empty name panics.
 func IssuerClaim(name string) TenantFunc {
 	mustName("IssuerClaim", name)
 	return func(_ context.Context, r *Request) (string, error) {

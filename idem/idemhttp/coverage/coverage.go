@@ -1,12 +1,12 @@
-// Package coverage holds an API's description against the operations that a
-// service declares. It is for tests:
+// Package coverage compares an API's description with the operations that a service
+// declares. It is for tests:
 //
 //	func TestEveryRouteIsProtected(t *testing.T) {
 //		coverage.Require(t, routes, "openapi.yaml")
 //	}
 //
-// It reads OpenAPI 3 in YAML or JSON with a library that no handler needs, so it is
-// a package of its own.
+// It is a package of its own because it reads OpenAPI 3 in YAML or JSON with a library that
+// no handler needs.
 package coverage
 
 import (
@@ -52,7 +52,7 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 // and as [idemhttp.Uncovered] takes them. Path items may lie in other files beside
 // it; nothing is fetched from a network. API Gateway's exports are understood:
 // x-amazon-apigateway-any-method is ANY, the path /$default is $default. The
-// servers' base paths are no part of a route, as stages are none for a handler.
+// servers' base paths are not part of a route, just as stages are not for a handler.
 func FromFile(file string) ([]string, error) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
