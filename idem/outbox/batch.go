@@ -12,14 +12,14 @@ type Limits struct {
 	Count, Bytes int
 }
 
-// InBatches is how a [Sender] makes requests of messages: in their order, as many
-// to a request as the limits allow by their sizes, one after the other. send makes
-// one request. It returns one error for each message, as [Sender] says, or an error
-// for the request as a whole, of which every message then gets it. But where a
-// request of several is rejected as a whole ([ErrRejected]), each of them is sent
-// in a request of its own, so that none fails for another one. Once the context has ended
-// no request is made any more, and what is left is [ErrNotSent]. A message above the
-// limit is sent in a request of its own, which the service may refuse.
+// InBatches sends messages in requests, for a [Sender]. It keeps their order, puts as many
+// into a request as the limits allow, and sends one request after the other. send makes one
+// request. It returns one error for each message, as [Sender] says, or an error for the
+// whole request, which every message then gets. If a request of several messages is
+// rejected as a whole ([ErrRejected]), each of them is sent in a request of its own, so that
+// no message fails because of another. When the context has ended, no more requests are
+// made, and the remaining messages get [ErrNotSent]. A message above the limit is sent in a
+// request of its own, which the service may refuse.
 func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
 	send func(context.Context, []Message) ([]error, error),
 ) []error {

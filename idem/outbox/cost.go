@@ -3,26 +3,26 @@ package outbox
 import "time"
 
 const (
-	// fair is what a request may take that is no burden to those who wait.
+	// fair is the time of a request that does not burden other destinations.
 	fair = 500 * time.Millisecond
-	// rest is how long a destination is left to the sweep that has used up its time.
+	// rest is how long a destination that has used up its time is left to the sweep.
 	rest = time.Minute
-	// pause is how long one is left to it whose calls fail in a row, however fast:
-	// what waits for it is not to be read again with every batch.
+	// pause is how long a destination is left to the sweep after calls that fail in a row,
+	// even if they fail fast: its messages should not be read again with every batch.
 	pause = 10 * time.Second
 )
 
-// cost is what a destination has cost the others in this process.
+// cost is how much time a destination has cost the others in this process.
 type cost struct {
 	spent    time.Duration
 	as       time.Time // of spent
 	failures int       // calls in a row that failed as a whole
-	until    time.Time // the stream sends nothing to the destination
+	until    time.Time // until then the stream sends nothing to the destination
 }
 
-// charge adds what a call of the destination's sender took: all of it if that
-// failed as a whole, else what is more than fair. The debt wears off, in a minute as
-// much as a destination may spend.
+// charge adds the time of a call of the destination's sender: all of it if the call failed
+// as a whole, and otherwise the part above fair. In a minute the sum shrinks by as much as a
+// destination may spend.
 func (r *Relay) charge(destination string, took time.Duration, failed, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

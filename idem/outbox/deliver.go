@@ -6,19 +6,21 @@ import (
 	"time"
 )
 
-// Deliver sends messages that the table's stream has brought, refs in its order.
-// It returns the index of the first ref that has to be delivered again, or their
-// number if none has: the relay has sent it, given it up, or left it to the sweep.
+// Deliver sends the messages that the table's stream has delivered; refs are in the
+// stream's order. It returns the index of the first ref that the stream must deliver again,
+// or the number of refs if there is none. The relay has sent the other messages, given them
+// up, or left them to the sweep.
 //
-// What fails is left to the sweep, so that it holds up nothing, and so are, without
-// a try, messages behind it with its destination and ordering key, and all messages
-// of a destination that is down or has kept the others waiting for too long
-// ([Options.Patience]). Before a message with an ordering key those are sent that
-// have been left to the sweep before it. Messages of one record are sent in the
-// order in which they were published, whatever the order of refs.
+// A message that fails is left to the sweep, so that it does not hold up others. Messages
+// behind it with its destination and ordering key are left to the sweep without a try. The
+// same applies to all messages of a destination that is down or has kept the others waiting
+// for too long ([Options.Patience]). Before it sends a message with an ordering key, Deliver
+// sends the earlier messages of the key that were left to the sweep. Messages of one record
+// are sent in the order in which they were published, whatever the order of refs.
 //
-// What there was no time for, and what could not be noted, is to be delivered
-// again. An error says that nothing could be read; everything has to be.
+// The stream must deliver again the messages for which there was no time, and those whose
+// result could not be noted. After an error nothing could be read, and everything must be
+// delivered again.
 func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 	p := &plan{added: map[*Entry]bool{}, byLane: map[Lane]*lane{}, rested: map[string]bool{}}
 	if err := r.load(ctx, p, refs); err != nil {
@@ -26,7 +28,7 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 	}
 	x := r.begin(ctx, true)
 	for d := range p.rested {
-		// Also if its rest is over by now: what was left before was not looked up.
+		// Even if its rest is over by now: the messages left before were not read.
 		x.failed[d] = giveUp
 	}
 	now := time.Now()
@@ -40,7 +42,7 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 		case e == nil || !e.pending():
 			x.report.Skipped++ // sent and gone, or a dead letter
 		case e.OrderingKey == "" && e.NextTry.After(now):
-			x.report.Skipped++ // the sweep's
+			x.report.Skipped++ // left to the sweep
 		default:
 			p.add(e)
 		}
@@ -54,9 +56,9 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 	return x.report, first, nil
 }
 
-// load reads the messages, and what goes before those with an ordering key: what
-// their records have published before them, since a batch may end between two, and
-// what has been left to the sweep.
+// load reads the messages. For those with an ordering key it also reads the messages that
+// go before them: those that their records published earlier, since a batch may end between
+// two, and those that were left to the sweep.
 func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 	if p.found, err = r.store.Load(ctx, distinct(refs)); err != nil {
 		return err
@@ -99,8 +101,8 @@ func (r *Relay) loadMore(ctx context.Context, p *plan, refs []Ref) error {
 	return err
 }
 
-// before are the messages that the entry's record has published before it, and that
-// are in order with it.
+// before returns the messages that the entry's record has published before it in the same
+// order.
 func (e *Entry) before() (refs []Ref) {
 	for _, id := range e.After {
 		refs = append(refs, Ref{e.Record, id})
@@ -160,14 +162,14 @@ func (p *plan) place(l *lane, e *Entry) {
 	l.add(e)
 }
 
-// block stops what is in order with a message that cannot be read.
+// block stops the messages in the order of a message that cannot be read.
 func (p *plan) block(e *Entry) {
 	if e.OrderingKey != "" {
 		p.lane(e).stopped = true
 	}
 }
 
-// lane returns the lane of an entry, which begins with what was left to the sweep.
+// lane returns the lane of an entry, which begins with the messages left to the sweep.
 func (p *plan) lane(e *Entry) *lane {
 	l := p.byLane[e.lane()]
 	if l != nil {

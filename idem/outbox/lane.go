@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// lane is a queue of messages that go one after the other: those of a [Lane], or a
+// lane is a queue of messages that are sent one after the other: those of a [Lane], or a
 // single one without an ordering key.
 type lane struct {
 	entries []*Entry // the first is the next
-	// full: more may wait than entries has, and behind waits for those.
+	// full: more messages may wait than those in entries; behind waits for them.
 	full   bool
 	behind []*Entry
-	// stopped: nothing more of it is sent in this run.
+	// stopped: this run sends nothing more of it.
 	stopped bool
 	// failed: the first was tried in this run.
 	failed bool
-	// broken: what became of the first could not be noted.
+	// broken: the result of the first could not be noted.
 	broken bool
 	// counted: the try under way was noted before it was made.
 	counted bool
 }
 
-// add appends a message to those that wait.
+// add appends a message to the waiting ones.
 func (l *lane) add(e *Entry) {
 	if l.full {
 		l.behind = append(l.behind, e)
@@ -40,10 +40,9 @@ func (l *lane) goes(now time.Time) bool {
 	return len(l.entries) > 0 && !l.stopped
 }
 
-// announce notes a try before it is made where an earlier one may have ended with
-// the process that made it: otherwise a message that
-// ends the relay's process would be tried without end. It also does so where another
-// relay may be sending the message.
+// announce notes a try before it is made if the process of an earlier one may have died:
+// otherwise a message that ends the relay's process would be tried for ever. It also does
+// so if another relay may be sending the message.
 func (x *run) announce(l *lane) bool {
 	e := l.entries[0]
 	now := time.Now()
@@ -69,7 +68,7 @@ func (x *run) announce(l *lane) bool {
 		// Another relay is sending it, or has sent it.
 		x.done(l, func(r *Report) { r.Skipped++ })
 	case !ok:
-		l.stopped = true // what is behind it has to wait for that try
+		l.stopped = true // the messages behind it must wait for that try
 	default:
 		e.Tries, e.NextTry, e.State = tries, next, Retrying
 		return true
@@ -77,12 +76,12 @@ func (x *run) announce(l *lane) bool {
 	return false
 }
 
-// record notes what became of the try of a lane's first message.
+// record notes the result of the try of a lane's first message.
 func (x *run) record(l *lane, failed error) {
 	e := l.entries[0]
 	now := time.Now()
 	if failed == nil {
-		// Where the note may be missing, it is sent once more, under the same id.
+		// If the note may be missing, the message is sent once more, under the same id.
 		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(x.opts.Keep)); err != nil {
 			x.breakOff(l, err)
 			return
@@ -114,7 +113,7 @@ func (x *run) record(l *lane, failed error) {
 	})
 	e.Tries, e.NextTry, e.State = tries, next, Retrying
 	if l.stopped, l.failed = true, true; e.OrderingKey == "" {
-		l.entries = nil // the sweep takes it up when it is due
+		l.entries = nil // the sweep sends it when it is due
 	}
 }
 
@@ -162,8 +161,8 @@ func (x *run) breakOff(l *lane, err error) {
 // deferred is the reason of a message that is left to the sweep without a try.
 const deferred = "not tried: its destination, or one before it with its ordering key, had failed"
 
-// leave ends what is left of a lane. In the stream's run those with an ordering key
-// get a note that they are the sweep's, in their order: by it later ones find them.
+// leave ends the rest of a lane. In the stream's run messages with an ordering key get a
+// note, in their order, that they are left to the sweep. Later messages find them by it.
 func (x *run) leave(l *lane) {
 	if len(l.entries) == 0 {
 		l.stopped = true
@@ -175,7 +174,7 @@ func (x *run) leave(l *lane) {
 	left := 0
 	switch {
 	case l.broken || !l.stopped && !x.isDown(l.entries[0].Destination):
-		// Time is up: whatever the stream brings again is tried again.
+		// Time is up: messages that the stream delivers again are tried again.
 	case x.stream && l.entries[0].OrderingKey != "":
 		left = x.handOver(l)
 	default:
@@ -193,13 +192,15 @@ func (x *run) leave(l *lane) {
 	}
 }
 
-// handOver returns how many messages of the lane have got their note.
+// handOver notes that the lane's messages are left to the sweep, and returns how many have
+// the note.
 func (x *run) handOver(l *lane) int {
 	for n, e := range l.entries {
 		if e.State == Retrying {
 			continue
 		}
-		// Another relay has tried, sent or given it up meanwhile, and has noted that.
+		// If the note is refused, another relay has tried, sent or given up the message,
+		// and has noted that.
 		if _, err := x.store.Retry(x.ctx, e, e.Tries, time.Now(), deferred); err != nil {
 			x.note(func(r *Report) { r.problem("%v", err) })
 			return n

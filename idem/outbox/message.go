@@ -12,75 +12,72 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a message, so that what was committed can be sent. But for
-// [Message.Limit] they are the tightest of the services that a message may go to.
+// Limits of a message, so that a committed message can be sent. Except for [Message.Limit]
+// they are the lowest limits of the services that a message may go to.
 const (
-	// DefaultLimit is what every destination takes: an SNS topic whose
-	// MaximumMessageSize was not raised (Amazon SNS developer guide, "Publishing large
-	// messages"), and EventBridge in every region.
+	// DefaultLimit is the size that every destination accepts, including an SNS topic
+	// whose MaximumMessageSize was not raised (Amazon SNS developer guide, "Publishing
+	// large messages"), and EventBridge in every region.
 	DefaultLimit = 256 << 10
-	// MaxLimit is the most that a destination takes: SQS, an SNS topic whose
-	// MaximumMessageSize says so, and EventBridge where it has been raised. The store
-	// may hold less: see dynamostore.
+	// MaxLimit is the largest size that a destination accepts: SQS, an SNS topic with that
+	// MaximumMessageSize, and EventBridge in regions with a raised limit. The store may
+	// accept less: see dynamostore.
 	MaxLimit = 1 << 20
 	// MaxDestination is the longest name of a destination, in bytes.
 	MaxDestination = 128
 	// MaxOrderingKey is the longest ordering key: the longest group id of SQS and SNS.
 	MaxOrderingKey = 128
-	// MaxAttributes is the number of attributes: SQS takes 10, three of which are
-	// the message's id, type and content type, and one its encoding.
+	// MaxAttributes is the most attributes: SQS accepts 10, and the senders use four for
+	// the message's id, type, content type and encoding.
 	MaxAttributes = 6
 	// MaxType is the longest type, in bytes: EventBridge's limit for a detail-type.
 	MaxType = 128
 	// maxName and maxValue bound the parts of an attribute.
 	maxName = 100
-	// overhead is for what a sender adds: names, the id, JSON around it, a source.
+	// overhead is for the parts that a sender adds: names, the id, JSON around it, a source.
 	overhead       = 1 << 10
 	maxContentType = 256
 )
 
-// Message is sent to another system once the transaction that it is published in has
-// committed. The zero value of every field but Destination and
-// Body is fine.
+// Message is sent to another system after the transaction that publishes it has committed.
+// The zero value of every field except Destination and Body is fine.
 type Message struct {
 	// ID is the same on every attempt of the operation and every time the message
-	// is sent: a consumer recognises repeats by it. Once the operation's record has
-	// expired, a run of the same key is another one, whose messages have other ids. It
-	// is given when the message is committed ([MessageID]); leave it empty.
+	// is sent: a consumer recognises repeats by it. After the operation's record has
+	// expired, another run of the same key has messages with other ids. The id is set
+	// when the message is committed ([MessageID]); leave it empty.
 	ID string
 
 	// Destination names where the message goes, such as "orders". The relay knows
 	// which queue, topic or bus that is. Required; letters, digits and "._-".
 	Destination string
 
-	// OrderingKey asks for order: of messages with the same destination and
-	// ordering key none is sent before an earlier one. See the package's comment
-	// for what is earlier. Empty means no order. Visible ASCII without spaces.
+	// OrderingKey asks for order: a message is not sent before an earlier one with the same
+	// destination and ordering key. The package's comment says what is earlier. Empty means
+	// no order. Visible ASCII without spaces.
 	OrderingKey string
 
-	// Type says what the message is about, such as "order.placed". EventBridge has
-	// it as the detail-type, or Destination if it is empty; queues and topics as an
-	// attribute.
+	// Type says what the message is about, such as "order.placed". On EventBridge it is the
+	// detail-type, or Destination if it is empty; queues and topics get it as an attribute.
 	Type string
 
 	// ContentType of Body, such as "application/json". Queues and topics get it as
 	// an attribute.
 	ContentType string
 
-	// Body is what is sent. Bytes that are not text are sent as Base64 where a
-	// service takes only text. Not empty.
+	// Body is the content. Bytes that are not text are sent as Base64 to services that
+	// accept only text. Not empty.
 	Body []byte
 
-	// Attributes go along for the consumer's or the topic's filters. Names have
-	// letters, digits and "._-"; the relay's own begin with "idem-". No value is
-	// empty.
+	// Attributes are for the consumer's or the topic's filters. Names have letters, digits
+	// and "._-"; the relay's own begin with "idem-". Values are not empty.
 	Attributes map[string]string
 
-	// Limit is how many bytes the destination takes in a message, 2,048 to [MaxLimit].
-	// Zero means [DefaultLimit]; say more where the destination is known to take it: a
-	// queue, or a topic by its MaximumMessageSize. Body, type, content type and
-	// attributes count, and 1 KB for what a sender adds. A body that is not JSON
-	// counts as Base64, which EventBridge gets it as, and strings as JSON has them. It
+	// Limit is how many bytes the destination accepts in a message, 2,048 to [MaxLimit].
+	// Zero means [DefaultLimit]; set more if the destination accepts it, as a queue does,
+	// or a topic with a larger MaximumMessageSize. Body, type, content type and attributes
+	// count, and 1 KB for the parts that a sender adds. A body that is not JSON counts in
+	// Base64, in which EventBridge gets it, and strings as they are written in JSON. Limit
 	// is only for [Message.Check] and is not stored.
 	Limit int
 }
@@ -107,8 +104,8 @@ func stringSize(s string) int {
 	return n
 }
 
-// Check reports what is wrong with a message that is to be published, so that it
-// is found before anything is committed, and not when it can no longer be sent.
+// Check reports what is wrong with a message before it is committed, when the mistake can
+// still be corrected.
 func (m *Message) Check() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("outbox: message for %q: %s", m.Destination, fmt.Sprintf(format, args...))
@@ -155,10 +152,9 @@ func (m *Message) Check() error {
 }
 
 // MessageID is the id of the message that a record's operation publishes under the
-// name. created is when the record was created: all attempts of one life of the key
-// have it in common, so every attempt gives the same id; another life, after the record
-// has expired, gives another one. Milliseconds count. The form is a UUID (version 8,
-// RFC 9562).
+// name. created is when the record was created, in milliseconds. It is the same for all
+// attempts of one life of the key, so every attempt gives the same id. Another life, after
+// the record has expired, gives another id. The form is a UUID (version 8, RFC 9562).
 func MessageID(record string, created time.Time, name string) string {
 	u := sha256.Sum256([]byte("idem outbox 3\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" + record + "\x00" + name))
 	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
@@ -189,8 +185,8 @@ func isVisible(s string) bool {
 	return true
 }
 
-// isText reports whether a service that takes text takes s: the characters of
-// XML 1.0, which is what SQS and SNS document.
+// isText reports whether a service that accepts only text accepts s: it must have only
+// characters of XML 1.0, as SQS and SNS document.
 func isText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false

@@ -11,40 +11,40 @@ import (
 
 // Defaults of a relay.
 const (
-	// DefaultMaxTries with sweeps every 5 minutes is 45 minutes at least.
+	// DefaultMaxTries with sweeps every 5 minutes takes at least 45 minutes.
 	DefaultMaxTries = 10
 	// DefaultBackoff is the first pause, DefaultMaxBackoff the longest.
 	DefaultBackoff    = time.Second
 	DefaultMaxBackoff = 2 * time.Minute
-	// DefaultGrace is what the stream gets before the sweep looks: it usually takes
-	// less than a second.
+	// DefaultGrace is the stream's time before the sweep: it usually takes less than a
+	// second.
 	DefaultGrace = 2 * time.Minute
 	// DefaultKeep is how long a dispatched message can be looked at.
 	DefaultKeep = 24 * time.Hour
 	// DefaultSendTimeout covers a request and a repetition.
 	DefaultSendTimeout = 10 * time.Second
-	// DefaultPatience is long for a request to a service in reach, and short for those
-	// that wait behind it.
+	// DefaultPatience is long for a request to a service that works, and short for the
+	// destinations that wait.
 	DefaultPatience = 2 * time.Second
-	// DefaultMargin is for noting what became of what was sent.
+	// DefaultMargin is the time for noting the results of what was sent.
 	DefaultMargin = 2 * time.Second
 
-	// maxReason keeps an item small that may be looked at by the thousand.
+	// maxReason keeps items small, since thousands may be read.
 	maxReason = 1 << 10
 )
 
 // Options of a relay. The zero value, and nil, mean the defaults.
 type Options struct {
-	// MaxTries is how many tries may fail until a message becomes a dead letter; only
-	// what was sent is a try. A message that its destination rejects becomes one at
-	// once. Zero means [DefaultMaxTries].
+	// MaxTries is how many tries may fail until a message becomes a dead letter; only a
+	// message that was sent counts as tried. A message that its destination rejects becomes
+	// a dead letter at once. Zero means [DefaultMaxTries].
 	MaxTries int
 	// Backoff is the pause after the first failed try; it doubles up to MaxBackoff.
 	// Zero means [DefaultBackoff] and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
-	// Grace is how old a message is when [Relay.Sweep] sends it although no
-	// try was made yet, and from which age on also the first try is noted before it is
-	// made. It must be longer than the stream usually takes, and than one invocation. Zero means [DefaultGrace].
+	// Grace is the age from which [Relay.Sweep] sends a message that was not tried yet, and
+	// from which even the first try is noted before it is made. It must be longer than the
+	// stream usually takes, and longer than one invocation. Zero means [DefaultGrace].
 	Grace time.Duration
 	// Keep is how long a dispatched message is kept, in whole seconds. Zero means
 	// [DefaultKeep].
@@ -52,17 +52,16 @@ type Options struct {
 	// SendTimeout bounds one call of a [Sender]. Zero means [DefaultSendTimeout].
 	SendTimeout time.Duration
 	// Patience is how long a destination may keep the others waiting in
-	// [Relay.Deliver], in one call of its sender and in a minute. What is for it
-	// after that is left to the sweep, for a minute. Zero means [DefaultPatience].
+	// [Relay.Deliver], in one call of its sender and in a minute. After that its messages
+	// are left to the sweep for a minute. Zero means [DefaultPatience].
 	Patience time.Duration
-	// Margin is the time before the context's deadline from which nothing is sent
-	// any more. At most a quarter of the time that there is. Zero means
-	// [DefaultMargin].
+	// Margin is how long before the context's deadline the relay stops sending. It is at
+	// most a quarter of the time until the deadline. Zero means [DefaultMargin].
 	Margin time.Duration
 }
 
-// Relay sends stored messages. It is safe for concurrent use, also by several
-// processes on one store.
+// Relay sends stored messages. It is safe for concurrent use, even by several processes on
+// one store.
 type Relay struct {
 	store   Store
 	senders map[string]Sender
@@ -70,13 +69,12 @@ type Relay struct {
 
 	mu     sync.Mutex
 	cost   map[string]*cost // by destination
-	passes map[string]*pass // by destination, where the last sweep has stopped
+	passes map[string]*pass // where the last sweep has stopped, by destination
 }
 
-// NewRelay returns a relay that sends what is for a destination with the sender of
-// that name. A message for a destination that has none is tried like one whose
-// destination is down, and becomes a dead letter in the end. Mistakes are errors that say what to
-// do.
+// NewRelay returns a relay that sends the messages of a destination with the sender of that
+// name. A message for a destination without a sender is treated as if the destination were
+// down, and becomes a dead letter in the end. Mistakes are errors that say what to do.
 func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error) {
 	r := &Relay{store: store, senders: maps.Clone(senders), cost: map[string]*cost{}, passes: map[string]*pass{}}
 	if o != nil {
@@ -138,7 +136,7 @@ func (r *Relay) pause(n int) time.Duration {
 
 // Report counts what a call of a relay did.
 type Report struct {
-	// Sent messages were taken by their destination and noted as such.
+	// Sent messages were accepted by their destination and noted as sent.
 	Sent int `json:"sent"`
 	// Failed counts tries that failed and will be repeated, Dead those messages
 	// that became dead letters.
@@ -149,10 +147,9 @@ type Report struct {
 	// Deferred messages are left to a later sweep without a try, because their
 	// destination, or one before them, has just failed or takes too long.
 	Deferred int `json:"deferred"`
-	// Unreadable messages are left as they are: somebody has to look at them.
+	// Unreadable messages are left as they are: somebody must look at them.
 	Unreadable int `json:"unreadable"`
-	// Left messages were not brought to an end in this call: time ran out, or the
-	// store failed.
+	// Left messages were not finished in this call: time ran out, or the store failed.
 	Left int `json:"left"`
 	// Problems says what went wrong, once each, at most 20.
 	Problems []string `json:"problems,omitempty"`

@@ -13,22 +13,21 @@ const (
 	// chunk is how many messages a call of a sender gets: one request, if they are
 	// small, so that all are sent in the time that the call has.
 	chunk = 10
-	// giveUp is after how many calls in a row that fail as a whole a run sends nothing
-	// more to the destination: one may have been a single message's fault.
+	// giveUp is the number of calls that fail as a whole in a row after which a run sends
+	// nothing more to the destination: one failure may be a single message's fault.
 	giveUp = 2
 )
 
-// run is one call of a relay: destinations side by side, none of which waits for
-// another one.
+// run is one call of a relay. Destinations run side by side and do not wait for each other.
 type run struct {
 	*Relay
 	ctx    context.Context
 	end    time.Time // nothing is sent later; zero for no end
-	stream bool      // what comes next in the stream waits for this run
+	stream bool      // the next records of the stream wait for this run
 
 	mu     sync.Mutex
 	report Report
-	again  map[*Entry]bool // what the stream has to bring again
+	again  map[*Entry]bool // messages that the stream must deliver again
 	failed map[string]int  // destinations' calls in a row that failed as a whole
 }
 
@@ -52,7 +51,7 @@ func (x *run) isDown(destination string) bool {
 	return x.failed[destination] >= giveUp || x.stream && x.rests(destination)
 }
 
-// all sends the lanes' messages as far as it gets.
+// all sends as many of the lanes' messages as it can.
 func (x *run) all(lanes []*lane) {
 	byDestination := map[string][]*lane{}
 	for _, l := range lanes {
@@ -66,8 +65,8 @@ func (x *run) all(lanes []*lane) {
 	g.Wait()
 }
 
-// destination sends the lanes of one destination, a chunk of first messages at a
-// time, and of every lane in its turn.
+// destination sends the lanes of one destination, a chunk of first messages at a time. The
+// lanes take turns.
 func (x *run) destination(name string, lanes []*lane) {
 	turn := lanes
 	for {
@@ -99,9 +98,8 @@ func (x *run) destination(name string, lanes []*lane) {
 	}
 }
 
-// suspect reports whether a message has used up half its tries: from then on it is
-// sent in a request of its own, so that none is given up for what is wrong with another one in its
-// requests.
+// suspect reports whether a message has used up half its tries. From then on it is sent in
+// a request of its own, so that no message is given up because of another in its requests.
 func (x *run) suspect(e *Entry) bool { return e.Tries > 0 && 2*e.Tries >= x.opts.MaxTries }
 
 // try tries the first message of each lane, all of one destination.
@@ -154,8 +152,8 @@ func each(n int, f func(int)) {
 	g.Wait()
 }
 
-// send calls the destination's sender, whatever that does, and reports whether the
-// time for it was over before it returned.
+// send calls the destination's sender, even if that panics, and reports whether its time
+// was over before it returned.
 func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
 	fail := func(err error) []error {
 		errs := make([]error, len(messages))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Attributes that senders add to a message where the service has attributes.
+// Attributes that senders add to a message if the service has attributes.
 const (
 	AttributeID          = "idem-message-id"
 	AttributeType        = "idem-type"
@@ -19,10 +19,10 @@ const (
 // Sender sends messages to one queue, topic or bus. It is safe for concurrent use.
 type Sender interface {
 	// Send tries to send each of the messages once and returns one error for each,
-	// in their order: nil for a message that the service has taken. An error that
-	// matches [ErrRejected] says that this message will never be taken; after any
-	// other the message may or may not have been taken, and is worth another try; one
-	// that matches [ErrNotSent] says that no request with the message was made. Send
+	// in their order: nil for a message that the service has accepted. An error that
+	// matches [ErrRejected] says that the service will never accept this message. One that
+	// matches [ErrNotSent] says that no request with the message was made. After any other
+	// error the message may or may not have been accepted, and is worth another try. Send
 	// returns soon after the context has ended.
 	//
 	// No two of the messages have the same ordering key. A sender makes as many
@@ -30,11 +30,11 @@ type Sender interface {
 	Send(ctx context.Context, messages []Message) []error
 }
 
-// ErrNotSent says that a message has not been sent in this call, because there was
-// no time for it. It does not count as a try.
+// ErrNotSent says that a message was not sent in this call, because there was no time for
+// it. It does not count as a try.
 var ErrNotSent = errors.New("outbox: the message was not sent in this call")
 
-// ErrRejected says that the destination will never take a message as it is.
+// ErrRejected says that the destination will never accept the message.
 var ErrRejected = errors.New("outbox: the destination rejects the message")
 
 // Reject makes an error match [ErrRejected].
@@ -42,8 +42,8 @@ func Reject(err error) error {
 	return fmt.Errorf("%w: %w", ErrRejected, err)
 }
 
-// Text is the body for a service that takes only text: as it is, or as
-// Base64, which the second result tells.
+// Text is the body for a service that accepts only text: unchanged, or in Base64 if encoded
+// is true.
 func (m *Message) Text() (body string, encoded bool) {
 	if s := string(m.Body); isText(s) {
 		return s, false

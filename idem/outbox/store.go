@@ -13,7 +13,7 @@ type Ref struct {
 	ID string
 }
 
-// State is where a stored message stands.
+// State is the state of a stored message.
 type State string
 
 const (
@@ -27,33 +27,32 @@ const (
 	Dead State = "dead"
 )
 
-// Entry is a stored message and what has become of it so far.
+// Entry is a stored message with its state and its tries.
 type Entry struct {
 	// Record is the id of the record that the message was committed with.
 	Record string
 	Message
 	State State
-	// Number is the message's place among those of its record, from 0.
+	// Number is the message's position among those of its record, from 0.
 	Number int
 	// After are the ids of the messages that its record has published before it with its
 	// destination and ordering key, in their order; empty without an ordering key.
 	After []string
 	// Created is when it was committed, by the writer's clock.
 	Created time.Time
-	// Tries counts those that failed, and one that may be under way.
+	// Tries counts the failed tries, and one that may be under way.
 	Tries int
-	// NextTry is when the next try is due; zero if there was none yet.
+	// NextTry is when the next try is due; zero before the first try.
 	NextTry time.Time
 	// Reason is why the last try failed.
 	Reason string
 	// Unreadable says why the message cannot be read: it is damaged or of a newer
-	// version. Only Record and ID are set then, and Destination and OrderingKey where
-	// they can be read: messages behind it in its order wait. It is left as it is.
+	// version. Only Record and ID are set then, and Destination and OrderingKey if they can
+	// be read: messages behind it in its order wait. The message is left as it is.
 	Unreadable error
 }
 
-// Lane names messages that are in order: those with one destination and ordering
-// key.
+// Lane names the messages of one order: those with the same destination and ordering key.
 type Lane struct {
 	Destination, OrderingKey string
 }
@@ -63,7 +62,7 @@ func (e *Entry) lane() Lane { return Lane{e.Destination, e.OrderingKey} }
 // Ref names the entry's message.
 func (e *Entry) Ref() Ref { return Ref{e.Record, e.ID} }
 
-// pending reports whether the message is still to be sent.
+// pending reports whether the message must still be sent.
 func (e *Entry) pending() bool {
 	return e.Unreadable == nil && (e.State == New || e.State == Retrying)
 }
@@ -74,34 +73,35 @@ const Shards = 16
 // MaxHeld is how many messages of a lane [Store.Held] lists.
 const MaxHeld = 20
 
-// Store is where the relay finds messages and notes what became of them. All
-// methods are safe for concurrent use. The notes change nothing but the message
-// that was read: one that is gone, or was sent or given up meanwhile, is left as it is,
-// and the bool is false. A note that may or may not have been written is an error.
+// Store is where the relay finds messages and notes the results of its tries. All methods
+// are safe for concurrent use. A note changes only the message that was read. If another
+// relay has sent it or given it up since then, or if it is gone, nothing is changed and the
+// bool is false. A note that may or may not have been written is an error.
 type Store interface {
-	// Load reads messages consistently. What is not in the result is not stored any
-	// more.
+	// Load reads messages consistently. A message that is not in the result no longer
+	// exists.
 	Load(ctx context.Context, refs []Ref) (map[Ref]*Entry, error)
 
-	// Waiting lists messages of one shard (0 to 15) that wait: first those
-	// of [Store.Held], then those that were committed before the given time; both
-	// oldest first, those of one record by Number. All messages of a lane are in the
-	// same shard. It begins after the cursor, empty for the beginning, and returns the
-	// next one, empty at the end. The list may be behind the latest writes.
+	// Waiting lists the waiting messages of one shard (0 to 15): first those
+	// of [Store.Held], then those that were committed before the given time. Both are
+	// sorted with the oldest first, and those of one record by Number. All messages of a
+	// lane are in the same shard. The list begins after the cursor, which is empty for the
+	// beginning, and Waiting returns the next cursor, which is empty at the end. The list
+	// may not have the latest writes.
 	Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*Entry, string, error)
 
 	// Held lists the messages of these lanes in state Retrying, oldest first, at most
-	// [MaxHeld] of each: a relay that sends another of the lane sends these before. Lanes
-	// without any are left out. The list may be behind the latest writes.
+	// [MaxHeld] of each lane. A relay sends them before it sends another message of the
+	// lane. Lanes without any are left out. The list may not have the latest writes.
 	Held(ctx context.Context, lanes []Lane) (map[Lane][]Ref, error)
 
-	// Begin notes before a try that it is made: Tries, the time from which the next
-	// one may be made, and the state Retrying. It reports false if somebody else has begun that try.
+	// Begin notes a try before it is made: Tries, the time from which the next one may be
+	// made, and the state Retrying. It reports false if another relay has begun that try.
 	Begin(ctx context.Context, e *Entry, tries int, next time.Time) (bool, error)
 
-	// Retry notes a failed try, or that none is made now: Tries so far, from when on
-	// the next one may be made, why, and the state Retrying. It reports false if a
-	// later try than the entry's, and than tries, has been begun.
+	// Retry notes a failed try, or that no try is made now: the number of tries, the time
+	// from which the next one may be made, the reason, and the state Retrying. It reports
+	// false if a try has begun that is later than the entry's and than tries.
 	Retry(ctx context.Context, e *Entry, tries int, next time.Time, reason string) (bool, error)
 
 	// DeadLetter makes the message a dead letter, with the reason and the number of

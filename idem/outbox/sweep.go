@@ -13,23 +13,22 @@ import (
 // readers is how many destinations' sweeps read a page at a time: pages are large.
 const readers = 4
 
-// Sweep sends what the stream has missed and what was left to it: all waiting
-// messages older than [Options.Grace], and younger ones with an ordering key that
-// the stream has left. Destinations are swept side by side, each shard by shard,
-// the oldest first. Of messages with one destination and ordering key those go
-// first that were left before.
+// Sweep sends messages that the stream has missed or left to it: all waiting messages older
+// than [Options.Grace], and younger ones with an ordering key that the stream has left.
+// Destinations are swept side by side, each shard by shard, the oldest messages first.
+// Among messages with the same destination and ordering key, those that were left earlier
+// are sent first.
 //
 // A destination that is down gets nothing more in this sweep, and no destination waits
-// for another one. Each reads past the others' messages, some thousand a
-// second. Sweep returns when all messages were seen, or when time is up; where it
-// has stopped, the relay's next sweep goes on. The error joins those of shards that
-// could not be read.
+// for another one. Each reads and skips the others' messages, some thousand a second.
+// Sweep returns when it has seen all messages or when time is up. The relay's next sweep
+// then continues from there. The error joins those of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 	s := &sweep{
 		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
 		reading: make(chan struct{}, readers), failed: map[string]error{},
 	}
-	// The last one is for destinations that the relay does not know.
+	// The last pass is for destinations that the relay does not know.
 	var g sync.WaitGroup
 	for _, name := range append(slices.Collect(maps.Keys(r.senders)), "") {
 		g.Go(func() { s.destination(name) })
@@ -46,22 +45,23 @@ type sweep struct {
 	failed  map[string]error // by text
 }
 
-// pass is one destination's way through the shards. It may take several sweeps.
+// pass is one destination's iteration over the shards. It may take several sweeps.
 type pass struct {
 	shard  int
 	cursor string
-	// held are lanes whose first messages were passed, and are still waiting.
+	// held are lanes whose first messages were read before and still wait.
 	held map[Lane]bool
 }
 
-// pass takes the destination's pass. Another sweep that runs meanwhile has its own.
+// pass takes the destination's pass. Another sweep at the same time has its own.
 func (r *Relay) pass(destination string) *pass {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.passes[destination]
 	delete(r.passes, destination)
 	if p == nil {
-		// Where each sweep has a process of its own, not all begin with the same shard.
+		// If each sweep has a process of its own, they should not all begin with the same
+		// shard.
 		p = &pass{shard: rand.IntN(Shards), held: map[Lane]bool{}}
 	}
 	return p
@@ -78,7 +78,7 @@ func (s *sweep) destination(name string) {
 	defer s.keep(name, p)
 	shards := Shards
 	if p.cursor != "" {
-		shards++ // the beginning of this one too
+		shards++ // this shard's beginning comes last
 	}
 	for shards > 0 && !s.over(time.Now()) && !s.isDown(name) {
 		entries, next := s.page(p)
@@ -90,7 +90,7 @@ func (s *sweep) destination(name string) {
 	}
 }
 
-// page reads what comes next in a pass. A shard that cannot be read is passed over.
+// page reads a pass's next page. It skips a shard that cannot be read.
 func (s *sweep) page(p *pass) ([]*Entry, string) {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
@@ -118,7 +118,7 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	for _, e := range entries {
 		p.found[e.Ref()] = e
 		if e.OrderingKey == "" || held[e.lane()] {
-			continue // in no order, or to be left: nothing is read for it
+			continue // no order, or it is left: nothing is read for it
 		}
 		before = append(before, e.before()...)
 		if e.State == New {
@@ -127,14 +127,15 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	}
 	var err error
 	if len(lanes) > 0 {
-		// What goes first may have been left since the pass went by it.
+		// Messages that go first may have been left since the pass read their place.
 		p.held, err = s.store.Held(s.ctx, distinct(lanes))
 	}
 	for _, refs := range p.held {
 		before = append(before, refs...)
 	}
 	if err == nil {
-		// An earlier one of the same record may be further back, where it was never left.
+		// An earlier message of the same record may come later in the pass if it was never
+		// left.
 		err = s.loadMore(s.ctx, p, before)
 	}
 	if err != nil {

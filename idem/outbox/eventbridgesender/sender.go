@@ -1,8 +1,8 @@
 // Package eventbridgesender sends outbox messages to an Amazon EventBridge event
 // bus.
 //
-// EventBridge gives every event an id of its own, another one each time. The
-// message's stable id is therefore in the detail:
+// EventBridge gives an event another id each time it is sent. The message's stable id is
+// therefore in the detail:
 //
 //	{
 //	  "id": "b9b5e83d-a14a-8a30-aea2-b06c1cafc41c",
@@ -12,8 +12,8 @@
 //	}
 //
 // data is the body if that is JSON; any other body is in dataBase64. Members without
-// content are left out. The detail-type is the message's type, or its destination
-// where it has none; the source is the sender's. EventBridge keeps no order.
+// content are left out. The detail-type is the message's type, or its destination if it has
+// no type; the source is the sender's. EventBridge keeps no order.
 //
 // It needs events:PutEvents on the bus.
 package eventbridgesender
@@ -36,8 +36,7 @@ import (
 
 var service = awsbatch.Service{Name: "eventbridge", IsFinal: isFinal, Destination: "bus"}
 
-// Client is what a sender uses of a *eventbridge.Client. Its own retries are
-// welcome.
+// Client has the methods of *eventbridge.Client that a sender calls. The client may retry.
 type Client interface {
 	PutEvents(context.Context, *eventbridge.PutEventsInput, ...func(*eventbridge.Options)) (*eventbridge.PutEventsOutput, error)
 }
@@ -50,8 +49,8 @@ type Sender struct {
 
 var _ outbox.Sender = (*Sender)(nil)
 
-// New returns a sender to the event bus with that name or ARN, with the source that
-// its events have, such as "com.example.orders". It makes no call.
+// New returns a sender to the event bus with this name or ARN. source is the source of its
+// events, such as "com.example.orders". New makes no call.
 func New(client Client, bus, source string) (*Sender, error) {
 	c, ok := client.(*eventbridge.Client)
 	switch {
@@ -78,8 +77,8 @@ type detail struct {
 	DataBase64  []byte            `json:"dataBase64,omitempty"`
 }
 
-// detailOf is the event's detail. Numbers and white space of a JSON body stay as
-// they are, as far as JSON is concerned.
+// detailOf is the event's detail. It does not change numbers and white space of a JSON
+// body.
 func detailOf(m *outbox.Message) (string, error) {
 	d := detail{ID: m.ID, ContentType: m.ContentType, Attributes: m.Attributes}
 	if json.Valid(m.Body) && utf8.Valid(m.Body) {
@@ -119,7 +118,7 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	}
 	var replies []awsbatch.Reply
 	for i, e := range out.Entries {
-		// An entry with neither an error nor the event's id says nothing.
+		// An entry without an error and without the event's id says nothing.
 		if code := aws.ToString(e.ErrorCode); code != "" || aws.ToString(e.EventId) != "" {
 			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), Code: code, Message: aws.ToString(e.ErrorMessage), SenderFault: true})
 		}
@@ -127,7 +126,7 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	return service.Errors(len(batch), replies), nil
 }
 
-// isFinal lists the codes that are about the message and not about the bus, its
+// isFinal reports whether a code is about the message and not about the bus, its
 // permissions or its load.
 func isFinal(code string) bool {
 	switch code {
@@ -137,7 +136,7 @@ func isFinal(code string) bool {
 	return false
 }
 
-// size is what EventBridge counts: source, detail-type and detail.
+// size is the size that EventBridge counts: source, detail-type and detail.
 func (s *Sender) size(m *outbox.Message) int {
 	d, err := detailOf(m)
 	if err != nil {

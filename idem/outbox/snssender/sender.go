@@ -1,15 +1,15 @@
 // Package snssender sends outbox messages to an Amazon SNS topic.
 //
-// A message's body is the topic's message, Base64 if it is not text; its id, type,
+// A message's body is the topic's message, in Base64 if it is not text. Its id, type,
 // content type and attributes are message attributes ([outbox.AttributeID] and so
-// on, and the message's own names), so that filter policies can go by them.
+// on, and the message's own names), so that filter policies can use them.
 //
-// To a FIFO topic (an ARN that ends with ".fifo") the message group is the ordering
-// key, or the message id where there is none, and the deduplication id is the
-// message id: SNS drops what is sent again within 5 minutes. Later repeats, and
-// all repeats in a standard topic, reach the subscribers, who tell them by the id.
+// In a FIFO topic (an ARN that ends with ".fifo") the message group is the ordering
+// key, or the message id if there is none. The deduplication id is the message id: SNS
+// drops repeats within 5 minutes. Later repeats, and all repeats in a standard topic, reach
+// the subscribers, who recognise them by the id.
 //
-// It needs sns:Publish on the topic, and for an encrypted one kms:Decrypt and
+// It needs sns:Publish on the topic, and for an encrypted topic kms:Decrypt and
 // kms:GenerateDataKey on the key.
 package snssender
 
@@ -30,7 +30,7 @@ import (
 
 var service = awsbatch.Service{Name: "sns", IsFinal: isFinal, Destination: "topicarn"}
 
-// Client is what a sender uses of a *sns.Client. Its own retries are welcome.
+// Client has the methods of *sns.Client that a sender calls. The client may retry.
 type Client interface {
 	PublishBatch(context.Context, *sns.PublishBatchInput, ...func(*sns.Options)) (*sns.PublishBatchOutput, error)
 }
@@ -93,7 +93,7 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	return service.Errors(len(batch), replies), nil
 }
 
-// isFinal lists the codes that are about the message and not about the topic, its
+// isFinal reports whether a code is about the message and not about the topic, its
 // permissions or its load.
 func isFinal(code string) bool {
 	switch strings.TrimSuffix(code, "Exception") {

@@ -1,15 +1,15 @@
 // Package sqssender sends outbox messages to an Amazon SQS queue.
 //
-// A message's body is the queue's message body, Base64 if it is not text; its id,
+// A message's body is the queue's message body, in Base64 if it is not text. Its id,
 // type, content type and attributes are message attributes ([outbox.AttributeID]
 // and so on, and the message's own names).
 //
-// To a FIFO queue (a URL that ends with ".fifo") the message group is the ordering
-// key, or the message id where there is none, and the deduplication id is the
-// message id: SQS drops what is sent again within 5 minutes. Later repeats, and
-// all repeats in a standard queue, reach the consumer, who tells them by the id.
+// In a FIFO queue (a URL that ends with ".fifo") the message group is the ordering
+// key, or the message id if there is none. The deduplication id is the message id: SQS
+// drops repeats within 5 minutes. Later repeats, and all repeats in a standard queue, reach
+// the consumer, which recognises them by the id.
 //
-// It needs sqs:SendMessage on the queue, and for an encrypted one kms:Decrypt and
+// It needs sqs:SendMessage on the queue, and for an encrypted queue kms:Decrypt and
 // kms:GenerateDataKey on the key.
 package sqssender
 
@@ -30,7 +30,7 @@ import (
 
 var service = awsbatch.Service{Name: "sqs", IsFinal: isFinal}
 
-// Client is what a sender uses of a *sqs.Client. Its own retries are welcome.
+// Client has the methods of *sqs.Client that a sender calls. The client may retry.
 type Client interface {
 	SendMessageBatch(context.Context, *sqs.SendMessageBatchInput, ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 }
@@ -94,7 +94,7 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	return service.Errors(len(batch), replies), nil
 }
 
-// isFinal lists the codes that are about the message and not about the queue, its
+// isFinal reports whether a code is about the message and not about the queue, its
 // permissions or its load.
 func isFinal(code string) bool {
 	switch code[strings.LastIndexByte(code, '.')+1:] {

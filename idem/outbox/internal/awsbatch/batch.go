@@ -1,5 +1,5 @@
-// Package awsbatch is what the senders to AWS services have in common: how a batch's
-// messages are measured, and what the service's reply means for each of them.
+// Package awsbatch has the code that the senders to AWS services share: the size of a
+// batch's messages, and what the service's reply means for each of them.
 package awsbatch
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// Limits of a request. SQS takes 1 MiB and EventBridge more than 256 KB in most regions
-// by now; these suit every queue, topic, bus and server.
+// Limits of a request. SQS now accepts 1 MiB, and EventBridge more than 256 KB in most
+// regions; these limits suit every queue, topic, bus and server.
 var Limits = outbox.Limits{Count: 10, Bytes: 256 << 10}
 
 // Service takes messages in batches.
@@ -24,17 +24,18 @@ type Service struct {
 	// IsFinal reports whether a code is about the message, and not about the
 	// destination, its permissions or its load.
 	IsFinal func(code string) bool
-	// Destination is how the service's error texts call the destination, in lower case.
-	// A request that fails as a whole with a text about it says nothing about the
-	// messages: the destination can be corrected. Empty means that none is about it.
+	// Destination is the word for the destination in the service's error texts, in lower
+	// case. If a whole request fails with a text about the destination, the error says
+	// nothing about the messages: the destination can be corrected. Empty means that no
+	// text is about it.
 	Destination string
 }
 
-// Reply is what a service says of one message of a batch.
+// Reply is a service's reply to one message of a batch.
 type Reply struct {
 	// ID is the message's, see [ID].
 	ID string
-	// Code and Message are the service's error. Without a code it has taken the message.
+	// Code and Message are the service's error. Without a code it has accepted the message.
 	Code, Message string
 	// SenderFault says that the same request would fail again.
 	SenderFault bool
@@ -59,8 +60,7 @@ func (s Service) RequestError(err error) error {
 	return outbox.Reject(err)
 }
 
-// Errors returns one error for each of n messages, by the replies, of which any may be
-// missing.
+// Errors returns one error for each of n messages. Any of the replies may be missing.
 func (s Service) Errors(n int, replies []Reply) []error {
 	errs := make([]error, n)
 	for i := range errs {
@@ -82,8 +82,8 @@ func (s Service) Errors(n int, replies []Reply) []error {
 	return errs
 }
 
-// Size is what SQS and SNS count of a message: body, and names, types and values of
-// attributes.
+// Size is the size of a message that SQS and SNS count: body, and names, types and values
+// of attributes.
 func Size(m *outbox.Message) int {
 	body, _ := m.Text()
 	n := len(body)
@@ -94,7 +94,7 @@ func Size(m *outbox.Message) int {
 }
 
 // Group is the message group in FIFO queues and topics: the ordering key, or the
-// message's id where there is none.
+// message's id if there is none.
 func Group(m *outbox.Message) *string {
 	if m.OrderingKey != "" {
 		return &m.OrderingKey
