@@ -26,7 +26,7 @@ const (
 
 	HTTPAPILimit = 30 * time.Second
 	RESTAPILimit = 29 * time.Second
-	// MaxRESTAPILimit is that of a REST API whose account has the quota for it.
+	// MaxRESTAPILimit is the longest time of a REST API whose account has the quota for it.
 	MaxRESTAPILimit = 15 * time.Minute
 )
 
@@ -38,9 +38,9 @@ const (
 
 // Route is a method and a path that lead to the function.
 type Route struct {
-	// Route is the route as the library has it, such as "POST /payments/{id}".
+	// Route is the route as in the library, such as "POST /payments/{id}".
 	Route string
-	// Rate and Burst throttle the route on its own: requests a second, and at once.
+	// Rate and Burst throttle the route by itself: requests a second, and at once.
 	// Zero means those of the API.
 	Rate  float64
 	Burst int
@@ -61,12 +61,12 @@ type APIProps struct {
 	// CORS lets pages of other origins call the API from a browser. Nil means none.
 	CORS *CORS
 	// Limit is how long the API waits for the function. Zero means [HTTPAPILimit] or
-	// [RESTAPILimit]. Of a REST API, which is Regional here, it can be more, up to
-	// [MaxRESTAPILimit], once AWS has raised the account's quota "Maximum integration
+	// [RESTAPILimit]. A REST API, which is Regional here, can wait longer, up to
+	// [MaxRESTAPILimit], after AWS has raised the account's quota "Maximum integration
 	// timeout in milliseconds"; without that CloudFormation fails
 	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html). The
-	// library itself lets a concurrent duplicate wait no longer than for [RESTAPILimit].
-	// Streamed responses, which may take longer too, are not what the library records.
+	// library itself lets a concurrent duplicate wait no longer than [RESTAPILimit].
+	// Streamed responses may take longer too, but the library does not record them.
 	Limit time.Duration
 	// Rate and Burst throttle the whole stage: requests a second, and at once. Zero
 	// means [DefaultRate] and [DefaultBurst].
@@ -79,13 +79,13 @@ type APIProps struct {
 	UsagePlan *UsagePlan
 	// WebACL is the ARN of a WAF web ACL to put in front. For a REST API.
 	WebACL string
-	// HasLogRole says that the account lets API Gateway write logs already. Without
-	// it the stack sets that, which is one setting for the account and region. For a
+	// HasLogRole says that the account already lets API Gateway write logs. Without
+	// it the stack changes that setting, which is one for the account and region. For a
 	// REST API.
 	HasLogRole bool
 }
 
-// UsagePlan is who has an API key, and how much each key may do.
+// UsagePlan says who has an API key, and limits the requests of each key.
 type UsagePlan struct {
 	// Keys are the names of the keys to create.
 	Keys []string
@@ -93,7 +93,7 @@ type UsagePlan struct {
 	// those of the API.
 	Rate  float64
 	Burst int
-	// Daily bounds a key's requests of a day. Zero means no bound.
+	// Daily bounds a key's requests a day. Zero means no bound.
 	Daily int
 }
 
@@ -107,7 +107,7 @@ type API struct {
 	REST awsapigateway.RestApi
 	// AccessLog is the log group of the requests.
 	AccessLog awslogs.LogGroup
-	// URL is where the API answers, without a slash at its end.
+	// URL of the API, without a slash at its end.
 	URL string
 
 	routes []parsedRoute
@@ -147,7 +147,7 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 	return a
 }
 
-// GrantInvoke allows calling the API's routes, where its authorizer is IAM.
+// GrantInvoke allows calling the API's routes, if its authorizer is IAM.
 func (a *API) GrantInvoke(to awsiam.IGrantable) {
 	for _, r := range a.routes {
 		if a.REST != nil {
@@ -173,7 +173,7 @@ func (p *APIProps) setLimit(invalid func(string, ...any)) {
 	}
 }
 
-// setDefaults sets the defaults, and puts usable values where there are none.
+// setDefaults sets the defaults, and replaces unusable values by usable ones.
 func (p *APIProps) setDefaults(id string) (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch p.Flavour {
@@ -231,7 +231,7 @@ func throttle(invalid func(string, ...any), whose string, rate *float64, burst *
 
 var methods = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "PATCH": true, "DELETE": true, "OPTIONS": true}
 
-// parse takes the routes apart; those that are no routes are left out.
+// parse splits the routes; invalid ones are left out.
 func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 	if len(p.Routes) == 0 {
 		problems = append(problems, "there are no Routes: name what leads to the function, such as POST /payments")

@@ -15,7 +15,7 @@ import (
 // defaultStage of an HTTP API has no name in the URL.
 const defaultStage = "$default"
 
-// logFormat is a line of the access log. Which fields an API has differs.
+// logFormat is a line of the access log. own are the fields of this kind of API.
 func logFormat(own map[string]string) *string {
 	fields := map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTime", "ip": "$context.identity.sourceIp",
@@ -49,7 +49,7 @@ func (a *API) http(handler awslambda.Function, p *APIProps) {
 	})
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), handler,
 		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
-			// No time-out means the longest that there is.
+			// No time-out means the longest possible one.
 			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(), Timeout: p.shorter(),
 		})
 	authorizer := p.Authorizer.http()

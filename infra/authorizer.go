@@ -15,47 +15,48 @@ import (
 )
 
 // Authorizer says who may call an API: exactly one field is set. The library takes
-// the tenant from it, so the function must name the same one.
+// the tenant from the authorizer, so the function must name the same one.
 type Authorizer struct {
 	// JWT accepts tokens; the tenant is one of their claims.
 	JWT *JWT
-	// IAM accepts requests signed by AWS principals that are allowed to, see
+	// IAM accepts signed requests of AWS principals with the permission, see
 	// [API.GrantInvoke]; the tenant is their account or user.
 	IAM bool
-	// Lambda asks a function; the tenant is in the context that it returns. It gets
-	// payload 2.0 and answers in either form on an HTTP API, and gets a request event
-	// and answers with a policy on a REST API.
+	// Lambda calls a function; the tenant is in the context that it returns. On an HTTP
+	// API the function gets payload 2.0 and answers in either form. On a REST API it gets
+	// a request event and answers with a policy.
 	Lambda awslambda.IFunction
-	// Headers are the request headers by which that function decides, and from which it
-	// takes the tenant: all of them. API Gateway then keeps its answers for 5 minutes by
-	// these headers' values, and answers a request without one of them with 401 itself.
-	// Empty means that nothing is kept, and the function is asked about every request. A
-	// header that the function looks at and that is not named here would give one
-	// caller's tenant to another whose named headers are the same; so would anything else
-	// that it looks at, and an answer for one route would hold for all others: name none
-	// where it decides by the path, the method or the client's address. For Lambda.
+	// Headers are all request headers by which that function decides, and from which it
+	// takes the tenant. API Gateway then caches the function's answers for 5 minutes by
+	// these headers' values, and itself answers 401 to a request without one of them.
+	// Empty means that nothing is cached, and the function is called for every request.
+	//
+	// If the function reads a header that is not named here, or anything else, one caller
+	// gets the tenant of another whose named headers are the same. An answer for one route
+	// holds for all others: name no headers if the function decides by the path, the method
+	// or the client's address. For Lambda.
 	Headers []string
 	// None lets everybody call. A warning says so.
 	None bool
 }
 
-// JWT is whose tokens an API accepts.
+// JWT says which tokens an API accepts.
 type JWT struct {
-	// Issuer is the URL of the token's iss claim. A REST API knows those of Cognito
-	// user pools in the stack's account only.
+	// Issuer is the URL in the token's iss claim. A REST API accepts only Cognito user
+	// pools in the stack's account.
 	Issuer string
-	// Audience is what a token's aud or client_id claim must be, any one of them.
-	// Required on an HTTP API; a REST API does not look at it.
+	// Audience has the accepted values of a token's aud or client_id claim.
+	// Required on an HTTP API; a REST API does not check it.
 	Audience []string
 }
 
 // token is a header's name (RFC 9110, 5.1).
 var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// keptAnswers is how long API Gateway keeps what an authorizer has answered.
+// keptAnswers is how long API Gateway caches an authorizer's answer.
 const keptAnswers = 5 * time.Minute
 
-// sources are the headers as an API knows them, and how long answers are kept by them.
+// sources are the headers in the API's notation, and how long answers are cached by them.
 func (z *Authorizer) sources(prefix string) (headers *[]*string, kept awscdk.Duration) {
 	named := make([]*string, len(z.Headers))
 	for i, h := range z.Headers {

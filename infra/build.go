@@ -13,8 +13,8 @@ import (
 // bootstrap is the name that the custom runtime starts.
 const bootstrap = "bootstrap"
 
-// buildEnv is what decides, beside the source and the toolchain, which bytes come
-// out: whatever the caller's environment says about it must not count.
+// buildEnv fixes the variables that change the resulting bytes: the caller's environment
+// must not count.
 var buildEnv = []string{"GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT="}
 
 // buildArgs leave out everything that differs between two machines with the same
@@ -28,15 +28,15 @@ var buildArgs = []string{
 // module is this module.
 const module = "github.com/idem-go/idempotency"
 
-// home returns where the go command has this module, seen from dir, if the package
-// is one of this module's. It is built there, with the versions and the checksums
-// that this module has for what it imports: a module that only requires this one
-// has none for programs that it does not import, and drops them when it is tidied.
+// home returns the folder where the go command has this module, seen from dir, if the
+// package is part of this module. The package is built there, with this module's versions
+// and checksums of what it imports. A module that only requires this one has none of them
+// for programs that it does not import, and go mod tidy drops them.
 func home(dir, pkg string) (string, error) {
 	if !strings.HasPrefix(pkg, module+"/") {
 		return dir, nil
 	}
-	// Where modules are vendored, the folder has what is imported alone.
+	// A vendor folder has only the packages that are imported.
 	cmd := exec.Command("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
@@ -70,12 +70,12 @@ func build(dir, pkg, folder string) error {
 		}
 		return err
 	}
-	// The go command makes an archive of what is not a main package.
+	// The go command makes an archive of a package that is not main.
 	binary, err := elf.Open(out)
 	if err != nil {
 		return fmt.Errorf("%s is not a main package", pkg)
 	}
 	binary.Close()
-	// The mode goes into the archive: the umask must not.
+	// The archive has the mode, which must not depend on the umask.
 	return os.Chmod(out, 0o755)
 }

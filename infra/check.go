@@ -9,18 +9,18 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// refuse puts an error on a construct. Construction goes on, so that everything
-// that is wrong comes out at once.
+// refuse puts an error on a construct. Construction continues, so that all mistakes are
+// reported at once.
 func refuse(at constructs.IConstruct, format string, args ...any) {
 	awscdk.Annotations_Of(at).AddError(jsii.String(fmt.Sprintf(format, args...)))
 }
 
-// warn puts a warning on a construct; id, behind "idem:", is what acknowledges it.
+// warn puts a warning on a construct; "idem:" and id acknowledge it.
 func warn(at constructs.IConstruct, id, format string, args ...any) {
 	awscdk.Annotations_Of(at).AddWarningV2(jsii.String("idem:"+id), jsii.String(fmt.Sprintf(format, args...)))
 }
 
-// Problem is what a check has to say about a construct, ours or another's.
+// Problem is an error or a warning of a check, ours or another's, about a construct.
 type Problem struct {
 	// Path is the construct's path in the app.
 	Path string
@@ -40,9 +40,9 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s at %s: %s", kind, p.Path, p.Message)
 }
 
-// Problems lists the errors and warnings below a construct, usually the app: what
-// the CDK command line prints, for tests and programs that synthesize by
-// themselves. Call it after Synth, which runs some of the checks.
+// Problems lists the errors and warnings below a construct, usually the app, as the CDK
+// command line prints them. It is for tests and programs that synthesize by themselves.
+// Call it after Synth, which runs some of the checks.
 func Problems(root constructs.IConstruct) []Problem {
 	var all []Problem
 	for _, c := range *root.Node().FindAll(constructs.ConstructOrder_PREORDER) {
@@ -56,9 +56,9 @@ func Problems(root constructs.IConstruct) []Problem {
 	return all
 }
 
-// checkRetention compares an operation's retention with the time within which its
-// source may deliver the same thing again. A delivery after the record has expired
-// runs the handler again, which only a repeatable operation can bear.
+// checkRetention compares an operation's retention with the time within which its source
+// may deliver the same thing again. A delivery after the record has expired runs the
+// handler again, which is safe only for a repeatable operation.
 func checkRetention(at constructs.IConstruct, repeat Repeat, retention, otherwise, window time.Duration, from string) {
 	named := "Retention"
 	if retention == 0 {

@@ -12,30 +12,30 @@ import (
 )
 
 // CORS says which pages of other origins may call an API from a browser
-// (https://fetch.spec.whatwg.org/#http-cors-protocol). Preflight requests are answered by
-// API Gateway, without authorizer and function: for the methods of the routes, and with
-// the headers that idempotent requests have.
+// (https://fetch.spec.whatwg.org/#http-cors-protocol). API Gateway answers preflight
+// requests without authorizer and function, for the methods of the routes and the headers
+// of idempotent requests.
 //
-// An HTTP API also adds the headers of the responses, and takes those of the function
-// away (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html).
-// A REST API does neither: there the function adds Access-Control-Allow-Origin and
-// Access-Control-Expose-Headers to each response, to the refusals too, or pages can read
-// none of them.
+// An HTTP API also adds the CORS headers of the responses, and removes those of the
+// function (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html).
+// A REST API does neither: there the function must add Access-Control-Allow-Origin and
+// Access-Control-Expose-Headers to each response, including refusals. Otherwise pages
+// cannot read them.
 type CORS struct {
-	// Origins of the pages, such as https://shop.example. "*" alone means all of them.
+	// Origins of the pages, such as https://shop.example. A single "*" means all origins.
 	// Required.
 	Origins []string
-	// Headers of requests besides Idempotency-Key, Content-Type and those of the
-	// authorizers.
+	// Headers are further request headers, besides Idempotency-Key, Content-Type and
+	// those of the authorizers.
 	Headers []string
-	// Expose are the headers of responses that pages can read besides
+	// Expose are further response headers that pages can read, besides
 	// Idempotency-Replayed, Idempotent-Replayed, Idempotency-Expires, Retry-After and
 	// Location. For an HTTP API.
 	Expose []string
-	// Credentials lets pages send cookies. It takes origins by name.
+	// Credentials lets pages send cookies. Origins must then be named.
 	Credentials bool
-	// MaxAge is how long a browser keeps the answer, at most a day. Zero leaves it to the
-	// browser: 5 seconds.
+	// MaxAge is how long a browser caches the answer, at most a day. Zero means the
+	// browser's default, 5 seconds.
 	MaxAge time.Duration
 
 	methods map[string][]string // by path
@@ -46,11 +46,11 @@ var (
 	// requestHeaders are those that idempotent requests have, and those by which the
 	// authorizers know who sends them.
 	requestHeaders = []string{"Idempotency-Key", "Content-Type", "Authorization", "X-Api-Key", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256"}
-	// responseHeaders are those that the contract has clients read.
+	// responseHeaders are those that clients read by the contract.
 	responseHeaders = []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After", "Location"}
 )
 
-// setDefaults sets the defaults. What cannot be used is left out.
+// setDefaults sets the defaults. Unusable values are left out.
 func (c *CORS) setDefaults(routes []parsedRoute, flavour Flavour, problems []string) (*CORS, []string) {
 	if c == nil {
 		return nil, problems
@@ -101,7 +101,7 @@ func (c *CORS) setDefaults(routes []parsedRoute, flavour Flavour, problems []str
 	return &s, problems
 }
 
-// union adds the names that are not there yet, in whatever case.
+// union adds the names that are not in the list yet; case does not count.
 func union(names, more []string) []string {
 	all := slices.Clone(names)
 	for _, m := range more {
@@ -130,8 +130,8 @@ func (c *CORS) http() *awsapigatewayv2.CorsPreflightOptions {
 	return in
 }
 
-// rest answers the preflight requests of each path, and lets pages see what API Gateway
-// itself refuses, where it can say so: a gateway response is one text for all origins.
+// rest answers the preflight requests of each path. It also lets pages read API Gateway's
+// own refusals if there is one origin: a gateway response is the same for all origins.
 func (c *CORS) rest(a *API) {
 	if c == nil {
 		return

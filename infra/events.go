@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// EventSource is who invokes a function asynchronously. The library's retention of an
-// operation that names none follows from it, and for how long an event may come again.
+// EventSource is the service that invokes a function asynchronously. It decides how long an
+// event may come again, and the library's default retention.
 type EventSource string
 
 // The sources of asynchronous events.
@@ -21,7 +21,7 @@ const (
 	// FromCallers is a caller that does not wait, for idemlambda.Async.
 	FromCallers EventSource = "callers"
 	// FromScheduler is EventBridge Scheduler, for idemlambda.Async: it tries for a day
-	// to hand its payload over.
+	// to pass its payload to Lambda.
 	FromScheduler EventSource = "scheduler"
 	// FromEventBridge is a rule of a bus, for idemlambda.EventBridge.
 	FromEventBridge EventSource = "eventbridge"
@@ -35,26 +35,26 @@ const (
 	// MaxEventAge is how long Lambda keeps an asynchronous invocation.
 	// https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 	MaxEventAge = 6 * time.Hour
-	// EventBridgeAge is how long EventBridge tries to hand an event to Lambda, which
-	// then has its own time.
+	// EventBridgeAge is how long EventBridge tries to pass an event to Lambda, whose own
+	// time comes after that.
 	// https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
 	EventBridgeAge = 24 * time.Hour
-	// SchedulerAge is the same of EventBridge Scheduler.
+	// SchedulerAge is the same time of EventBridge Scheduler.
 	// https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
 	SchedulerAge = 24 * time.Hour
-	// SNSAge is the same of SNS.
+	// SNSAge is the same time of SNS.
 	// https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
 	SNSAge = 23 * day
 
-	// The retentions of operations that name none, as in package idemlambda.
+	// The default retentions, as in package idemlambda.
 	DefaultAsyncRetention       = 36 * time.Hour
 	DefaultEventBridgeRetention = 36 * time.Hour
 	DefaultSNSRetention         = 24 * day
 	DefaultS3Retention          = 48 * time.Hour
 )
 
-// eventSources is what is known of each: how long it tries to hand an event to Lambda,
-// which then has its own time, and the library's retention.
+// eventSources has for each source how long it tries to pass an event to Lambda, whose own
+// time comes after that, and the library's retention.
 var eventSources = map[EventSource]struct {
 	age, retention time.Duration
 	name           string
@@ -71,24 +71,24 @@ var eventSources = map[EventSource]struct {
 type EventsProps struct {
 	// Repeat is the declaration of the operation that events run.
 	Repeat Repeat
-	// Source is who sends the events. Empty means [FromEventBridge] if EventBridge is
+	// Source sends the events. Empty means [FromEventBridge] if EventBridge is
 	// set, else [FromCallers].
 	Source EventSource
 	// Retention of that operation, if its code sets one. Zero means the library's for
 	// the source.
 	Retention time.Duration
-	// MaxAge is how long Lambda keeps an event that it cannot hand over, 1 minute to
+	// MaxAge is how long Lambda keeps an event that it cannot deliver, 1 minute to
 	// 6 hours. Zero means [MaxEventAge].
 	MaxAge time.Duration
-	// NoRetries has a failed event tried once instead of three times.
+	// NoRetries lets an event be tried only once instead of three times.
 	NoRetries bool
-	// EventBridge is how long rules try to hand their events to Lambda, up to 24
-	// hours: the MaximumEventAge of their targets. For [FromEventBridge]; zero means
-	// [EventBridgeAge] there, their default.
+	// EventBridge is how long rules try to pass their events to Lambda, up to 24
+	// hours: the MaximumEventAge of their targets. For [FromEventBridge], where zero means
+	// the default, [EventBridgeAge].
 	EventBridge time.Duration
 
-	// Failures is a queue for what could not be handled. Nil creates one that keeps
-	// it for 14 days.
+	// Failures is a queue for events that could not be handled. Nil creates one that
+	// keeps them for 14 days.
 	Failures awssqs.IQueue
 	// NoFailures leaves the queue out. A warning says so.
 	NoFailures bool
@@ -97,9 +97,9 @@ type EventsProps struct {
 	EncryptionKey awskms.IKey
 }
 
-// OnEvents sets how the function is invoked asynchronously, and tells the function for
-// how long its source may deliver an event again. It returns the queue of what could not
-// be handled, nil if there is none. Call it once.
+// OnEvents sets how the function is invoked asynchronously, and tells the function how long
+// its source may deliver an event again. It returns the queue of the events that could not
+// be handled, or nil if there is none. Call it once.
 func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	p := EventsProps{}
 	if props != nil {
@@ -141,7 +141,7 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	}
 	config := awslambda.NewCfnEventInvokeConfig(f, jsii.String("Events"), in)
 	if queue != nil {
-		// Lambda refuses the destination as long as the role may not send there.
+		// Lambda refuses the destination until the role may send there.
 		allow(f, nil, []string{*queue.QueueArn()}, "sqs:SendMessage").ApplyBefore(config)
 		allowKey(queue.EncryptionMasterKey(), f)
 	}

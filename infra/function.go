@@ -21,9 +21,9 @@ import (
 
 // Defaults and limits of a function.
 const (
-	// DefaultTimeout leaves a handler 9 s before its guard.
+	// DefaultTimeout gives a handler 9 s before its guard.
 	DefaultTimeout = 10 * time.Second
-	// MaxTimeout is Lambda's.
+	// MaxTimeout is Lambda's limit.
 	MaxTimeout = 15 * time.Minute
 	// DefaultMemory, in MB, gives a Go function about a sixth of a core.
 	DefaultMemory = 256
@@ -39,8 +39,8 @@ type FunctionProps struct {
 	// Dir is where the go command runs: a folder of the module. Empty means the
 	// working directory, which under the CDK command line is that of cdk.json.
 	Dir string
-	// Code is a built function instead: a folder or an archive with an arm64 binary
-	// called bootstrap.
+	// Code is a function that is already built: a folder or an archive with an arm64
+	// binary called bootstrap.
 	Code awslambda.Code
 
 	// Name of the function. Empty lets CloudFormation choose one.
@@ -56,22 +56,22 @@ type FunctionProps struct {
 
 	// LogRetention of the function's log group. Empty means a month.
 	LogRetention awslogs.RetentionDays
-	// Tracing turns X-Ray on. X-Ray's permissions know no resources, so it is the
-	// only one of a function's permissions that is for "*".
+	// Tracing turns X-Ray on. X-Ray's permissions have no resources, so they are the only
+	// permissions of a function that are for "*".
 	Tracing bool
 
-	// Environment of the function, beside what its constructs set.
+	// Environment of the function, besides the variables that its constructs set.
 	Environment map[string]string
 
-	// Lease is what the function's code sets as idem.Options.Lease, if it does. It
-	// counts only for work whose context has no deadline; elsewhere the lease ends
-	// with the invocation. It is compared with the time-out, nothing else.
+	// Lease is idem.Options.Lease in the function's code, if the code sets it. It counts
+	// only for work whose context has no deadline; elsewhere the lease ends with the
+	// invocation. It is only compared with the time-out.
 	Lease time.Duration
 }
 
-// Function is a Go function for provided.al2023 on arm64, with logs as JSON in a
-// log group of its own and a role that may write them and nothing else, until it
-// is granted more. It is a Lambda function of CDK's.
+// Function is a Go function for provided.al2023 on arm64, with logs as JSON in a log group
+// of its own, and a role that may only write these logs until it is granted more. It is a
+// Lambda function of CDK's.
 type Function struct {
 	awslambda.Function
 	// Logs is the function's log group.
@@ -80,8 +80,8 @@ type Function struct {
 
 // NewFunction returns a function. A package is built at synth time by the go
 // command on PATH, without Docker: the same source and toolchain give the same
-// bytes on every machine. What the build says is an error on the function. As
-// with CDK's own bundling, it is left out for stacks that a command does not need.
+// bytes on every machine. A failed build is an error on the function. As with CDK's own
+// bundling, the build is left out for stacks that a command does not need.
 func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
 	p := FunctionProps{}
 	if props != nil {
@@ -179,8 +179,8 @@ func (p *FunctionProps) setDefaults() (problems []string) {
 	return problems
 }
 
-// code returns the function's code, and the folder that it lies in if it was made
-// here. On an error the code is something that says so.
+// code returns the function's code, and its folder if it was built here. On an error the
+// code is a program that says so.
 func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, folder string, err error) {
 	switch {
 	case p.Code != nil && p.Package != "":
@@ -208,8 +208,8 @@ func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, f
 	return awslambda.Code_FromAsset(&folder, nil), folder, err
 }
 
-// staged reports whether CDK has copied the assets into its output, which it does
-// while a function is made unless it is told not to.
+// staged reports whether CDK has copied the assets into its output, which it does when a
+// function is made unless it is told not to.
 func staged(scope constructs.Construct) bool {
 	disabled := scope.Node().TryGetContext(jsii.String("aws:cdk:disable-asset-staging"))
 	return disabled == nil || disabled == false

@@ -14,35 +14,34 @@ import (
 
 // GrantOptions of a grant on records. Nil and the zero value mean all records.
 type GrantOptions struct {
-	// Tenants confines the grantee to the records of these tenants, as they are given
-	// to Operation.Key, by a condition on dynamodb:LeadingKeys. IAM then refuses every
+	// Tenants confines the grantee to the records of these tenants, as passed to
+	// Operation.Key, by a condition on dynamodb:LeadingKeys. IAM then refuses every
 	// other key. Empty means all records, unless WithoutTenant is set.
 	Tenants []string
-	// WithoutTenant confines the grantee to the records that have no tenant, beside
-	// those of Tenants.
+	// WithoutTenant confines the grantee to the records without a tenant and those of
+	// Tenants.
 	WithoutTenant bool
 }
 
 // GrantHandler allows what an engine does with records: claim, replay, complete,
-// record steps, store large results, publish, resolve. Nothing is deleted, scanned
-// or queried. TransactWriteItems has no permission of its own, so that a completion
-// in a transaction needs nothing more here; its business tables are granted with
-// [GrantBusiness].
+// record steps, store large results, publish, resolve. An engine does not delete, scan or
+// query. TransactWriteItems has no permission of its own, so a completion in a transaction
+// needs no other grant on this table; grant its business tables with [GrantBusiness].
 func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows what a person who resolves open questions needs: to list
-// them in the index, read a record with its result, and resolve it, with a large
-// result in items of its own. It reaches every tenant.
+// GrantOperator allows a person to resolve open questions: to list them in the index, to
+// read a record with its result, and to resolve it, with a large result in items of its
+// own. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
 }
 
-// GrantRelay allows what the relay of the outbox does: read the stream, list what
-// is not sent yet in the index, read messages and note what became of them. The
-// grant is for what must wait for it.
+// GrantRelay allows what the relay of the outbox does: read the stream, list waiting
+// messages in the index, read messages and note the results of its tries. Resources that
+// need the permission must depend on the returned grant.
 func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
 	t.allow(to, nil, "BatchGetItem", "UpdateItem")
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
@@ -50,16 +49,16 @@ func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
 		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")
 }
 
-// GrantCheck allows dynamostore.Check, for deployments and processes that live
-// long: it describes the table and its TTL.
+// GrantCheck allows dynamostore.Check, which describes the table and its TTL. It is for
+// deployments and long-lived processes.
 func (t *Table) GrantCheck(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn()}, "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
 }
 
 // GrantBusiness allows, on a table of the service's own, the writes that commit in
-// one transaction with a record: put, update, delete and check. Name the ones that
+// one transaction with a record: put, update, delete and check. Name the actions that
 // the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",
-// "ConditionCheckItem", "GetItem"); none of them includes another.
+// "ConditionCheckItem", "GetItem"); no action includes another.
 func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
 	full := make([]string, len(actions))
 	for i, a := range actions {

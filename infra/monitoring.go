@@ -18,22 +18,22 @@ const (
 	DefaultQueueAge = 15 * time.Minute
 	// DefaultIteratorAge is how far a relay may be behind its stream.
 	DefaultIteratorAge = 5 * time.Minute
-	// DefaultFailedConditions in 5 minutes: a replay is one failed condition, so this
-	// is about retries that have run wild, not about each one.
+	// DefaultFailedConditions is the number in 5 minutes. A replay is one failed condition,
+	// so the alarm is about retries without end and not about single ones.
 	DefaultFailedConditions = 10_000
 
-	// nearTimeout is the share of the time-out from which a duration alarms: at the
-	// time-out an operation that is not repeatable becomes unknown.
+	// nearTimeout is the share of the time-out from which a duration raises the alarm: at
+	// the time-out an operation that is not repeatable becomes unknown.
 	nearTimeout = 0.8
 	period      = 5 * time.Minute
 )
 
-// MonitoringProps say what is watched. Everything may be left out.
+// MonitoringProps say what is watched. All fields are optional.
 type MonitoringProps struct {
 	// Name of the dashboard. Empty lets CloudFormation choose one.
 	Name string
-	// Topic is told of alarms. If it has a policy of its own, that must let
-	// cloudwatch.amazonaws.com publish. Nil means nobody, and a warning.
+	// Topic gets the alarms. If it has a policy of its own, the policy must let
+	// cloudwatch.amazonaws.com publish. Nil means that nobody gets them, and a warning.
 	Topic awssns.ITopic
 
 	Table     *Table
@@ -47,17 +47,17 @@ type MonitoringProps struct {
 	QueueAge time.Duration
 	// IteratorAge is how far a relay may be behind. Zero means [DefaultIteratorAge].
 	IteratorAge time.Duration
-	// FailedConditions of the table in 5 minutes. Zero means
-	// [DefaultFailedConditions].
+	// FailedConditions is how many conditions of the table may fail in 5 minutes. Zero
+	// means [DefaultFailedConditions].
 	FailedConditions int
 
-	// Metrics are more metrics for the dashboard, such as your functions' own, each in
-	// a graph by its label or name.
+	// Metrics are more metrics for the dashboard, such as your functions' own. Each has a
+	// graph with its label or name.
 	Metrics []awscloudwatch.Metric
 }
 
-// Monitoring is a dashboard, and alarms on what AWS itself measures. An alarm
-// without data is no alarm.
+// Monitoring is a dashboard, and alarms on AWS's own metrics. Missing data does not raise an
+// alarm.
 type Monitoring struct {
 	constructs.Construct
 	Dashboard awscloudwatch.Dashboard
@@ -204,7 +204,7 @@ func (m *Monitoring) table(t *Table, most int) {
 	m.graph(name+": failed conditions", failed)
 }
 
-// AddAlarm adds an alarm to those of the monitoring: on a metric that reaches a
+// AddAlarm adds an alarm to those of the monitoring. It is raised when the metric reaches the
 // threshold within one of its periods. The description says what to do.
 func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, threshold float64, description string) {
 	a := awscloudwatch.NewAlarm(m, &name, &awscloudwatch.AlarmProps{
@@ -232,7 +232,7 @@ func statistic(s string) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: &s, Period: duration(period)}
 }
 
-// idOf is the construct's id: below a relay its own and the function's.
+// idOf is the construct's id; below a relay it is the relay's and the function's.
 func idOf(c constructs.IConstruct) string {
 	id := *c.Node().Id()
 	if scope := c.Node().Scope(); scope != nil {

@@ -16,30 +16,30 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Repeat is what the operation behind a queue says about itself, as in package
-// idem, under the name that is stored in records.
+// Repeat is the declaration of the operation behind a queue, as in package idem, with the
+// name that is stored in records.
 type Repeat string
 
 // The two declarations.
 const (
 	// Repeatable operations run again after an attempt whose outcome nobody knows.
 	Repeatable Repeat = "repeatable"
-	// NotRepeatable operations never do: such a message is redelivered until the queue
-	// gives it up, and its record waits to be resolved.
+	// NotRepeatable operations never run again after such an attempt: the message is
+	// redelivered until the queue gives it up, and its record waits to be resolved.
 	NotRepeatable Repeat = "not_repeatable"
 )
 
 // Defaults of a queue.
 const (
-	// DefaultMessageRetention is the longest that SQS has: what nobody could handle
-	// for a week is still there.
+	// DefaultMessageRetention is SQS's longest: a message that nobody could handle for a
+	// week is still there.
 	DefaultMessageRetention = 14 * day
-	// DefaultMaxReceives is the least that AWS recommends in front of Lambda.
+	// DefaultMaxReceives is the least that AWS recommends for Lambda.
 	DefaultMaxReceives = 5
-	// DefaultBatchSize is Lambda's.
+	// DefaultBatchSize is Lambda's default.
 	DefaultBatchSize = 10
-	// DefaultQueueRetention is that of an operation behind a queue, as in package
-	// idemlambda: 14 days in the queue, 14 in the dead-letter queue, and a day.
+	// DefaultQueueRetention is the default retention of an operation behind a queue, as in
+	// package idemlambda: 14 days in the queue, 14 in the dead-letter queue, and a day.
 	DefaultQueueRetention = 29 * day
 
 	day = 24 * time.Hour
@@ -47,8 +47,8 @@ const (
 
 // QueueProps of a queue. Repeat is required.
 type QueueProps struct {
-	// Repeat is the declaration of the operation that the consumer runs; a consumer
-	// whose code declares another does not start.
+	// Repeat is the declaration of the operation that the consumer runs. A consumer whose
+	// code declares something else does not start.
 	Repeat Repeat
 	// Retention of that operation, if its code sets one. Zero means
 	// [DefaultQueueRetention], as the library does.
@@ -59,9 +59,9 @@ type QueueProps struct {
 	Name string
 	// FIFO keeps the order within a message group.
 	FIFO bool
-	// PerGroup deduplicates and throttles by message group instead of by queue: for
-	// more than 300 messages a second. A deduplication id then counts within its group
-	// alone, as it does for idemlambda.SQSDeduplicationID. For FIFO queues.
+	// PerGroup deduplicates and throttles by message group instead of by queue, for more
+	// than 300 messages a second. A deduplication id then counts only within its group, as
+	// it does for idemlambda.SQSDeduplicationID. For FIFO queues.
 	PerGroup bool
 
 	// Visibility is how long a received message is hidden. Zero means six times the
@@ -76,18 +76,18 @@ type QueueProps struct {
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
 	// for 14 days.
 	DeadLetters awssqs.Queue
-	// NoDeadLetters leaves the dead-letter queue out: what cannot be handled is
-	// redelivered until the message's retention is over, and is then gone. A warning says so.
+	// NoDeadLetters leaves out the dead-letter queue: a message that cannot be handled is
+	// redelivered until its retention is over, and is then gone. A warning says so.
 	NoDeadLetters bool
 
-	// BatchSize is the most messages of an invocation: 1 to 10, for a standard queue
-	// with a BatchWindow to 10,000. Zero means [DefaultBatchSize].
+	// BatchSize is the most messages of an invocation: 1 to 10, or up to 10,000 for a
+	// standard queue with a BatchWindow. Zero means [DefaultBatchSize].
 	BatchSize int
 	// BatchWindow is how long Lambda gathers a batch, in whole seconds up to 5
 	// minutes. For standard queues.
 	BatchWindow time.Duration
-	// MaxConcurrency bounds the invocations at once, 2 to 1,000. Zero means no bound
-	// but the account's.
+	// MaxConcurrency bounds the invocations at once, 2 to 1,000. Zero means only the
+	// account's bound.
 	MaxConcurrency int
 
 	// EncryptionKey is a customer's KMS key. Nil means SQS's own.
@@ -101,21 +101,21 @@ type Queue struct {
 	awssqs.Queue
 	// DeadLetters is the dead-letter queue, nil if there is none.
 	DeadLetters awssqs.Queue
-	// Mapping leads to the consumer.
+	// Mapping is the event source mapping to the consumer.
 	Mapping awslambda.EventSourceMapping
 
 	key        awskms.IKey
 	visibility time.Duration
 }
 
-// consumerSource is the id of the mapping below its function. Each function has
-// one queue: its environment describes one.
+// consumerSource is the id of the mapping below its function. A function has one queue,
+// because its environment describes one.
 const consumerSource = "QueueSource"
 
-// NewQueue returns a queue that the consumer is fed from. The consumer is a
-// [Function] or any other Lambda function of the stack; its environment tells it
-// of the queue, for the library's checks at start-up. It is allowed to receive
-// from this queue and to delete what it has handled.
+// NewQueue returns a queue whose messages the consumer gets. The consumer is a [Function] or
+// any other Lambda function of the stack. NewQueue describes the queue in its environment,
+// for the library's checks at start-up, and allows it to receive from this queue and to
+// delete messages.
 func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
 	p := QueueProps{}
 	if props != nil {
@@ -164,7 +164,7 @@ func (p *QueueProps) queue(name string) *awssqs.QueueProps {
 	return in
 }
 
-// failureQueue keeps what could not be handled for as long as there is.
+// failureQueue keeps messages that could not be handled for the longest possible time.
 func failureQueue(scope constructs.Construct, id string, key awskms.IKey) awssqs.Queue {
 	in := (&QueueProps{EncryptionKey: key}).queue("")
 	in.RetentionPeriod = duration(maxMessageRetention)
@@ -181,7 +181,7 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		in.MaxBatchingWindow = duration(p.BatchWindow)
 	}
 	q.Mapping = awslambda.NewEventSourceMapping(consumer, jsii.String(consumerSource), in)
-	// Lambda refuses the mapping as long as the role may not receive.
+	// Lambda refuses the mapping until the role may receive.
 	// https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
 	allow(consumer, nil, []string{*q.QueueArn()}, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes").
 		ApplyBefore(q.Mapping)
@@ -202,25 +202,25 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 	if timeout := consumer.Timeout(); timeout != nil {
 		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))
 	}
-	// In order: the same stack is the same text.
+	// In order: the same stack gives the same text.
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		consumer.AddEnvironment(jsii.String(name), jsii.String(settings[name]), nil)
 	}
 }
 
-// GrantSend allows sending to the queue, and nothing else.
+// GrantSend allows only sending to the queue.
 func (q *Queue) GrantSend(to awsiam.IGrantable) {
 	allow(to, nil, []string{*q.QueueArn()}, "sqs:SendMessage")
 	allowKey(q.key, to)
 }
 
-// GrantHideDuplicates allows the consumer what lambda/sqsvisibility does: to hide a
-// concurrent duplicate until the lease of the running attempt is over.
+// GrantHideDuplicates allows the consumer to hide a concurrent duplicate until the lease of
+// the running attempt is over, as lambda/sqsvisibility does.
 func (q *Queue) GrantHideDuplicates(to awsiam.IGrantable) {
 	allow(to, nil, []string{*q.QueueArn()}, "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl")
 }
 
-// lambdaTimeout is what a function has that names none.
+// lambdaTimeout is Lambda's default time-out.
 const lambdaTimeout = 3 * time.Second
 
 func timeoutOf(f awslambda.Function) time.Duration {

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// visibilityFactor leaves Lambda time to try again where it is throttled.
+	// visibilityFactor leaves Lambda time to try again if it is throttled.
 	// https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
 	visibilityFactor = 6
-	// margin is what others add to a lease before they take it as lapsed, as in
+	// margin is the time that others add to a lease before it counts as lapsed, as in
 	// package idem.
 	margin = 2 * time.Second
 
@@ -101,7 +101,7 @@ func (p *QueueProps) checkFIFO(invalid func(string, ...any)) {
 	}
 }
 
-// advise puts on the queue what works badly, and what breaks the promise.
+// advise reports settings that work badly or break the promise.
 func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 	if good := p.goodVisibility(timeout); p.Visibility >= timeout+p.BatchWindow+margin && p.Visibility < good {
 		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: where Lambda is throttled, "+
@@ -122,7 +122,7 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 	checkRetention(q, p.Repeat, p.Retention, DefaultQueueRetention, window, from)
 }
 
-// redelivery is how long a message may come again, and why.
+// redelivery is how long a message may come again, and the reason.
 func (p *QueueProps) redelivery() (window time.Duration, from string) {
 	if p.NoDeadLetters {
 		return p.MessageRetention, "the queue's retention"

@@ -31,13 +31,12 @@ const (
 	// DefaultStreamBatch is the most messages of an invocation.
 	DefaultStreamBatch = 100
 	// DefaultStreamRetries is how often a part of a batch is tried before it goes to
-	// the failure queue. The sweep takes up what is in it too.
+	// the failure queue. The sweep also sends its messages.
 	DefaultStreamRetries = 10
 	// DefaultSweep is the time between two sweeps.
 	DefaultSweep = 5 * time.Minute
 
-	// DefaultGrace is how old a message is when a sweep takes it up, as in package
-	// outbox.
+	// DefaultGrace is how old a message is when a sweep sends it, as in package outbox.
 	DefaultGrace = 2 * time.Minute
 	// maxDestination is the longest name of a destination, as in package outbox.
 	maxDestination = 128
@@ -49,8 +48,8 @@ type RelayProps struct {
 	// [DefaultRelayTimeout]; at most Grace.
 	Function FunctionProps
 
-	// Queues, Topics and Buses are where messages go, by the name of the destination
-	// that they are published with. A name is in one of them.
+	// Queues, Topics and Buses are the targets of messages, by the name of the destination
+	// in the messages. A name is in only one of them.
 	Queues map[string]awssqs.IQueue
 	Topics map[string]awssns.ITopic
 	Buses  map[string]awsevents.IEventBus
@@ -66,28 +65,28 @@ type RelayProps struct {
 	// whole minutes. Zero means [DefaultSweep].
 	Sweep time.Duration
 
-	// Grace is how old a message is when a sweep takes it up: longer than the stream
-	// usually takes, and than an invocation. Zero means [DefaultGrace].
+	// Grace is how old a message is when a sweep sends it: longer than the stream usually
+	// takes, and longer than an invocation. Zero means [DefaultGrace].
 	Grace time.Duration
-	// MaxTries is how many tries of a message may fail until it becomes a dead letter. Zero means
-	// the relay's default.
+	// MaxTries is how many tries of a message may fail until it becomes a dead letter. Zero
+	// means the relay's default.
 	MaxTries int
 
 	// EncryptionKey is a customer's KMS key for the failure queue. Nil means SQS's own.
 	EncryptionKey awskms.IKey
 }
 
-// Relay sends the messages of the table's outbox: a function on the table's
-// stream, which gets new messages only, and a schedule that has it look for what
-// the stream missed. A batch that fails is cut in two, and a single message that fails
-// ends in the failure queue.
+// Relay sends the messages of the table's outbox. It is a function on the table's stream,
+// which gets only new messages, and a schedule, by which it sends messages that the stream
+// missed. A batch that fails is split in two, and a single message that fails ends in the
+// failure queue.
 type Relay struct {
 	constructs.Construct
 	// Function is the relay itself.
 	Function *Function
-	// Failures gets the positions in the stream of what could not be handled.
+	// Failures gets the stream positions of records that could not be handled.
 	Failures awssqs.Queue
-	// Mapping leads from the stream to the function.
+	// Mapping is the event source mapping from the stream to the function.
 	Mapping awslambda.EventSourceMapping
 }
 
@@ -179,7 +178,7 @@ func isDestination(name string) bool {
 	return name != "" && len(name) <= maxDestination
 }
 
-// routes tells the function where messages go, and lets it send there.
+// routes sets the routes in the function's environment, and lets it send to them.
 func (r *Relay) routes(p *RelayProps) {
 	routes := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(p.Queues)) {
@@ -217,7 +216,7 @@ func allowKey(key awskms.IKey, to awsiam.IGrantable) {
 func (r *Relay) feed(table *Table, p *RelayProps) {
 	r.Mapping = awslambda.NewEventSourceMapping(r, jsii.String("Stream"), &awslambda.EventSourceMappingProps{
 		Target: r.Function, EventSourceArn: table.TableStreamArn(),
-		// What was committed before the mapping existed is to be sent too.
+		// Messages that were committed before the mapping existed must be sent too.
 		StartingPosition: awslambda.StartingPosition_TRIM_HORIZON,
 		BatchSize:        jsii.Number(p.BatchSize), RetryAttempts: jsii.Number(p.Retries),
 		BisectBatchOnError: jsii.Bool(true), ReportBatchItemFailures: jsii.Bool(true),
@@ -232,8 +231,7 @@ func (r *Relay) feed(table *Table, p *RelayProps) {
 	table.GrantRelay(r.Function).ApplyBefore(r.Mapping)
 }
 
-// sweep has the function look for what the stream missed. The event is that of any
-// schedule.
+// sweep invokes the function by a schedule, for messages that the stream missed.
 func (r *Relay) sweep(every time.Duration) {
 	rate := fmt.Sprintf("rate(%d minutes)", every/time.Minute)
 	if every == time.Minute {

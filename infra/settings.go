@@ -16,7 +16,7 @@ import (
 // has its name there.
 type Settings struct {
 	// Account and Region to deploy to (account, region). Empty means those of the
-	// command line's credentials, and templates that fit everywhere.
+	// command line's credentials; the templates then fit everywhere.
 	Account, Region string
 	// Prefix of the stacks' names (prefix).
 	Prefix string
@@ -24,11 +24,11 @@ type Settings struct {
 	API Flavour
 	// Authorizer of the API (authorizer): iam, jwt, lambda or none. Empty means iam.
 	Authorizer string
-	// Issuer and Audience of the tokens, the latter with commas between several
-	// (issuer, audience). For jwt.
+	// Issuer and Audience of the tokens (issuer, audience). Several audiences are
+	// separated by commas. For jwt.
 	Issuer, Audience string
 	// Tenant is the claim (jwt), or the member of the authorizer's context (lambda),
-	// that has the tenant (tenant). Empty means sub and tenant.
+	// that holds the tenant (tenant). Empty means sub and tenant.
 	Tenant string
 	// AuthorizerARN is the authorizer's function (authorizerArn). For lambda.
 	AuthorizerARN string
@@ -59,7 +59,7 @@ var settings = map[string]func(*Settings, string) error{
 	},
 }
 
-// SettingNames are the names that the example app knows in the context.
+// SettingNames are the names of the example app's settings in the context.
 func SettingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // SettingsOf reads the settings from an app's context and checks them.
@@ -123,7 +123,7 @@ func (s *Settings) check() error {
 	return errors.Join(problems...)
 }
 
-// tenantSetting is what the payments function is told of the tenant.
+// tenantSetting is the payments function's setting for the tenant.
 func (s *Settings) tenantSetting() string {
 	name := s.Tenant
 	switch s.Authorizer {

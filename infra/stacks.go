@@ -16,18 +16,17 @@ import (
 const (
 	functions = "github.com/idem-go/idempotency/lambda/functions/"
 
-	// noProvider is an address that nobody has.
+	// noProvider is an address that does not exist.
 	noProvider = "https://provider.invalid"
 )
 
-// NewApp returns an app for [NewStacks]. Its output, a folder, does not depend on
-// the settings of CDK's command line.
-// Under the command line pass nil for outdir.
+// NewApp returns an app for [NewStacks]. The folder of its output does not depend on the
+// settings of CDK's command line. Under the command line pass nil for outdir.
 func NewApp(outdir *string, context map[string]string) awscdk.App {
 	values := map[string]any{
-		// One statement for one resource: what a function may do can be read.
+		// One statement for one resource makes a function's permissions readable.
 		"@aws-cdk/aws-iam:minimizePolicies": true,
-		// The table cannot be taken away from under the stack that uses it.
+		// The table cannot be deleted while another stack uses it.
 		"@aws-cdk/core:defaultCrossStackReferences": "strong",
 	}
 	for name, value := range context {
@@ -47,10 +46,10 @@ type Payments struct {
 }
 
 // Orders is the stack orders-worker: the business's table of orders, the orders
-// function and its queue, and the relay of the outbox, which sends what the function
-// publishes for order-events to a topic. Its table of records is its own: neither the
-// function nor the relay, which reads all of the table's stream, can see what the
-// payments function has recorded.
+// function and its queue, and the relay of the outbox, which sends the function's messages
+// for order-events to a topic. It has a table of records of its own. The relay reads all of
+// the table's stream, and neither it nor the function can read the payments function's
+// records.
 type Orders struct {
 	awscdk.Stack
 	Records  *Table
@@ -128,8 +127,8 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	return o
 }
 
-// NewRecords adds a stack of the table alone to an app, as a plain template: it
-// needs no bootstrapped account, so Terraform, SAM and the console take it too.
+// NewRecords adds a stack with only the table to an app, as a plain template: it needs no
+// bootstrapped account, so Terraform, SAM and the console accept it too.
 func NewRecords(app constructs.Construct) *Table {
 	stack := awscdk.NewStack(app, jsii.String("records"), &awscdk.StackProps{
 		Description: jsii.String("The table of idempotency records."),
@@ -162,8 +161,8 @@ func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
 	return Authorizer{IAM: true}
 }
 
-// alarms is a topic that takes messages over TLS alone; people subscribe. A policy
-// of its own replaces a topic's default one, so it must let alarms publish.
+// alarms is a topic for people's subscriptions that accepts messages only over TLS. Its
+// policy replaces the topic's default one, so it must let alarms publish.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 func alarms(scope constructs.Construct) awssns.Topic {
 	topic := awssns.NewTopic(scope, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})

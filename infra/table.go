@@ -13,11 +13,11 @@ import (
 // TableProps of a table. The zero value, and nil, mean the defaults.
 type TableProps struct {
 	// Name of the table. Empty lets CloudFormation choose one, which is better: a
-	// named table can never be replaced, only deleted first.
+	// named table must be deleted before it can be replaced.
 	Name string
 
 	// MaxReadUnits and MaxWriteUnits bound what on-demand capacity may cost, in
-	// units a second. Zero means no bound. Beyond them DynamoDB throttles, and calls
+	// units a second. Zero means no bound. Above the bounds DynamoDB throttles, and calls
 	// fail closed: set the writes to at least 4 times the operations a second.
 	MaxReadUnits, MaxWriteUnits int
 
@@ -31,24 +31,23 @@ type TableProps struct {
 	RecoveryDays int
 
 	// ReplicaRegions makes it a global table, which keeps the promise only if
-	// Consistency is strong: AWS wants two replicas, or one and a WitnessRegion, and
-	// offers neither TTL nor transactions on such a table. The stack must name its
-	// region.
+	// Consistency is strong. AWS then requires two replicas, or one and a WitnessRegion,
+	// and offers no TTL and no transactions on the table. The stack must name its region.
 	ReplicaRegions []string
 	// Consistency of a global table. Anything but strong is refused.
 	Consistency awsdynamodb.MultiRegionConsistency
-	// WitnessRegion holds the changes for the quorum, but no table.
+	// WitnessRegion has the changes for the quorum, but no table.
 	WitnessRegion string
 
 	// Disposable is for stacks of tests: no recovery, no deletion protection, and
-	// the table goes with the stack. A warning says so.
+	// the table is deleted with the stack. A warning says so.
 	Disposable bool
 }
 
 // Table is the table of records: on-demand, with TTL, point-in-time recovery,
 // deletion protection, encryption, a stream with both images and the sparse index
-// of open questions. It stays when its stack is deleted. It is a TableV2: what is
-// not here can be set on it, and the checks look at the result.
+// of open questions. It stays when its stack is deleted. It is a TableV2: other settings
+// can be made on it, and the checks examine the result.
 type Table struct {
 	awsdynamodb.TableV2
 }

@@ -11,8 +11,8 @@ import (
 
 const whyNotEventual = "with eventual consistency two regions may both get a claim on one key, and the last writer wins"
 
-// replicates reports whether the replicas can be created: CDK throws where they
-// cannot, and check says why.
+// replicates reports whether the replicas can be created: CDK throws if they cannot, and
+// check says why.
 func (p *TableProps) replicates(scope constructs.Construct) bool {
 	return len(p.ReplicaRegions) > 0 && p.strong() && p.quorum() && regionOf(scope) != ""
 }
@@ -70,8 +70,8 @@ func (p *TableProps) check(t *Table, global bool) {
 	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
 }
 
-// tableAspect looks at the table as it is synthesized: CDK's own methods may have
-// added replicas to it.
+// tableAspect examines the table when it is synthesized: CDK's own methods may have added
+// replicas to it.
 type tableAspect struct{ table *Table }
 
 // Visit is called by CDK for each construct below the table.

@@ -7,9 +7,9 @@ import (
 // maxTenant is the longest tenant that a key takes, in bytes.
 const maxTenant = 64
 
-// conditions confines an action to tenants. Every action that is granted this way
-// names its items, so the key is always there; the second condition refuses one
-// without it, for which "for all values" would hold.
+// conditions confines an action to tenants. Every action that is granted this way names its
+// items, so it has a key. The second condition refuses an action without a key, for which
+// "for all values" would be true.
 func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 	if o == nil || len(o.Tenants) == 0 && !o.WithoutTenant {
 		return nil
@@ -31,7 +31,7 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 		patterns = append(patterns, leadingKeys(tenant))
 	}
 	if patterns == nil {
-		// What is wrong with the tenants must not open the table.
+		// A mistake in the tenants must not open the table.
 		patterns = []string{"#"}
 	}
 	return map[string]map[string]any{
@@ -40,9 +40,9 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 	}
 }
 
-// leadingKeys is what all partition keys of a tenant match: records begin with the
-// tenant, percent-encoded like every part of a key, so that neither the separator
-// nor a wildcard of IAM gets through.
+// leadingKeys is a pattern that matches all partition keys of a tenant. Records begin with
+// the tenant, percent-encoded like every part of a key, so a tenant cannot contain the
+// separator or a wildcard of IAM.
 func leadingKeys(tenant string) string {
 	var b strings.Builder
 	const hex = "0123456789ABCDEF"

@@ -1,7 +1,7 @@
 // Command app is the CDK app of the example: the stacks payments-api and
-// orders-worker. The CDK command line runs it; alone it synthesizes into cdk.out,
-// says what the checks found, and fails if that is an error. It then also writes
-// the template of the table alone, into cdk.out/plain.
+// orders-worker. The CDK command line runs it. Run directly, it synthesizes into cdk.out,
+// prints what the checks found, and fails if there is an error. It then also writes a
+// template with only the table into cdk.out/plain.
 //
 //	go run ./app [-c name=value]…
 //

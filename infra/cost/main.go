@@ -1,12 +1,12 @@
-// Command cost prints what the table of records costs a month, from the calls and
-// capacity units that every path of the protocol was measured to take (measured.json,
-// which the tests write and compare), beside the calls of Powertools for AWS Lambda.
+// Command cost prints what the table of records costs a month, compared with Powertools for
+// AWS Lambda. It uses the measured calls and capacity units of every path of the protocol
+// (measured.json, which the tests write and compare).
 //
 //	go run ./infra/cost [-replays 0.2] [-retention 168h] [-write 0.7125] …
 //
-// The defaults are the prices of us-east-1 for on-demand tables, as they are since
-// 1 November 2024. Look whether they still hold: https://aws.amazon.com/dynamodb/pricing/on-demand/.
-// Nothing else is in it: no free tier, no functions, no API, no queues.
+// The defaults are the prices of us-east-1 for on-demand tables since 1 November 2024.
+// Check that they are current: https://aws.amazon.com/dynamodb/pricing/on-demand/.
+// The cost does not include a free tier, functions, APIs and queues.
 package main
 
 import (
