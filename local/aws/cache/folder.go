@@ -1,5 +1,5 @@
-// Package cache is the folder where the local commands keep what they have
-// fetched once, shared by all processes of a person.
+// Package cache is the folder where the local commands keep downloads, shared by all of a
+// user's processes.
 package cache
 
 import (
@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// Env names the folder where no option does.
+// Env names the folder if no option does.
 const Env = "IDEM_CACHE_DIR"
 
-// Folder returns dir, absolute and shown to be writable; it is created if need
-// be. An empty dir is that of [Env], else "idem" in the user's cache folder
+// Folder returns the absolute path of dir, creates it if necessary, and checks that it is
+// writable. An empty dir is that of [Env], else "idem" in the user's cache folder
 // (os.UserCacheDir).
 func Folder(dir string) (string, error) {
 	if dir == "" {
@@ -39,7 +39,7 @@ func Folder(dir string) (string, error) {
 	return dir, nil
 }
 
-// writable tries, because permission bits do not tell about read-only mounts,
+// writable tries to write, because permission bits do not tell about read-only mounts,
 // quotas and users other than the owner.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".writable-*")

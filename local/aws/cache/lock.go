@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Lock keeps other processes out until unlock is called, or this process ends.
-// If it has to wait it says so once through waiting. The file at path stays:
-// deleting it would let two processes lock two files of one name.
+// Lock keeps other processes out until unlock is called or this process ends. If it has to
+// wait, it calls waiting once. The file at path stays: if it were deleted, two processes
+// could lock two files with one name.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

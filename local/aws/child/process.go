@@ -20,13 +20,13 @@ type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	output *Tail
-	ended  chan struct{} // closed when it is gone
+	ended  chan struct{} // closed when the child is gone
 	err    error         // how it ended; read after ended is closed
 }
 
-// Start starts cmd in a process group of its own, so that a Ctrl-C in the
-// terminal reaches the parent only, which then shuts down in order. It takes
-// over the command's standard input and output.
+// Start starts cmd in a process group of its own, so that a Ctrl-C in the terminal reaches
+// only the parent, which then shuts down in order. It uses the command's standard input and
+// output.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -38,9 +38,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = OwnGroup()
 	started := make(chan error, 1)
 	go func() {
-		// Linux's parent-death signal follows the thread that forked, so that
-		// thread is kept for as long as the child lives. Never unlocked: the
-		// thread ends with this goroutine.
+		// Linux sends the parent-death signal when the thread that forked ends, so this
+		// thread is kept while the child lives. It is never unlocked: it ends with this
+		// goroutine.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -59,14 +59,14 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // PID is the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output is the last that the child said.
+// Output has the last lines of the child's output.
 func (p *Process) Output() *Tail { return p.output }
 
 // Ended is closed when the child is gone.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // AwaitAddress waits for the child's line "Listening on host:port" and returns
-// host:port. A child that ends first is [ErrEnded].
+// host:port. If the child ends first, the error is [ErrEnded].
 func (p *Process) AwaitAddress(ctx context.Context, timeout time.Duration) (string, error) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -82,11 +82,12 @@ func (p *Process) AwaitAddress(ctx context.Context, timeout time.Duration) (stri
 	}
 }
 
-// Between the end of input and the kill. Ending takes milliseconds.
+// endTimeout is the time between the end of input and the kill. An orderly end takes
+// milliseconds.
 const endTimeout = 3 * time.Second
 
-// Close ends the child's input, kills it if it has not gone 3 s later, and
-// returns when it is gone. It may be called more than once.
+// Close ends the child's input, kills the child if it still runs 3 s later, and returns when
+// it is gone. It may be called more than once.
 func (p *Process) Close() error {
 	_ = p.stdin.Close() // closed already when the child is gone already
 	select {

@@ -11,12 +11,12 @@ import (
 	"github.com/idem-go/idempotency/local/aws/child"
 )
 
-// Between two questions. The first answer takes about two seconds, so this is
-// about precision, not load.
+// askEvery is the time between two requests. The first answer takes about two seconds, so
+// the requests are no load.
 const askEvery = 25 * time.Millisecond
 
-// awaitAnswer asks until endpoint answers like DynamoDB. It ends early with the
-// context, after timeout, or when ended is closed (nil: never).
+// awaitAnswer asks until endpoint answers like DynamoDB. It ends early with the context,
+// after timeout, or when ended is closed; ended may be nil.
 func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, ended <-chan struct{}) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
@@ -28,7 +28,7 @@ func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, en
 		if err == nil {
 			return nil
 		}
-		// That the time is over says less than what went wrong before.
+		// The last error says more than the time-out.
 		if last == nil || waiting.Err() == nil {
 			last = err
 		}
@@ -42,12 +42,11 @@ func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, en
 	}
 }
 
-// asker honours proxies as the AWS SDK does, and leaves no connection open.
+// asker uses proxies as the AWS SDK does, and keeps no connection open.
 var asker = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
 
-// ask sends ListTables once. DynamoDB Local wants a signature but does not
-// verify it; a server that does verify refuses, in DynamoDB's own form, which
-// counts as an answer too.
+// ask sends ListTables once. DynamoDB Local requires a signature but does not verify it. A
+// server that verifies it refuses in DynamoDB's form, which counts as an answer too.
 func ask(ctx context.Context, endpoint string) error {
 	// A server that accepts and stays silent must not use up the whole wait.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

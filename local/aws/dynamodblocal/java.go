@@ -22,7 +22,7 @@ type java struct {
 	version int // feature release, e.g. 17
 }
 
-// findJava takes the first one that is new enough, of JAVA_HOME and PATH.
+// findJava returns the first Java of JAVA_HOME and PATH that is new enough.
 func findJava(ctx context.Context) (java, error) {
 	var seen []string
 	for _, path := range javaCandidates() {
@@ -68,7 +68,7 @@ func javaVersion(ctx context.Context, path string) (int, error) {
 
 var javaVersionPattern = regexp.MustCompile(`version "(?:1\.)?(\d+)`)
 
-// parseJavaVersion reads the feature release out of what java -version prints.
+// parseJavaVersion reads the feature release from the output of java -version.
 // Up to Java 8 it was the second number ("1.8.0_392").
 func parseJavaVersion(out string) (int, error) {
 	m := javaVersionPattern.FindStringSubmatch(out)

@@ -18,10 +18,10 @@ const (
 	libName = "DynamoDBLocal_lib"
 )
 
-// What DynamoDB Local is started with.
+// serverArgs are DynamoDB Local's arguments.
 var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
 
-// telemetryOff is the switch that DynamoDB Local obeys; see the package comment.
+// telemetryOff is the setting that DynamoDB Local follows; see the package comment.
 const telemetryOff = "DDB_LOCAL_TELEMETRY=0"
 
 // jvmFlags favour a quick start: the first compiler only, the plain collector,
@@ -80,16 +80,15 @@ func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
 		"-cp", classDir+string(os.PathListSeparator)+jar,
 		wrapperClass, jar)
 	cmd := exec.Command(javaPath, append(args, serverArgs...)...)
-	// Not dir, which may be the user's: what is written goes to the cache.
+	// Not dir, which may be the user's: files are written to the cache.
 	cmd.Dir = classDir
 	cmd.Env = append(os.Environ(), telemetryOff)
 	return cmd
 }
 
-// nativeLibrary names the SQLite library in lib. Told its exact place, DynamoDB
-// Local loads it from there; else it leaves a copy of 1 MB in the temporary
-// folder at every start. Where the file has another name, or Java runs for
-// another architecture, it falls back to the copy.
+// nativeLibrary names the SQLite library in lib. With its exact path DynamoDB Local loads it
+// from there; otherwise it leaves a copy of 1 MB in the temporary folder at every start. If
+// the file has another name, or Java runs on another architecture, it uses the copy.
 func nativeLibrary(lib string) []string {
 	flags := []string{"-Djava.library.path=" + lib}
 	names := map[string]string{

@@ -21,5 +21,5 @@ var Package = npm.Package{
 	Manifest: manifest, Lock: lockFile,
 }
 
-// jarDir is where in the installed package DynamoDB Local is.
+// jarDir is DynamoDB Local's folder in the installed package.
 const jarDir = "node_modules/amplify-dynamodb-simulator/emulator"

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Environment variables that stand in for options which are not set.
+// Environment variables for options that are not set.
 const (
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT" // Options.Endpoint
 	EnvJarDir   = "IDEM_DYNAMODB_JAR_DIR"  // Options.JarDir
@@ -20,12 +20,12 @@ const (
 type Options struct {
 	// Endpoint is the URL of a DynamoDB that runs already, for example
 	// "http://127.0.0.1:8000". Default: IDEM_DYNAMODB_ENDPOINT, else none. An
-	// endpoint that does not answer is an error, nothing else is tried.
+	// endpoint that does not answer is an error; nothing else is tried.
 	Endpoint string
 
 	// JarDir is a folder with DynamoDBLocal.jar and DynamoDBLocal_lib.
 	// Default: IDEM_DYNAMODB_JAR_DIR, else none. A folder without them is an
-	// error, nothing else is tried.
+	// error; nothing else is tried.
 	JarDir string
 
 	// CacheDir is where the npm package and the wrapper class are kept, about

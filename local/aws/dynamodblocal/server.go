@@ -25,16 +25,16 @@ type Server struct {
 // unless an endpoint was given.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Source says for people which way was taken: where DynamoDB Local comes from,
-// which Java runs it, and through which wrapper.
+// Source says for people where DynamoDB Local comes from, which Java runs it, and by which
+// wrapper.
 func (s *Server) Source() string { return s.source }
 
-// Ended is closed when what [Start] started is gone, whatever the reason. It is
+// Ended is closed when the process that [Start] started is gone, whatever the reason. It is
 // nil, and so never ready, for a given endpoint.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Close stops what [Start] started, and returns when it is gone. A given
-// endpoint is left alone. Further calls do nothing and return the same.
+// Close stops the process that [Start] started, and returns when it is gone. It does not
+// stop a given endpoint. Further calls do nothing and return the same.
 func (s *Server) Close() error {
 	s.once.Do(func() {
 		if s.stop != nil {
@@ -95,7 +95,7 @@ func fromFolder(ctx context.Context, s settings) (*Server, error) {
 }
 
 func fromNPM(ctx context.Context, s settings) (*Server, error) {
-	// Before the download, so that nobody waits for one that is of no use.
+	// Before the download, which would be useless without Java.
 	java, err := findJava(ctx)
 	if err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ func installWrapper(folder string) (string, error) {
 	return dir, nil
 }
 
-// writeWrapper writes beside and renames, because another process may be
-// starting a JVM on the same folder.
+// writeWrapper writes a temporary file and renames it, because another process may be
+// starting a JVM in the same folder.
 func writeWrapper(dir, path string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -20,8 +20,8 @@ type albEvent struct {
 	Base64         bool                         `json:"isBase64Encoded"`
 }
 
-// albEvent decodes neither path nor query, as the balancer does; without
-// multi-value headers the last value wins.
+// albEvent does not decode path and query, like the balancer. Without multi-value headers
+// the last value wins.
 func (h *Handler) albEvent(in inbound) albEvent {
 	r, body, now := in.Request, in.body, in.at
 	event := albEvent{
@@ -66,8 +66,8 @@ func last(values map[string][]string) map[string]string {
 	return single
 }
 
-// parseALB reads a function's answer; the balancer wants the status and the
-// header map of the target group's mode, and reads no other map.
+// parseALB reads a function's answer. The balancer requires the status and the header map
+// of the target group's mode, and reads no other map.
 func parseALB(answer []byte, multi bool) (response, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {

@@ -1,6 +1,6 @@
-// Package gateway puts HTTP in front of Lambda functions on this machine, the way
-// an API Gateway HTTP API with payload format 2.0 does: a real HTTP request
-// becomes an event, the function's answer becomes the response.
+// Package gateway serves Lambda functions on this machine over HTTP, like an API Gateway
+// HTTP API with payload format 2.0: an HTTP request becomes an event, and the function's
+// answer becomes the response.
 //
 //	handler, err := gateway.New(map[string]gateway.Invoke{
 //		"POST /payments":     charge,
@@ -9,10 +9,10 @@
 //
 // # The event
 //
-// Header names are lower-cased, repeated headers and query parameters joined
-// with commas, cookies apart. rawPath is decoded, rawQueryString is not. A body
-// is text if its media type is text/*, application/json, application/xml or
-// application/javascript, and base64 otherwise, also without a media type.
+// Header names are in lower case, repeated headers and query parameters are joined with
+// commas, and cookies are a separate list. rawPath is decoded, rawQueryString is not. A
+// body is text if its media type is text/*, application/json, application/xml or
+// application/javascript, and otherwise base64, even without a media type.
 //
 // # The response
 //
@@ -29,30 +29,31 @@
 //	response over 6 MB                    500 {"message":"Internal Server Error"}
 //	no answer within Options.Timeout      503 {"message":"Service Unavailable"}
 //
-// A function runs on after a 503, and after its client has gone.
+// A function keeps running after a 503, and after its client has disconnected.
 //
 // # Other services
 //
 // Options.Flavour makes it something else:
 //
-//   - A REST API: payload format 1.0, 29 s, its stage in front of every path, 502 and
-//     504 in its own words, bodies that are text but for Options.BinaryMediaTypes.
+//   - A REST API: payload format 1.0, 29 s, its stage before every path, 502 and 504 with
+//     its own texts, and text bodies except for Options.BinaryMediaTypes.
 //   - A function URL: 6 MB in, 15 min, 403 {"Message":"Forbidden"}, 502 "Internal Server
 //     Error".
 //   - An Application Load Balancer: single or multi-value headers; path and query not
 //     decoded; Base64 also with a Content-Encoding; 1 MB each way, 16 K a header line;
-//     pages of HTML with 400, 401, 413, 502 and 504. A function that fails or times out is
-//     a 502, a balancer that has waited too long a 504. Its Claims are a listener's JWT
-//     verification, which passes the token on and puts no claims into the event.
+//     HTML pages with 400, 401, 413, 502 and 504. If the function fails or times out, the
+//     answer is 502; if the balancer has waited too long, it is 504. Its Claims are a
+//     listener's JWT verification, which passes on the token and puts no claims into the
+//     event.
 //
 // # What is not imitated
 //
 // Payload format 1.0 of HTTP APIs, stage variables, custom
 // domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
 // access logs, authorizers other than JWT and IAM (whose claims and signers come from
-// hooks, such as Issuer.Claims; scopes are not looked at, no signature is checked), a
-// balancer's own login (X-Amzn-Oidc-Data), and that the service cuts a path off at an
-// escaped question mark.
+// hooks, such as Issuer.Claims; scopes and signatures are not checked), a balancer's own
+// login (X-Amzn-Oidc-Data), and the service's truncation of a path at an escaped question
+// mark.
 //
 // Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for
 // HTTP APIs", "Create routes for HTTP APIs", "Quotas for configuring and running an

@@ -72,7 +72,7 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 	return event
 }
 
-// stage is what events say: function URLs have none, and say $default.
+// stage is the stage in events; function URLs have none and send $default.
 func (h *Handler) stage() string { return cmp.Or(h.options.Stage, defaultRoute) }
 
 func sourceOf(r *http.Request) string {
@@ -136,7 +136,7 @@ func cookies(r *http.Request) []string {
 
 // joinQuery decodes names and values; repeats are joined with a bare comma.
 func joinQuery(raw string) map[string]string {
-	// What cannot be parsed is left out, the rest is kept.
+	// Parameters that cannot be parsed are left out.
 	query, _ := url.ParseQuery(raw)
 	if len(query) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func joinQuery(raw string) map[string]string {
 	return joined
 }
 
-// encodeBody is text for the few media types that the service takes for text.
+// encodeBody returns text for the few media types that the service treats as text.
 func encodeBody(body []byte, contentType string) (string, bool) {
 	if len(body) == 0 {
 		return "", false

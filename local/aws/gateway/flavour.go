@@ -32,7 +32,7 @@ const (
 	timedOut
 )
 
-// service is what the flavours differ in besides events and responses.
+// service has the differences between the flavours besides events and responses.
 type service struct {
 	timeout  time.Duration // default and longest
 	head     head
@@ -42,7 +42,7 @@ type service struct {
 	refusals map[refusal]response
 }
 
-// head limits what stands before a request's body, in bytes; zero means no limit.
+// head limits the part before a request's body, in bytes; zero means no limit.
 type head struct {
 	line   int // the request line
 	field  int // one header
@@ -57,9 +57,9 @@ const mega = 1 << 20
 // load balancers' guide (16 K a line, 64 K of headers, 1 MB each way, 60 s idle).
 //
 // Statuses are those of "Gateway response types", "Troubleshoot your Application Load
-// Balancers" and the Lambda guide's "Monitoring function URLs". The bodies are what
-// the services are seen to send; where neither tells (431, and 413 of HTTP APIs and
-// function URLs) the status' phrase stands in the service's usual form. A REST API has
+// Balancers" and the Lambda guide's "Monitoring function URLs". The bodies are those that
+// the services were seen to send. For those that are not known (431, and 413 of HTTP APIs
+// and function URLs) the status' phrase is used in the service's usual form. A REST API has
 // two answers to a large body: its own limit is text, Lambda's is JSON
 // (https://github.com/koki-develop/lgtm-generator/issues/10).
 var services = map[Flavour]service{
@@ -88,7 +88,7 @@ var services = map[Flavour]service{
 	}},
 }
 
-// internal is a function URL's answer in place of a function that failed.
+// internal is a function URL's answer if the function has failed.
 var internal = response{502, http.Header{"Content-Type": {"application/json"}}, []byte("Internal Server Error")}
 
 // exceeded reports whether the request's head is over a limit.
@@ -114,7 +114,7 @@ func text(status int, body string) response {
 	return response{status, http.Header{"Content-Type": {"text/plain"}}, []byte(body)}
 }
 
-// spaced is a message in the spelling that a REST API has for integrations.
+// spaced is a message in a REST API's spelling for integrations.
 func spaced(status int, text string) response {
 	return response{status, http.Header{"Content-Type": {"application/json"}}, []byte(`{"message": "` + text + `"}`)}
 }

@@ -36,7 +36,7 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	return &Handler{table: t, options: o, service: services[o.Flavour]}, nil
 }
 
-// inbound is a request that the service lets through, with what it found out.
+// inbound is a request that the service accepts, with the claims or the signer.
 type inbound struct {
 	*http.Request
 	path       string // escaped, without the stage
@@ -69,7 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit does what comes before the function: limits, routes, authorizers.
+// admit checks limits, routes and authorizers before the function is invoked.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
 	if h.service.head.exceeded(r) {
 		return in, headTooLarge, false

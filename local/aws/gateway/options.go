@@ -45,9 +45,9 @@ type Options struct {
 	// MultiValueHeaders is the attribute of an ALB's target group.
 	MultiValueHeaders bool
 	// Claims stands for a JWT authorizer (HTTPAPI), a Cognito user pool's (RESTAPI)
-	// or a listener's JWT verification (ALB, whose events hold no claims but the
-	// token itself): it returns the claims of the caller, or false to answer 401.
-	// No claims and true: no authorizer in the event.
+	// or a listener's JWT verification (ALB, whose events have only the token itself). It
+	// returns the claims of the caller, or false to answer 401. No claims and true mean no
+	// authorizer in the event.
 	Claims func(*http.Request) (claims map[string]string, ok bool)
 	// IAM stands for IAM authorization of HTTPAPI, RESTAPI and FunctionURL: it
 	// returns who signed the request, or false to answer 403. Nil means that there
@@ -59,9 +59,8 @@ type Options struct {
 	// AccountID, APIID and DomainName are told to the function. Defaults:
 	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
 	AccountID, APIID, DomainName string
-	// Report, if set, is told what is behind an answer of the service's own: with a
-	// failed function its error or what is wrong with its response, with a time-out
-	// context.DeadlineExceeded.
+	// Report, if set, gets the reason for an answer of the service itself: the function's
+	// error, the mistake in its response, or context.DeadlineExceeded after a time-out.
 	Report func(requestID string, err error)
 }
 
@@ -69,7 +68,7 @@ type Options struct {
 type Principal struct {
 	// AccountID is the account that it belongs to.
 	AccountID string
-	// UserID is its unique id, for a role with ":" and the session's name.
+	// UserID is its unique id; a role's is followed by ":" and the session's name.
 	UserID string
 	// ARN is its name.
 	ARN string
@@ -122,7 +121,7 @@ func (o Options) withDefaults(t table) (Options, error) {
 	return o, nil
 }
 
-// deployed takes the stage off a path; false if the path is not under it.
+// deployed removes the stage from a path; false if the path is not under it.
 func (o Options) deployed(path string) (string, bool) {
 	if o.Stage == "" || o.Stage == defaultRoute {
 		return path, true

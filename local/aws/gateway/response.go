@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// response is what goes to the client.
+// response is the client's response.
 type response struct {
 	status int
 	header http.Header
@@ -107,7 +107,7 @@ func message(status int, text string) response {
 func (r response) write(w http.ResponseWriter, idHeader, requestID string) {
 	header := w.Header()
 	for name, values := range r.header {
-		// The length is counted, the connection is the server's own.
+		// The server counts the length, and the connection is its own.
 		if lower := strings.ToLower(name); lower != "content-length" && !slices.Contains(hopByHop, lower) {
 			header[http.CanonicalHeaderKey(name)] = values
 		}

@@ -54,8 +54,8 @@ func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 	return event
 }
 
-// parseREST reads a function's answer; the service takes no member that it does
-// not know, and decodes Base64 only where the client accepts a binary type.
+// parseREST reads a function's answer. The service accepts no unknown members, and decodes
+// Base64 only if the client accepts a binary type.
 func parseREST(answer []byte, binary bool) (response, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Issuer signs and checks JSON Web Tokens (RFC 7519) with a key of its own, HMAC
-// with SHA-256, that lives as long as the process: a local identity provider. Its
-// Claims is made for Options.Claims. Safe for concurrent use; use NewIssuer.
+// Issuer is a local identity provider. It signs and checks JSON Web Tokens (RFC 7519) by
+// HMAC with SHA-256, with a key that lives as long as the process. Its method Claims is for
+// Options.Claims. Safe for concurrent use; use NewIssuer.
 type Issuer struct {
 	name   string
 	key    []byte
@@ -35,9 +35,9 @@ func NewIssuer(name string) (*Issuer, error) {
 	return &Issuer{name, key, parser}, nil
 }
 
-// Token mints a token for a subject with further claims, which may be nil; iss,
-// sub, iat and exp are set by the issuer. A lifetime of zero or less gives a token
-// that has expired already. The error is a claim that JSON does not know.
+// Token makes a token for a subject with further claims, which may be nil. The issuer sets
+// iss, sub, iat and exp. A token with a lifetime of zero or less has already expired. A
+// claim that JSON cannot encode is an error.
 func (i *Issuer) Token(subject string, claims map[string]any, lifetime time.Duration) (string, error) {
 	all := jwt.MapClaims{}
 	maps.Copy(all, claims)
@@ -50,10 +50,10 @@ func (i *Issuer) Token(subject string, claims map[string]any, lifetime time.Dura
 	return token, nil
 }
 
-// Claims are those of the request's token, all as text, lists like [a b]; false
-// without a token, or with one that this issuer did not sign, that has expired or
-// is not valid yet. The token stands in the Authorization header, with or without
-// the word Bearer.
+// Claims returns the claims of the request's token, all as text, lists like [a b]. It
+// returns false if there is no token, if this issuer did not sign it, if it has expired or
+// if it is not valid yet. The token is in the Authorization header, with or without the
+// word Bearer.
 func (i *Issuer) Claims(r *http.Request) (map[string]string, bool) {
 	raw := strings.TrimSpace(r.Header.Get("Authorization"))
 	if scheme, rest, ok := strings.Cut(raw, " "); ok && strings.EqualFold(scheme, "Bearer") {

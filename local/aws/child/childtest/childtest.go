@@ -1,5 +1,5 @@
-// Package childtest looks at processes from outside, for tests of what starts
-// some. It reads Linux's /proc; elsewhere everything counts as gone.
+// Package childtest examines processes from outside, for tests of code that starts
+// processes. It reads Linux's /proc; elsewhere every process counts as gone.
 package childtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Gone tells whether a process has ended, be it reaped or not.
+// Gone reports whether a process has ended, even if it was not reaped.
 func Gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -42,12 +42,12 @@ type Socket struct {
 	address, inode string // in hexadecimal, and in the kernel's count
 }
 
-// Open reports whether it still listens. Somebody else's socket may have its port by
-// then, and is another one.
+// Open reports whether it still listens. Another process's socket may have its port by
+// then, and does not count.
 func (s Socket) Open(t testing.TB) bool { return slices.Contains(sockets(t), s) }
 
-// RequireLoopbackOnly checks that the process listens on this port of this
-// machine's own address, and on nothing else.
+// RequireLoopbackOnly checks that the process listens only on this port of the loopback
+// address.
 func RequireLoopbackOnly(t testing.TB, pid, port int) {
 	t.Helper()
 	found := Loopback(t, pid)
@@ -55,8 +55,8 @@ func RequireLoopbackOnly(t testing.TB, pid, port int) {
 	require.Equal(t, port, found[0].Port)
 }
 
-// Loopback returns the sockets on which the process listens, and fails where it
-// listens on an address that other machines can reach.
+// Loopback returns the sockets on which the process listens, and fails if it listens on an
+// address that other machines can reach.
 func Loopback(t testing.TB, pid int) (own []Socket) {
 	t.Helper()
 	inodes := map[string]bool{}
@@ -65,7 +65,7 @@ func Loopback(t testing.TB, pid int) (own []Socket) {
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil {
-			continue // closed meanwhile
+			continue // closed since ReadDir
 		}
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 			inodes[strings.TrimSuffix(inode, "]")] = true
@@ -104,8 +104,8 @@ func sockets(t testing.TB) (all []Socket) {
 	return all
 }
 
-// Programs makes PATH a folder with just the named programs of the real PATH, and
-// with shell scripts under the given names.
+// Programs makes PATH a folder with only the named programs of the real PATH, and with
+// shell scripts under the given names.
 func Programs(t *testing.T, names []string, scripts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()

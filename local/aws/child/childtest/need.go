@@ -5,12 +5,11 @@ import (
 	"testing"
 )
 
-// EnvRequire set to 1 turns a test that would be skipped for want of a server into a
-// failed one.
+// EnvRequire set to 1 makes a test fail that would be skipped because it has no server.
 const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
 
-// Need returns what start does. Where it fails the test is skipped, with the reason,
-// or fails if [EnvRequire] is 1. Call it from the test's own goroutine.
+// Need returns the result of start. If start fails, the test is skipped with the reason, or
+// fails if [EnvRequire] is 1. Call it from the test's own goroutine.
 func Need[T any](tb testing.TB, what string, start func() (T, error)) T {
 	tb.Helper()
 	got, err := start()

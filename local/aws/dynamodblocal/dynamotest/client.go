@@ -10,10 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// Client returns a client of the server of [Endpoint], for what a test does itself:
-// create tables, look at items. It tries again where a connection broke, as one does
-// now and then on a busy machine: a client of dynamostore.NewClient leaves that to
-// the store.
+// Client returns a client of the server of [Endpoint], with which a test creates tables and
+// reads items. It tries again after a broken connection, which happens on a busy machine. A
+// client of dynamostore.NewClient leaves that to the store.
 func Client(tb testing.TB) *dynamodb.Client {
 	tb.Helper()
 	return dynamodb.New(dynamodb.Options{
@@ -26,10 +25,10 @@ func Client(tb testing.TB) *dynamodb.Client {
 
 // WithoutStream is a client that creates its tables without their stream.
 //
-// DynamoDB Local 1.25.1 looks through every stream that ever was, also of tables
-// that were deleted, at each write to a table, in the one thread that does all of
-// its work. After some hundred tables with a stream that is most of its time. So
-// tests that read no stream create tables without one.
+// At each write to a table DynamoDB Local 1.25.1 searches every stream that ever existed,
+// even those of deleted tables, in the one thread that does all of its work. After some
+// hundred tables with a stream this takes most of its time. Tests that read no stream
+// therefore create tables without one.
 type WithoutStream struct{ *dynamodb.Client }
 
 // CreateTable creates the table without the stream that in asks for.

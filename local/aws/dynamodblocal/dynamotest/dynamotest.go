@@ -17,13 +17,13 @@ var shared = sync.OnceValues(func() (*dynamodblocal.Server, error) {
 })
 
 // Endpoint returns the URL of a DynamoDB Local that all tests of the process
-// share, so tests should use a table each, with a random name. It is the one of
-// IDEM_DYNAMODB_ENDPOINT if that is set; else one is provisioned at the first
-// call and ends with the process.
+// share, so each test should use a table of its own with a random name. It is the one of
+// IDEM_DYNAMODB_ENDPOINT if that is set; otherwise one is provisioned at the first call and
+// ends with the process.
 //
-// Where none can be provisioned the test is skipped, with the reason, or fails
-// if IDEM_REQUIRE_DYNAMODB is 1. Call it from the test's own goroutine; several
-// tests may call it at once.
+// If none can be provisioned, the test is skipped with the reason, or fails if
+// IDEM_REQUIRE_DYNAMODB is 1. Call it from the test's own goroutine; several tests may call
+// it at once.
 func Endpoint(tb testing.TB) string {
 	tb.Helper()
 	return childtest.Need(tb, "DynamoDB Local", shared).Endpoint()

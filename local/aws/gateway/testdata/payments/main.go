@@ -1,4 +1,4 @@
-// Command payments is the function that the test of a whole way through runs.
+// Command payments is the function of the test from the HTTP request to the process.
 package main
 
 import (
