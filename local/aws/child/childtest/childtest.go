@@ -65,7 +65,7 @@ func Loopback(t testing.TB, pid int) (own []Socket) {
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil {
-			continue // closed since ReadDir
+			continue // closed since it was listed
 		}
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 			inodes[strings.TrimSuffix(inode, "]")] = true
