@@ -65,7 +65,7 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 		GlobalSecondaryIndexes: &[]*awsdynamodb.GlobalSecondaryIndexPropsV2{{
 			IndexName:      jsii.String(schema.OpenIndex),
 			PartitionKey:   key(schema.OpenShard, awsdynamodb.AttributeType_STRING),
-			SortKey:        key(schema.OpenSince, awsdynamodb.AttributeType_NUMBER),
+			SortKey:        key(schema.OpenDue, awsdynamodb.AttributeType_NUMBER),
 			ProjectionType: awsdynamodb.ProjectionType_KEYS_ONLY,
 		}},
 		TimeToLiveAttribute: jsii.String(schema.ExpiresAt),

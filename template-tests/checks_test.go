@@ -103,12 +103,12 @@ func namesAreTheSchemas(s stacks) error {
 	for _, tt := range []template{s.payments, s.orders} {
 		errs = append(errs,
 			want("the table's attributes", []any{
-				attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.OpenShard, "S"), attribute(schema.OpenSince, "N"),
+				attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.OpenShard, "S"), attribute(schema.OpenDue, "N"),
 			}, tt.property(kind, "Records", "AttributeDefinitions")),
 			want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")}, tt.property(kind, "Records", "KeySchema")),
 			want("the index", []any{map[string]any{
 				"IndexName": schema.OpenIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
-				"KeySchema": []any{key(schema.OpenShard, "HASH"), key(schema.OpenSince, "RANGE")},
+				"KeySchema": []any{key(schema.OpenShard, "HASH"), key(schema.OpenDue, "RANGE")},
 			}}, tt.property(kind, "Records", "GlobalSecondaryIndexes")))
 	}
 	// What the functions read at start-up is there under the name that they read.

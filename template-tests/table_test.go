@@ -42,7 +42,7 @@ func TestTable(t *testing.T) {
 			map[string]any{"AttributeName": "pk", "AttributeType": "S"},
 			map[string]any{"AttributeName": "sk", "AttributeType": "S"},
 			map[string]any{"AttributeName": "open_shard", "AttributeType": "S"},
-			map[string]any{"AttributeName": "open_since", "AttributeType": "N"},
+			map[string]any{"AttributeName": "open_due", "AttributeType": "N"},
 		},
 		"KeySchema": []any{
 			map[string]any{"AttributeName": "pk", "KeyType": "HASH"},
@@ -52,7 +52,7 @@ func TestTable(t *testing.T) {
 			"IndexName": "open",
 			"KeySchema": []any{
 				map[string]any{"AttributeName": "open_shard", "KeyType": "HASH"},
-				map[string]any{"AttributeName": "open_since", "KeyType": "RANGE"},
+				map[string]any{"AttributeName": "open_due", "KeyType": "RANGE"},
 			},
 			"Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
 		}},

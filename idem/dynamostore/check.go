@@ -91,7 +91,7 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 		problems = append(problems, fmt.Sprintf("has the keys %s and needs %s: "+
 			"keys cannot be changed, so create another table", got, want))
 	}
-	want := schema.OpenShard + " (S), " + schema.OpenSince + " (N)"
+	want := schema.OpenShard + " (S), " + schema.OpenDue + " (N)"
 	for _, x := range t.GlobalSecondaryIndexes {
 		if deref(x.IndexName) != schema.OpenIndex {
 			continue

@@ -107,7 +107,7 @@ func indexed(t *testing.T, it item, rec *protocol.Record, at string) {
 	t.Helper()
 	open := rec != nil && rec.Open()
 	_, shard := it[schema.OpenShard]
-	_, since := it[schema.OpenSince]
+	_, since := it[schema.OpenDue]
 	_, expires := it[schema.ExpiresAt]
 	require.Equal(t, open, shard, at)
 	require.Equal(t, open, since, at)

@@ -77,7 +77,7 @@ func encode(rec *protocol.Record) item {
 	}
 	if rec.Open() {
 		v.str(schema.OpenShard, shard(rec.ID))
-		v.num(schema.OpenSince, updated)
+		v.num(schema.OpenDue, updated)
 	}
 	return v.item
 }

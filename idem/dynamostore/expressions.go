@@ -74,11 +74,11 @@ const (
 	upgradeSet = "SET write_id=:id"
 
 	// Open since the first of several writes that leave the question open.
-	openSet = ",open_shard=:open_shard,open_since=if_not_exists(open_since,:now)"
+	openSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now)"
 )
 
 // What an attempt may have left, and a claim removes.
 const (
-	leftOpen = "open_shard,open_since"
+	leftOpen = "open_shard,open_due"
 	leftAll  = "body,body_size,enc,parts,rv,omitted,failure,provider_ref,probes"
 )

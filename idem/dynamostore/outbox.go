@@ -238,7 +238,7 @@ func (b *Outbox) query(k *call, shard string, until int64, from item, limit *int
 	vals.num(":until", until)
 	in := &dynamodb.QueryInput{
 		TableName: b.table, IndexName: aws.String(schema.OpenIndex),
-		KeyConditionExpression:    aws.String("open_shard = :open_shard AND open_since <= :until"),
+		KeyConditionExpression:    aws.String("open_shard = :open_shard AND open_due <= :until"),
 		ExpressionAttributeValues: vals.item, Limit: limit, ExclusiveStartKey: from,
 	}
 	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
@@ -274,7 +274,7 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 // DeadLetter implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
 	u := newUpdate("SET in_state = :state, tries = :tries, reason = :reason, dead_at = :now, "+
-		"open_shard = :open_shard, open_since = :now REMOVE next_try", 5, 3)
+		"open_shard = :open_shard, open_due = :now REMOVE next_try", 5, 3)
 	u.str(":state", schema.OutboxDead)
 	u.num(":tries", int64(tries))
 	u.str(":reason", reason)
@@ -288,7 +288,7 @@ func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry,
 // Dispatch implements [outbox.Store]: one UpdateItem.
 func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, expires time.Time) (bool, error) {
 	u := newUpdate("SET in_state = :state, dispatched_at = :now, expires_at = :expires "+
-		"REMOVE open_shard, open_since, next_try, dead_at", 1, 3)
+		"REMOVE open_shard, open_due, next_try, dead_at", 1, 3)
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
@@ -298,7 +298,7 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 // Requeue has a dead letter sent again, from its first try on. It returns an error
 // that matches [idem.ErrNotFound] if there is no such dead letter.
 func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
-	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_since = :at REMOVE tries, reason, dead_at", 3, 2)
+	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
 	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
 	u.item[":at"] = openSince(e.Created, e.Number)

@@ -152,7 +152,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 	it := b.item(t, ref)
 	require.Equal(t, num(fmt.Sprint(base.Add(25*time.Hour).Unix())), it["expires_at"])
 	require.NotContains(t, it, "open_shard")
-	require.NotContains(t, it, "open_since")
+	require.NotContains(t, it, "open_due")
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
 }
 

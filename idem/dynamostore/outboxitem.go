@@ -36,7 +36,7 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
 	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
-	v.item[schema.OpenSince] = openSince(now, n)
+	v.item[schema.OpenDue] = openSince(now, n)
 	if m.OrderingKey != "" {
 		v.str(schema.OrderingKey, m.OrderingKey)
 	}
@@ -112,7 +112,7 @@ func laneHash(l outbox.Lane) string {
 
 // laneAt is the lane's hash in a place. DynamoDB keeps no zeros at the end.
 func laneAt(it item) string {
-	at, ok := it[schema.OpenSince].(*types.AttributeValueMemberN)
+	at, ok := it[schema.OpenDue].(*types.AttributeValueMemberN)
 	if !ok {
 		return ""
 	}
@@ -126,7 +126,7 @@ func (u *update) hold(e *outbox.Entry) {
 	if e.OrderingKey == "" {
 		return
 	}
-	u.add(", open_shard = :open_shard, open_since = :at")
+	u.add(", open_shard = :open_shard, open_due = :at")
 	u.str(":open_shard", outboxShard(schema.HeldShard, e.ID, &e.Message))
 	u.item[":at"] = heldAt(e.Created, e.Number, laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
 }
@@ -231,7 +231,7 @@ func (d *decoder) tags() map[string]string {
 // A cursor is the index key of the last message of a page, but for the shard.
 
 func formatCursor(last item) string {
-	at, ok := last[schema.OpenSince].(*types.AttributeValueMemberN)
+	at, ok := last[schema.OpenDue].(*types.AttributeValueMemberN)
 	if !ok {
 		return ""
 	}
@@ -255,6 +255,6 @@ func parseCursor(shard, cursor string) (item, error) {
 	v.str(schema.OpenShard, shard)
 	v.str(schema.SK, parts[1])
 	v.str(schema.PK, parts[2])
-	v.item[schema.OpenSince] = &types.AttributeValueMemberN{Value: parts[0]}
+	v.item[schema.OpenDue] = &types.AttributeValueMemberN{Value: parts[0]}
 	return v.item, nil
 }

@@ -23,7 +23,7 @@ func TestOutboxItem(t *testing.T) {
 		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
 		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
 		"tags":       &types.AttributeValueMemberM{Value: item{"region": str("eu")}},
-		"created_at": num(at), "open_shard": it["open_shard"], "open_since": num(at),
+		"created_at": num(at), "open_shard": it["open_shard"], "open_due": num(at),
 	}, it)
 	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "open_shard"))
 	require.NotContains(t, it, "expires_at", "the table never forgets what is not sent")

@@ -59,12 +59,12 @@ func TestReleasedWithStepsIsIndexed(t *testing.T) {
 	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: protocol.Ending{State: protocol.Released, Uncertain: true}}))
 	it := f.raw(t, "k")
 	require.Contains(t, it, schema.OpenShard)
-	require.Contains(t, it, schema.OpenSince)
+	require.Contains(t, it, schema.OpenDue)
 	require.NotContains(t, it, schema.ExpiresAt)
 	c := claim("k", "o2")
 	c.Seen, c.Record.ExpiresAt = "o1.2", f.get(t, "k").ExpiresAt
 	c.Record.Steps = f.get(t, "k").Steps
 	require.NoError(t, f.Acquire(ctx, base, c))
 	require.NotContains(t, f.raw(t, "k"), schema.OpenShard)
-	require.NotContains(t, f.raw(t, "k"), schema.OpenSince)
+	require.NotContains(t, f.raw(t, "k"), schema.OpenDue)
 }

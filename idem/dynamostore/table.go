@@ -48,12 +48,12 @@ func CreateTable(ctx context.Context, client TableCreator, table string) error {
 		BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			attr(schema.PK, types.ScalarAttributeTypeS), attr(schema.SK, types.ScalarAttributeTypeS),
-			attr(schema.OpenShard, types.ScalarAttributeTypeS), attr(schema.OpenSince, types.ScalarAttributeTypeN),
+			attr(schema.OpenShard, types.ScalarAttributeTypeS), attr(schema.OpenDue, types.ScalarAttributeTypeN),
 		},
 		KeySchema: keys(schema.PK, schema.SK),
 		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
 			IndexName:  aws.String(schema.OpenIndex),
-			KeySchema:  keys(schema.OpenShard, schema.OpenSince),
+			KeySchema:  keys(schema.OpenShard, schema.OpenDue),
 			Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
 		}},
 		StreamSpecification: &types.StreamSpecification{

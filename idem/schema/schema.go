@@ -86,14 +86,14 @@ const (
 	OpenIndex = "open"
 	// OpenShard is its partition key (S): a shard, "00" to "15" for records.
 	OpenShard = "open_shard"
-	// OpenSince is its sort key (N): when the question was opened, in milliseconds.
-	OpenSince = "open_since"
+	// OpenDue is its sort key (N): when somebody should look at it next, in milliseconds.
+	OpenDue = "open_due"
 	// ShardCount is the number of shards of the index.
 	ShardCount = 16
 )
 
 // Attributes of an outbox message, beside its keys, State, Body, CreatedAt, ExpiresAt
-// and the index's. It sits in the index as long as it is not dispatched: OpenSince is
+// and the index's. It sits in the index as long as it is not dispatched: OpenDue is
 // when it was committed or became a dead letter. It has an expiry once it is dispatched.
 const (
 	Destination = "destination"

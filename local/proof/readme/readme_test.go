@@ -98,9 +98,9 @@ func TestTableIsTheSchema(t *testing.T) {
 	for _, want := range []string{
 		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",
 		"AttributeName: " + schema.PK + ", AttributeType: S", "AttributeName: " + schema.SK + ", AttributeType: S",
-		"AttributeName: " + schema.OpenShard + ", AttributeType: S", "AttributeName: " + schema.OpenSince + ", AttributeType: N",
+		"AttributeName: " + schema.OpenShard + ", AttributeType: S", "AttributeName: " + schema.OpenDue + ", AttributeType: N",
 		"IndexName: " + schema.OpenIndex, "AttributeName: " + schema.OpenShard + ", KeyType: HASH",
-		"AttributeName: " + schema.OpenSince + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
+		"AttributeName: " + schema.OpenDue + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
 		"{ AttributeName: " + schema.ExpiresAt + ", Enabled: true }", "NEW_AND_OLD_IMAGES", "PAY_PER_REQUEST",
 	} {
 		require.Contains(t, yaml, want)
