@@ -34,7 +34,14 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	u.str(":seen", c.Seen)
 	u.expires(rec.ExpiresAt)
 	u.yesOr(schema.Uncertain, rec.Uncertain)
-	u.drop(leftAll + "," + leftOpen)
+	if rec.Due.IsZero() {
+		u.drop(leftAll + "," + leftOpen)
+	} else {
+		u.add(watchSet)
+		u.str(":open_shard", shard(rec.ID))
+		u.num(":due", millis(rec.Due))
+		u.drop(leftAll + "," + schema.OpenSince + "," + leftSweep)
+	}
 	old, err := s.update(k, rec.ID, u, ifSeen)
 	return concludeClaim(old, err, rec.Write)
 }
@@ -61,6 +68,7 @@ func (u *update) claim(rec *protocol.Record, state protocol.State, write string,
 	u.yesOr(schema.Repeatable, rec.Repeat == protocol.Repeatable)
 	u.numOr(schema.Attempt, int64(rec.Attempt), defaultAttempt)
 	u.numOr(schema.Retention, seconds(rec.Retention), defaultRetention)
+	u.numOr(schema.Takeovers, int64(rec.Takeovers), 0)
 }
 
 func (u *update) expires(at time.Time) {
@@ -140,6 +148,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	u.yesOr(schema.Uncertain, w.Uncertain)
 	if steps {
 		u.opens(rec.ID)
+		u.drop(leftSweep)
 	} else {
 		u.drop(leftOpen)
 	}

@@ -45,7 +45,13 @@ func decode(it item) (*protocol.Record, error) {
 		Ref:             d.optStr(schema.Ref),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
+		Resolved:        d.flag(schema.Resolved),
+		Takeovers:       int(d.optNum(schema.Takeovers, math.MaxInt32)),
+		Due:             d.optTime(schema.OpenDue),
+		OpenSince:       d.optTime(schema.OpenSince),
+		Sweep:           d.optStr(schema.Sweep),
 		Probes:          int(d.optNum(schema.Probes, math.MaxInt32)),
+		GivenUpAt:       d.optTime(schema.GivenUpAt),
 		ResponseVersion: int(d.optNum(schema.ResponseVersion, math.MaxInt32)),
 	}
 	if rec.State == protocol.Pending {
@@ -165,6 +171,13 @@ func (d *decoder) time(name string) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+func (d *decoder) optTime(name string) time.Time {
+	if !d.has(name) {
+		return time.Time{}
+	}
+	return d.time(name)
 }
 
 func (d *decoder) flag(name string) bool {

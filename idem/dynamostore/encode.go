@@ -66,8 +66,11 @@ func encode(rec *protocol.Record) item {
 	if rec.Ref != "" {
 		v.str(schema.Ref, rec.Ref)
 	}
-	if rec.Probes != 0 {
-		v.num(schema.Probes, int64(rec.Probes))
+	if rec.Resolved {
+		v.yes(schema.Resolved)
+	}
+	if rec.Takeovers != 0 {
+		v.num(schema.Takeovers, int64(rec.Takeovers))
 	}
 	if rec.ResponseVersion != 0 {
 		v.num(schema.ResponseVersion, int64(rec.ResponseVersion))
@@ -75,9 +78,21 @@ func encode(rec *protocol.Record) item {
 	if len(rec.Steps) > 0 {
 		v.item[schema.Steps] = encodeSteps(rec.Steps)
 	}
-	if rec.Open() {
+	if !rec.Due.IsZero() {
 		v.str(schema.OpenShard, shard(rec.ID))
-		v.num(schema.OpenDue, updated)
+		v.num(schema.OpenDue, millis(rec.Due))
+	}
+	if !rec.OpenSince.IsZero() {
+		v.num(schema.OpenSince, millis(rec.OpenSince))
+	}
+	if rec.Sweep != "" {
+		v.str(schema.Sweep, rec.Sweep)
+	}
+	if rec.Probes != 0 {
+		v.num(schema.Probes, int64(rec.Probes))
+	}
+	if !rec.GivenUpAt.IsZero() {
+		v.num(schema.GivenUpAt, millis(rec.GivenUpAt))
 	}
 	return v.item
 }

@@ -24,6 +24,13 @@ const (
 	ifLeft = " AND in_state IN(:in_progress,:released)"
 	// The question is open.
 	ifUnknown = " AND in_state=:unknown"
+	// It is, or it was answered from outside.
+	ifResolvable = " AND (in_state=:unknown OR attribute_exists(resolved))"
+	// Nobody has postponed it since.
+	ifUnswept = " AND attribute_exists(open_due) AND attribute_not_exists(sweep_id)"
+	ifSwept   = " AND sweep_id=:sweep"
+	// It is no open question.
+	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
 	// A park sent twice is not applied twice: it may start from unknown.
@@ -73,12 +80,20 @@ const (
 	endSet     = "SET in_state=:to,write_id=:id,updated_at=:now"
 	upgradeSet = "SET write_id=:id"
 
-	// Open since the first of several writes that leave the question open.
-	openSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now)"
+	// Due at once, and open since the first of several writes that leave the question open.
+	openSet = ",open_shard=:open_shard,open_due=:now,open_since=if_not_exists(open_since,:now)"
+	// Due when its lease is over.
+	watchSet = ",open_shard=:open_shard,open_due=:due"
+
+	referenceSet = "SET provider_ref=:ref,write_id=:id,updated_at=:now"
+	// It leaves write_id: writes that are conditional on it are not disturbed.
+	postponeSet = "SET open_due=:due,sweep_id=:id"
 )
 
 // What an attempt may have left, and a claim removes.
 const (
-	leftOpen = "open_shard,open_due"
-	leftAll  = "body,body_size,enc,parts,rv,omitted,failure,provider_ref,probes"
+	leftSweep = "sweep_id,probes,given_up_at"
+	leftOpen  = "open_shard,open_due,open_since," + leftSweep
+	leftBody  = "body,body_size,enc,parts"
+	leftAll   = leftBody + ",rv,omitted,failure,provider_ref,resolved"
 )

@@ -52,7 +52,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 			return err
 		}
 	}
-	likely := form{protocol.InProgress, likely(f.Ending)}
+	likely := form{state: protocol.InProgress, steps: likely(f.Ending), watched: f.Watched}
 	if unclaimed(f) {
 		likely.state = protocol.Absent
 	}
@@ -97,6 +97,10 @@ func unclaimed(f protocol.Finish) bool {
 type form struct {
 	state protocol.State // Absent, InProgress or Unknown
 	steps ifReleased
+	// watched: in progress, it is in the index.
+	watched bool
+	// resolved: it may have an outcome, from outside.
+	resolved bool
 }
 
 // formFor is the form of an attempt's end for the record as it turned out to be, if it can
@@ -105,7 +109,7 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 	if old == nil {
 		return form{}, unclaimed(f)
 	}
-	of := form{protocol.State(text(old, schema.State)), stepsOf(f.Ending, old)}
+	of := form{state: protocol.State(text(old, schema.State)), steps: stepsOf(f.Ending, old), watched: f.Watched}
 	switch {
 	case text(old, schema.Owner) != f.Owner:
 		return of, false
@@ -171,9 +175,16 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 			steps = cleared.after
 		}
 	}
+	tx, spent := s.auditWrite(w.ID, w.Audit), item(nil)
+	if tx != nil && w.Kind == protocol.EventResolve {
+		// A transaction does not say what it has changed.
+		if spent, err = s.get(k, key(w.ID)); err != nil {
+			return err
+		}
+	}
 	old, err := inForm(steps, w.Write, func(steps ifReleased) (item, error) {
-		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{protocol.Unknown, steps})
-		u.wantsOld = w.Kind == protocol.EventResolve
+		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again})
+		u.wantsOld = w.Kind == protocol.EventResolve && tx == nil
 		u.str(":seen", w.Seen)
 		if w.Owner != "" {
 			u.add(",owner_id=:own")
@@ -187,14 +198,24 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 		} else {
 			u.str(":unknown", string(protocol.Unknown))
 		}
+		if w.Again {
+			from = ifResolvable
+		}
+		u.yesOr(schema.Resolved, w.Kind == protocol.EventResolve)
 		if cleared != nil {
 			// The write that was seen determines which steps there are.
 			cond = ""
 			cleared.apply(u)
 		}
+		if tx != nil {
+			return tx.update(k, w.Write, u, ifSeen+from+cond)
+		}
 		return s.update(k, w.ID, u, ifSeen+from+cond)
 	}, func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil })
 	if err == nil {
+		if tx != nil {
+			old = spent
+		}
 		s.expireSteps(k, w.ID, w.Ending, old)
 	}
 	return s.ended(old, err, k, w.Write, w.Ending)
@@ -255,17 +276,23 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 			u.drop(names)
 		}
 	}
+	inIndex := of.watched || of.state != protocol.InProgress
 	if e.State == protocol.Unknown || of.steps == withSteps {
 		// The table never forgets an open question.
 		u.expires(time.Time{})
 		u.opens(id)
 	} else {
 		u.expires(e.ExpiresAt)
-		left(leftOpen)
+		if inIndex {
+			u.drop(leftOpen)
+		}
 	}
 	u.yesOr(schema.Uncertain, e.Uncertain)
-	if e.State == protocol.Completed {
-		u.body(body, false)
+	switch {
+	case e.State == protocol.Completed:
+		u.body(body, of.resolved)
+	case of.resolved:
+		u.drop(leftBody)
 	}
 	if e.State == protocol.Completed || e.State == protocol.Failed {
 		// Nobody resumes any more: see [idem.Record].

@@ -301,7 +301,7 @@ func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
 	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
 	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
-	u.item[":at"] = openSince(e.Created, e.Number)
+	u.item[":at"] = openDue(e.Created, e.Number)
 	u.str(":dead", schema.OutboxDead)
 	ok, err := b.change(ctx, "Requeue", e, u, ifDead, func(now *outbox.Entry) bool { return now.State == outbox.New })
 	if err == nil && !ok {

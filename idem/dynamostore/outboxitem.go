@@ -36,7 +36,7 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 	v.bytes(schema.Body, m.Body)
 	v.num(schema.CreatedAt, millis(now))
 	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
-	v.item[schema.OpenDue] = openSince(now, n)
+	v.item[schema.OpenDue] = openDue(now, n)
 	if m.OrderingKey != "" {
 		v.str(schema.OrderingKey, m.OrderingKey)
 	}
@@ -81,10 +81,10 @@ func outboxShard(prefix, id string, m *outbox.Message) string {
 	return prefix + shard(id)
 }
 
-// openSince is a message's place in its shard of the index: when it was committed,
+// openDue is a message's place in its shard of the index: when it was committed,
 // in milliseconds, and behind the point its number, so that the messages of one
 // transaction are listed in their order.
-func openSince(created time.Time, n int) types.AttributeValue {
+func openDue(created time.Time, n int) types.AttributeValue {
 	s := strconv.FormatInt(millis(created), 10)
 	if n > 0 {
 		s += fmt.Sprintf(".%04d", n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,7 +56,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 			return err
 		}
 	}
-	likely := form{protocol.InProgress, withSteps}
+	likely := form{state: protocol.InProgress, steps: withSteps}
 	if w.First {
 		likely.steps = withoutSteps
 	}
@@ -82,7 +83,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 // formForStep is the form of a step's write for the record as it turned out to be, if it
 // can be written there.
 func formForStep(w protocol.StepWrite, old item) (form, bool) {
-	of := form{protocol.State(text(old, schema.State)), withoutSteps}
+	of := form{state: protocol.State(text(old, schema.State)), steps: withoutSteps}
 	if hasSteps(old) {
 		of.steps = withSteps
 	}
@@ -99,7 +100,13 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 	if first {
 		set = stepFirst
 	}
+	if w.Begin && w.Ref != "" {
+		set = strings.Replace(set, "SET ", "SET provider_ref=:ref,", 1)
+	}
 	u := newUpdate(set, 4, 1)
+	if w.Begin && w.Ref != "" {
+		u.str(":ref", w.Ref)
+	}
 	u.str(":own", w.Owner)
 	u.str(":is", string(of.state))
 	u.str(":id", w.Write)

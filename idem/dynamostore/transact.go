@@ -218,9 +218,14 @@ func tooLarge(err error, e protocol.Ending, k *call) bool {
 func tokenFor(table, id, write string, record types.TransactWriteItem) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s", table, id, write)
-	if p := record.Put; p != nil {
+	switch {
+	case record.Put != nil:
+		p := record.Put
 		_, _ = fmt.Fprintf(h, "\x00%s\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil), itemText(p.Item, nil))
-	} else {
+	case record.Delete != nil:
+		p := record.Delete
+		_, _ = fmt.Fprintf(h, "\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil))
+	default:
 		p := record.Update
 		_, _ = fmt.Fprintf(h, "\x00%s\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil), *p.UpdateExpression)
 	}

@@ -11,24 +11,33 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], by its name.
+// Method is a method of [idem.Store] or [protocol.Questions], by its name.
 type Method string
 
 // The methods of a store.
 const (
-	Acquire    Method = "Acquire"
-	Withdraw   Method = "Withdraw"
-	Extend     Method = "Extend"
-	RecordStep Method = "RecordStep"
-	Finish     Method = "Finish"
-	Settle     Method = "Settle"
-	Get        Method = "Get"
-	Result     Method = "Result"
-	StepResult Method = "StepResult"
+	Acquire         Method = "Acquire"
+	Withdraw        Method = "Withdraw"
+	Extend          Method = "Extend"
+	RecordStep      Method = "RecordStep"
+	RecordReference Method = "RecordReference"
+	Finish          Method = "Finish"
+	Settle          Method = "Settle"
+	Get             Method = "Get"
+	Result          Method = "Result"
+	StepResult      Method = "StepResult"
+	Due             Method = "Due"
+	Postpone        Method = "Postpone"
+	Forget          Method = "Forget"
+	AuditOf         Method = "AuditOf"
+	AuditBetween    Method = "AuditBetween"
 )
 
 // Methods lists all methods of a store.
-var Methods = []Method{Acquire, Withdraw, Extend, RecordStep, Finish, Settle, Get, Result, StepResult}
+var Methods = []Method{
+	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
+	Due, Postpone, Forget, AuditOf, AuditBetween,
+}
 
 // Call is one call to a store on its way.
 type Call struct {
@@ -110,7 +119,10 @@ type Faults struct {
 	log    []Method
 }
 
-var _ protocol.Store = (*Faults)(nil)
+var (
+	_ protocol.Store     = (*Faults)(nil)
+	_ protocol.Questions = (*Faults)(nil)
+)
 
 // NewFaults returns a store without faults over the given one.
 func NewFaults(store protocol.Store) *Faults {
@@ -192,6 +204,11 @@ func (f *Faults) Extend(ctx context.Context, now time.Time, e protocol.Extension
 // RecordStep writes a step; see [idem.Store].
 func (f *Faults) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return f.call(ctx, RecordStep, s.ID, func(ctx context.Context) error { return f.store.RecordStep(ctx, now, s) })
+}
+
+// RecordReference writes what the provider calls the effect; see [idem.Store].
+func (f *Faults) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
+	return f.call(ctx, RecordReference, r.ID, func(ctx context.Context) error { return f.store.RecordReference(ctx, now, r) })
 }
 
 // Finish ends an attempt; see [idem.Store].

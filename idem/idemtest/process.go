@@ -31,7 +31,10 @@ type process struct {
 	landed bool // the call that crashes is applied
 }
 
-var _ protocol.Store = (*process)(nil)
+var (
+	_ protocol.Store     = (*process)(nil)
+	_ protocol.Questions = (*process)(nil)
+)
 
 func newProcess(store protocol.Store) *process {
 	p := &process{store: store}
@@ -105,6 +108,10 @@ func (p *process) Extend(ctx context.Context, now time.Time, e protocol.Extensio
 
 func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return p.call(func() error { return p.store.RecordStep(ctx, now, s) })
+}
+
+func (p *process) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
+	return p.call(func() error { return p.store.RecordReference(ctx, now, r) })
 }
 
 func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {

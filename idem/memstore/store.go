@@ -31,11 +31,15 @@ type Store struct {
 
 	mu         sync.Mutex
 	records    map[string]*protocol.Record // by id; in a plain store by owner
+	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
 	conditions func(action any) (holds bool, old any)
 }
 
-var _ protocol.Store = (*Store)(nil)
+var (
+	_ protocol.Store     = (*Store)(nil)
+	_ protocol.Questions = (*Store)(nil)
+)
 
 // New returns an empty store with the default options.
 func New() *Store { return Options{}.New() }
@@ -47,17 +51,17 @@ func (o Options) New() *Store {
 
 // Acquire writes a claim; see [idem.Store].
 func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return s.write(ctx, "Acquire", s.place(c.Record.ID, c.Record.Owner), now, c.Apply, nil)
+	return s.write(ctx, "Acquire", s.place(c.Record.ID, c.Record.Owner), now, c.Apply, with{})
 }
 
 // Withdraw takes back a claim; see [idem.Store].
 func (s *Store) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return s.write(ctx, "Withdraw", s.place(w.Claim.Record.ID, w.Claim.Record.Owner), now, w.Apply, nil)
+	return s.write(ctx, "Withdraw", s.place(w.Claim.Record.ID, w.Claim.Record.Owner), now, w.Apply, with{})
 }
 
 // Extend raises a lease; see [idem.Store].
 func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return s.write(ctx, "Extend", s.place(e.ID, e.Owner), now, e.Apply, nil)
+	return s.write(ctx, "Extend", s.place(e.ID, e.Owner), now, e.Apply, with{})
 }
 
 // RecordStep writes a step; see [idem.Store].
@@ -65,7 +69,12 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	if err := s.fits(w.Result); err != nil {
 		return err
 	}
-	return s.write(ctx, "RecordStep", s.place(w.ID, w.Owner), now, w.Apply, nil)
+	return s.write(ctx, "RecordStep", s.place(w.ID, w.Owner), now, w.Apply, with{})
+}
+
+// RecordReference writes what the provider calls the effect; see [idem.Store].
+func (s *Store) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
+	return s.write(ctx, "RecordReference", s.place(r.ID, r.Owner), now, r.Apply, with{})
 }
 
 // Finish ends an attempt; see [idem.Store].
@@ -77,7 +86,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	if err := s.fits(f.Ending.Result); err != nil {
 		return err
 	}
-	return s.write(ctx, "Finish", s.place(f.ID, f.Owner), now, f.Apply, unit)
+	return s.write(ctx, "Finish", s.place(f.ID, f.Owner), now, f.Apply, with{unit: unit})
 }
 
 // Settle parks or resolves a record; see [idem.Store].
@@ -85,7 +94,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	if err := s.fits(w.Ending.Result); err != nil {
 		return err
 	}
-	return s.write(ctx, "Settle", w.ID, now, w.Apply, nil)
+	return s.write(ctx, "Settle", w.ID, now, w.Apply, with{audit: w.Audit})
 }
 
 // Get reads a record; see [idem.Store].
@@ -159,11 +168,11 @@ func (s *Store) place(id, owner string) string {
 	return id
 }
 
-// write makes one atomic change, in which the unit commits if there is one. What apply
+// write makes one atomic change, in which a unit and an audit entry commit if there are any. What apply
 // returns may share memory with its arguments, so that what is kept and what is handed
 // out are copies.
 func (s *Store) write(ctx context.Context, op, id string, now time.Time,
-	apply func(*protocol.Record, time.Time) (*protocol.Record, error), unit Unit) error {
+	apply func(*protocol.Record, time.Time) (*protocol.Record, error), w with) error {
 	if err := alive(ctx, op); err != nil {
 		return err
 	}
@@ -180,13 +189,26 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 	if next == old {
 		return nil // it has landed already
 	}
-	if unit != nil {
-		if err := s.commit(unit); err != nil {
+	if w.unit != nil {
+		if err := s.commit(w.unit); err != nil {
 			return err
 		}
 	}
+	if w.audit != nil {
+		s.audits = append(s.audits, *w.audit)
+	}
+	if next == nil {
+		delete(s.records, id)
+		return nil
+	}
 	s.records[id] = next.Clone()
 	return nil
+}
+
+// with is what commits with a write.
+type with struct {
+	unit  Unit
+	audit *protocol.Audit
 }
 
 func (s *Store) fits(result []byte) error {

@@ -49,7 +49,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && !w.Claim.Replace {
 		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
 	}
-	next.neverForget()
+	next.question(rec, now)
 	return next, nil
 }
 
@@ -94,8 +94,48 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 		next.Steps = map[string]RecordedStep{}
 	}
 	next.Steps[s.Name] = s.Recorded(now)
+	if s.Begin && s.Ref != "" {
+		next.Ref = s.Ref
+	}
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
+}
+
+// Apply returns the record with the reference.
+func (r ReferenceWrite) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && rec.Write == r.Write {
+		return rec, nil
+	}
+	if Next(rec, Event{Kind: EventReference, Owner: r.Owner}, now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := rec.Clone()
+	next.Ref, next.Write, next.UpdatedAt = r.Ref, r.Write, now
+	return next, nil
+}
+
+// Apply returns the record that is due at another time.
+func (p Postponement) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec != nil && p.Sweep != "" && rec.Sweep == p.Sweep {
+		return rec, nil
+	}
+	if Next(rec, Event{Kind: EventPostpone, Seen: p.Seen, Sweep: p.SeenSweep}, now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	next := rec.Clone()
+	next.Due, next.Sweep, next.Probes, next.GivenUpAt = p.Due, p.Sweep, p.Probes, p.GivenUpAt
+	return next, nil
+}
+
+// Apply returns nil, which is no record.
+func (e Erasure) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec == nil {
+		return nil, nil
+	}
+	if Next(rec, Event{Kind: EventForget, Seen: e.Seen}, now).Do != DoApply {
+		return nil, &ConflictError{Existing: rec}
+	}
+	return nil, nil
 }
 
 // mayReplace reports whether the write may replace an entry of its step.
@@ -160,12 +200,12 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 		return rec, nil
 	}
 	// A margin that never ends a wait is the engine's to add: stores have no clock.
-	ev := Event{Kind: s.Kind, Seen: s.Seen, To: s.Ending.State}
+	ev := Event{Kind: s.Kind, Seen: s.Seen, To: s.Ending.State, Again: s.Again}
 	if d := Next(rec, ev, now); d.Do != DoApply && d.Do != DoTooEarly {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := s.Ending.apply(rec, now)
-	next.Write = s.Write
+	next.Write, next.Resolved = s.Write, s.Kind == EventResolve
 	if s.Owner != "" {
 		next.Owner = s.Owner
 	}
@@ -175,6 +215,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	if !next.Open() {
 		next.ExpiresAt = s.Ending.ExpiresAt // no step is left to be remembered
 	}
+	next.question(rec, now)
 	return next, nil
 }
 
@@ -206,7 +247,7 @@ func (f Finish) Event() Event {
 func (e Ending) apply(rec *Record, now time.Time) *Record {
 	next := rec.Clone()
 	next.State, next.UpdatedAt, next.ExpiresAt = e.State, now, e.ExpiresAt
-	next.Failure, next.Uncertain = e.Failure, e.Uncertain
+	next.Failure, next.Uncertain, next.Resolved = e.Failure, e.Uncertain, false
 	next.Omitted, next.ResponseVersion = e.Omitted, e.ResponseVersion
 	next.Body = Body{}
 	if e.State == Completed {
@@ -223,13 +264,19 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	if e.Ref != "" {
 		next.Ref = e.Ref
 	}
-	next.neverForget()
+	next.question(rec, now)
 	return next
 }
 
-// neverForget removes the expiry of an open question, whatever write set it.
-func (r *Record) neverForget() {
-	if r.Open() {
-		r.ExpiresAt = time.Time{}
+// question makes of a record that a write has led from before to r an open question,
+// without expiry and due at once, or none.
+func (r *Record) question(before *Record, now time.Time) {
+	if !r.Open() {
+		r.Due, r.OpenSince, r.Sweep, r.Probes, r.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
+		return
+	}
+	r.ExpiresAt, r.Due, r.OpenSince = time.Time{}, now, now
+	if before != nil && !before.OpenSince.IsZero() {
+		r.OpenSince = before.OpenSince
 	}
 }

@@ -65,6 +65,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e, ClearSteps: clear,
 		}.Apply
 	}
+	// asked is an open question, from now on.
+	asked := func(r *protocol.Record) { r.ExpiresAt, r.Due, r.OpenSince = time.Time{}, instant, instant }
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
@@ -88,6 +90,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r.CreatedAt, r.Steps, r.State, r.Owner, r.Write = old.CreatedAt, old.Steps, protocol.Released, "nobody", "back"
 				r.ExpiresAt, r.Uncertain, r.UpdatedAt = time.Time{}, false, instant
 				r.Seen = "seen"
+				asked(r)
 			},
 		},
 		"extension": {
@@ -108,6 +111,17 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
 			func(*protocol.Record) {},
 		},
+		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new"}.Apply, func(r *protocol.Record) {
+			r.Ref, r.Write, r.UpdatedAt = "new", "w", instant
+		}},
+		"postponement": {
+			func() *protocol.Record {
+				r := parked()
+				r.Due, r.Sweep = instant, "sweep"
+				return r
+			}, protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, GivenUpAt: instant}.Apply,
+			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.GivenUpAt = lease, "next", 3, instant },
+		},
 		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *protocol.Record) {
 			r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
@@ -126,38 +140,42 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			State: protocol.Completed, Result: []byte("four"), Omitted: true, ExpiresAt: expires, ResponseVersion: 4,
 		}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Omitted, r.ResponseVersion, r.Steps = protocol.Completed, true, 4, nil
+			r.State, r.Omitted, r.ResponseVersion, r.Steps, r.Probes = protocol.Completed, true, 4, nil, 0
 			r.Body = protocol.Body{Data: []byte("four"), Size: 4, Stored: 4}
 		}},
 		"failure": {held, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: expires, Ref: "new"}),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Failure, r.Ref, r.Steps = protocol.Failed, failure, "new", nil
+				r.State, r.Failure, r.Ref, r.Steps, r.Probes = protocol.Failed, failure, "new", nil, 0
 			}},
 		"release": {held, finish(protocol.Ending{State: protocol.Released, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Failure, r.Uncertain, r.ExpiresAt = protocol.Released, failure, true, time.Time{}
+			r.State, r.Failure, r.Uncertain = protocol.Released, failure, true
+			asked(r)
 		}},
 		"stricter park": {held, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Uncertain, r.Repeat, r.ExpiresAt = protocol.Unknown, true, protocol.NotRepeatable, time.Time{}
+			r.State, r.Uncertain, r.Repeat = protocol.Unknown, true, protocol.NotRepeatable
+			asked(r)
 		}},
 		"late completion": {parked, finish(protocol.Ending{State: protocol.Completed, ExpiresAt: expires}), func(r *protocol.Record) {
 			ended(r)
-			r.State, r.Steps = protocol.Completed, nil
+			r.State, r.Steps, r.Probes = protocol.Completed, nil, 0
 		}},
 		"another call's park": {
 			held, settle(protocol.EventLapse, "", protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Uncertain, r.Repeat, r.ExpiresAt = protocol.Unknown, true, protocol.NotRepeatable, time.Time{}
+				r.State, r.Uncertain, r.Repeat = protocol.Unknown, true, protocol.NotRepeatable
+				asked(r)
 			},
 		},
 		"resolution": {
 			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Owner, r.Ref, r.ExpiresAt = protocol.Released, "resolver", "new", time.Time{}
+				r.State, r.Owner, r.Ref, r.Resolved = protocol.Released, "resolver", "new", true
+				asked(r)
 				delete(r.Steps, "open")
 			},
 		},

@@ -44,6 +44,12 @@ const (
 	// EventAddResult: the attempt whose completion was recorded without its result, in
 	// the write Seen, adds the result. Uses Owner and Seen.
 	EventAddResult
+	// EventReference: the holder records what the provider calls the effect. Uses Owner.
+	EventReference
+	// EventPostpone: a sweep says when it looks at the record next. Uses Seen and Sweep.
+	EventPostpone
+	// EventForget: somebody removes a record that is no open question. Uses Seen.
+	EventForget
 )
 
 // Event is one thing that happens to a record, with what its cell needs to know.
@@ -64,6 +70,12 @@ type Event struct {
 	Uncertain bool
 	// To is the state that a resolution, or an end without a claim, leads to.
 	To State
+	// Again says that a resolution may replace an earlier one.
+	Again bool
+	// Sweep is the latest postponement that the speaker has read.
+	Sweep string
+	// MaxAttempts bounds the attempts of a call that may take over; zero for no bound.
+	MaxAttempts int
 	// Margin is the observer's allowance for clock skew.
 	Margin time.Duration
 }
@@ -118,7 +130,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	switch ev.Kind {
 	case EventClaim, EventWork:
 		return nextClaim(rec, ev, now)
-	case EventLapse, EventResolve:
+	case EventLapse, EventResolve, EventPostpone, EventForget:
 		return nextSettle(rec, ev, now)
 	case EventWithdraw:
 		// As in EventRelease, a question that a stricter call has opened stays open.
@@ -165,6 +177,9 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	// An interrupted step parks an operation that is not repeatable. A repeatable one
 	// is taken over, the step is not: its handler may know how to close it.
 	repeatable := Stricter(rec.Repeat, ev.Repeat) == Repeatable
+	if ev.MaxAttempts > 0 && rec.Takeovers+1 >= ev.MaxAttempts {
+		repeatable = false // it fails whoever runs it
+	}
 	switch rec.State {
 	case Pending:
 		if ev.Kind == EventWork {
@@ -196,18 +211,29 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 	if rec == nil || rec.Write != ev.Seen {
 		return refuse(rec)
 	}
-	if ev.Kind == EventLapse {
+	switch ev.Kind {
+	case EventLapse:
 		if rec.State == InProgress || rec.State == Released {
 			return Decision{DoApply, Unknown}
 		}
 		return refuse(rec)
+	case EventPostpone:
+		if !rec.Due.IsZero() && rec.Sweep == ev.Sweep {
+			return Decision{DoApply, rec.State}
+		}
+		return refuse(rec)
+	case EventForget:
+		if ended := rec.State == Completed || rec.State == Failed || rec.State == Released; ended && !rec.Open() {
+			return Decision{DoApply, Absent}
+		}
+		return refuse(rec)
 	}
 	switch {
-	case rec.State != Unknown:
+	case rec.State != Unknown && !(ev.Again && rec.Resolved):
 		return refuse(rec)
 	case ev.To == Released && !rec.Lapsed(now, ev.Margin):
 		// The parked attempt may still be running under the lease it was given.
-		return Decision{DoTooEarly, Unknown}
+		return Decision{DoTooEarly, rec.State}
 	}
 	return Decision{DoApply, ev.To}
 }
@@ -229,7 +255,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 		if running {
 			return Decision{DoApply, InProgress}
 		}
-	case EventStep:
+	case EventStep, EventReference:
 		// A parked attempt may record what it has done, which the resolver needs to
 		// know. It may begin nothing new.
 		if rec.HeldBy(ev.Owner) {

@@ -69,10 +69,23 @@ type Record struct {
 	Omitted bool
 	// Failure of a Failed record; of others the last attempt's error, for people.
 	Failure *Failure
-	// Ref is the provider's reference that a resolver found.
+	// Ref is what the provider calls the effect, as the attempt or a resolver said.
 	Ref string
-	// Probes counts the attempts to resolve it. Reserved: this version leaves it 0.
-	Probes int
+	// Resolved says that the outcome was recorded from outside, by [EventResolve].
+	Resolved bool
+	// Takeovers counts the claims over an attempt that may have taken effect.
+	Takeovers int
+	// Due is when a sweep should look at the record next: of a watched claim after its
+	// lease, of an open question from when it was opened. Zero if none needs to. Exactly
+	// the records that have it are in the index.
+	Due time.Time
+	// OpenSince is when the record became an open question; zero if it is none.
+	OpenSince time.Time
+	// Sweep is the id of the latest [Postponement], Probes how often it was tried to
+	// find the answer, GivenUpAt when that was left to people. They go with the question.
+	Sweep     string
+	Probes    int
+	GivenUpAt time.Time
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int
 	// Steps recorded so far, by name. They go with the outcome: a record that is
@@ -156,8 +169,8 @@ func (r *Record) Lapsed(now time.Time, margin time.Duration) bool {
 	return now.After(r.LeaseUntil.Add(margin))
 }
 
-// Open reports whether the record is an open question, which somebody must resolve: it is
-// what the sparse index holds and what must never carry an expiry.
+// Open reports whether the record is an open question, which somebody must resolve. It
+// must never carry an expiry, and is in the sparse index, as watched claims are.
 func (r *Record) Open() bool {
 	switch r.State {
 	case Unknown, Pending:

@@ -61,8 +61,14 @@ type Store interface {
 	// can still be written.
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
+	// RecordReference writes what the provider calls the effect to the owner's record,
+	// in InProgress or Unknown.
+	RecordReference(ctx context.Context, now time.Time, r ReferenceWrite) error
+
 	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
-	// Unknown ([EventResolve]), on the condition that the record's write is Seen.
+	// Unknown ([EventResolve]), on the condition that the record's write is Seen. Its
+	// Audit is written with it or not at all; a store that keeps none refuses it with
+	// errors.ErrUnsupported.
 	Settle(ctx context.Context, now time.Time, s Settlement) error
 
 	// Get reads a record consistently. It returns nil and no error if there is
@@ -94,8 +100,9 @@ const StepRoom = 320 << 10
 type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
 	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
-	// LeaseUntil, ExpiresAt, Retention and Uncertain; identity (ID, Value,
-	// Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
+	// LeaseUntil, ExpiresAt, Retention, Uncertain, Takeovers and Due; identity (ID,
+	// Value, Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
+	// A watched claim has Due, and no expiry.
 	Record Record
 	// Seen is the write of the record that is claimed; empty if there is none. It goes
 	// into the record that results, see [Record], in place of what Record says.
@@ -144,6 +151,8 @@ type StepWrite struct {
 	Result []byte
 	// Compensates: see [RecordedStep].
 	Compensates bool
+	// Ref of a begin mark is written with it; empty leaves the record's as it is.
+	Ref string
 	// Beside says that the record is full enough: of the Result it should keep no more
 	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
 	Beside bool
@@ -183,6 +192,8 @@ type Finish struct {
 	Ending  Ending
 	// Attempt is how the attempt ran, if not under a claim of its own.
 	Attempt AttemptKind
+	// Watched says that the claim is in the index, which it leaves with this write.
+	Watched bool
 	// LargeSteps says that results of steps may lie beside the record. They go with
 	// an outcome: a store gives them an expiry then, as well as it can.
 	LargeSteps bool
@@ -268,4 +279,14 @@ type Settlement struct {
 	Ending Ending
 	// ClearSteps names the begin marks to remove, which closes those steps.
 	ClearSteps []string
+	// Again lets a resolution replace an earlier one.
+	Again bool
+	// Audit, if not nil, is written with it.
+	Audit *Audit
+}
+
+// ReferenceWrite records what the provider calls the effect.
+type ReferenceWrite struct {
+	ID, Owner, Write string
+	Ref              string
 }

@@ -51,7 +51,15 @@ const (
 	Steps           = "steps"
 	Failure         = "failure"
 	Ref             = "provider_ref"
-	Probes          = "probes"
+	Resolved        = "resolved"  // true: the outcome was recorded from outside
+	Takeovers       = "takeovers" // without it: 0
+
+	// Of an open question: since when it is one, the id of the latest postponement, how
+	// often the answer was looked for, when it was left to people.
+	OpenSince = "open_since"
+	Sweep     = "sweep_id"
+	Probes    = "probes"
+	GivenUpAt = "given_up_at"
 
 	// Body (B) is a result's stored form, or an outbox message's body.
 	Body = "body"
@@ -80,7 +88,21 @@ const (
 	Data = "data"
 )
 
-// The sparse index of open questions: keys only.
+// Attributes of a change from outside an attempt, beside its keys, ExpiresAt and the
+// index's, where OpenDue is when it was made.
+const (
+	AuditWho     = "who"
+	AuditWhy     = "why"
+	AuditTool    = "tool"
+	AuditChange  = "change"
+	AuditFrom    = "from_state"
+	AuditTo      = "to_state"
+	AuditAttempt = "attempt"
+	AuditRef     = "provider_ref"
+)
+
+// The sparse index of open questions and watched claims, of messages that wait, and of
+// changes from outside: keys only.
 const (
 	// OpenIndex is the index's name.
 	OpenIndex = "open"
@@ -126,6 +148,8 @@ const (
 // Shards of the index that hold outbox messages: these, then "00" to "15".
 const (
 	OutboxShard = "outbox-"
+	// AuditShard and "00" to "15" hold the changes from outside.
+	AuditShard = "audit-"
 	// HeldShard holds those with an ordering key that have been left to the sweep.
 	HeldShard = "outbox-held-"
 	DeadShard = "outbox-dead-"

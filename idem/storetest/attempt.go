@@ -49,6 +49,9 @@ func (c *cell) start(change ...func(*protocol.Record)) *attempt {
 	return a
 }
 
+// watched is a claim that is in the index.
+func watched(r *protocol.Record) { r.Due, r.ExpiresAt = r.LeaseUntil.Add(2*time.Second), time.Time{} }
+
 func notRepeatable(r *protocol.Record) { r.Repeat, r.ExpiresAt = protocol.NotRepeatable, time.Time{} }
 
 // expiry is the end of the retention that begins at t, in whole seconds.
@@ -68,8 +71,12 @@ func (a *attempt) next() *attempt {
 	rec.State, rec.Owner, rec.Write, rec.Attempt = protocol.InProgress, newID(), newID(), old.Attempt+1
 	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == protocol.InProgress
 	rec.Body, rec.Omitted, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
-	rec.Ref, rec.Probes, rec.ExpiresAt = "", 0, time.Time{}
-	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 {
+	rec.Ref, rec.ExpiresAt, rec.Resolved = "", time.Time{}, false
+	rec.Due, rec.OpenSince, rec.Sweep, rec.Probes, rec.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
+	if !old.Due.IsZero() && old.State == protocol.InProgress {
+		rec.Due, rec.Takeovers = rec.LeaseUntil, old.Takeovers+1 // watched, as before
+	}
+	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 && rec.Due.IsZero() {
 		rec.ExpiresAt = expiry(rec.LeaseUntil)
 	}
 	return &attempt{a.c, protocol.Claim{Record: rec, Seen: old.Write}}
@@ -99,7 +106,7 @@ func (a *attempt) withdraw() withdraw {
 // has one.
 func (a *attempt) extend(d time.Duration) extend {
 	e := protocol.Extension{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), LeaseUntil: a.c.now.Add(d)}
-	if a.claim.Record.Repeat == protocol.Repeatable {
+	if a.claim.Record.Repeat == protocol.Repeatable && a.claim.Record.Due.IsZero() {
 		e.ExpiresAt = expiry(e.LeaseUntil)
 	}
 	return extend{e}
@@ -145,7 +152,26 @@ func (a *attempt) stepOmitted(name string) step {
 }
 
 func (a *attempt) finish(e protocol.Ending) finish {
-	return finish{protocol.Finish{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e}}
+	return finish{protocol.Finish{
+		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e, Watched: !a.claim.Record.Due.IsZero(),
+	}}
+}
+
+func (a *attempt) refer(ref string) refer {
+	return refer{protocol.ReferenceWrite{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ref: ref}}
+}
+
+// postpone is a sweep that has seen the record as it is now.
+func (a *attempt) postpone(d time.Duration) postpone {
+	old := a.seen()
+	return postpone{protocol.Postponement{
+		ID: a.id(), Seen: old.Write, SeenSweep: old.Sweep, Sweep: newID(), Due: a.c.now.Add(d), Probes: old.Probes + 1,
+	}}
+}
+
+// forget is somebody who removes what is seen now.
+func (a *attempt) forget() forget {
+	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}
 }
 
 // open is an end of the attempt as one that ran without a claim.

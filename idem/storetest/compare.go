@@ -70,7 +70,13 @@ func differences(want, got *protocol.Record) []string {
 	plain("Omitted", want.Omitted, got.Omitted)
 	plain("Failure", failure(want.Failure), failure(got.Failure))
 	plain("Ref", want.Ref, got.Ref)
+	plain("Resolved", want.Resolved, got.Resolved)
+	plain("Takeovers", want.Takeovers, got.Takeovers)
+	at("Due", want.Due, got.Due)
+	at("OpenSince", want.OpenSince, got.OpenSince)
+	plain("Sweep", want.Sweep, got.Sweep)
 	plain("Probes", want.Probes, got.Probes)
+	at("GivenUpAt", want.GivenUpAt, got.GivenUpAt)
 	plain("ResponseVersion", want.ResponseVersion, got.ResponseVersion)
 	plain("Body.Size", want.Body.Size, got.Body.Size)
 	if want.State != protocol.Completed {

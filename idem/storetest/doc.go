@@ -12,5 +12,6 @@
 // methods of package protocol: whether it lands, the conflicting record,
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
-// step, settle, commit, copy, result, added result, unreadable, plain, random.
+// step, settle, commit, copy, result, added result, unreadable, plain, watched,
+// reference, random; and questions, for a store that is a [protocol.Questions] too.
 package storetest

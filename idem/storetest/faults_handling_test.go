@@ -54,7 +54,7 @@ var handlingFaults = []fault{
 	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *faulty) {
 		step := s.step
 		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if len(r.Steps) > 60 {
+			if r != nil && len(r.Steps) > 60 {
 				return nil, &protocol.TooLargeError{Size: 1, Limit: 1}
 			}
 			return step(w, r, now)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,12 @@ type faulty struct {
 	step     func(protocol.StepWrite, *protocol.Record, time.Time) (*protocol.Record, error)
 	finish   func(protocol.Finish, *protocol.Record, time.Time) (*protocol.Record, error)
 	settle   func(protocol.Settlement, *protocol.Record, time.Time) (*protocol.Record, error)
+	refer    func(protocol.ReferenceWrite, *protocol.Record, time.Time) (*protocol.Record, error)
+	postpone func(protocol.Postponement, *protocol.Record, time.Time) (*protocol.Record, error)
+	forget   func(protocol.Erasure, *protocol.Record, time.Time) (*protocol.Record, error)
+	due      func(protocol.DueQuery, []*protocol.Record) protocol.DuePage
+	audits   []protocol.Audit
+	audit    bool // entries are kept
 
 	keep       func(*protocol.Record) *protocol.Record                // what is kept of a record given
 	hand       func(*protocol.Record) *protocol.Record                // what is handed out of a record kept
@@ -57,6 +64,8 @@ func newFaulty(change func(*faulty)) *faulty {
 		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
 		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
 		step: protocol.StepWrite.Apply, finish: protocol.Finish.Apply, settle: protocol.Settlement.Apply,
+		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, forget: protocol.Erasure.Apply,
+		due: duePage, audit: true,
 		keep: (*protocol.Record).Clone, hand: (*protocol.Record).Clone,
 		conflict: func(r *protocol.Record) error { return &protocol.ConflictError{Existing: r} },
 		get:      func(_ string, now *protocol.Record) *protocol.Record { return now },
@@ -100,10 +109,85 @@ func (s *faulty) write(ctx context.Context, op, id string, apply func(*protocol.
 		}
 		return s.conflict(s.hand(conflict.Existing))
 	}
-	if err == nil && next != old {
+	switch {
+	case err != nil || next == old:
+	case next == nil:
+		delete(s.records, id)
+	default:
 		s.records[id] = s.keep(next)
 	}
 	return err
+}
+
+func (s *faulty) RecordReference(ctx context.Context, now time.Time, w protocol.ReferenceWrite) error {
+	return s.write(ctx, "RecordReference", w.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.refer(w, r, now) })
+}
+
+func (s *faulty) Postpone(ctx context.Context, now time.Time, w protocol.Postponement) error {
+	return s.write(ctx, "Postpone", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.postpone(w, r, now) }))
+}
+
+func (s *faulty) Forget(ctx context.Context, now time.Time, w protocol.Erasure) error {
+	return s.write(ctx, "Forget", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.forget(w, r, now) }))
+}
+
+// with keeps the entry of a write that changes something.
+func (s *faulty) with(a *protocol.Audit, apply func(*protocol.Record) (*protocol.Record, error)) func(*protocol.Record) (*protocol.Record, error) {
+	return func(r *protocol.Record) (*protocol.Record, error) {
+		next, err := apply(r)
+		if s.audit && a != nil && err == nil && next != r {
+			s.audits = append(s.audits, *a)
+		}
+		return next, err
+	}
+}
+
+func (s *faulty) Due(_ context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var due []*protocol.Record
+	for _, rec := range s.records {
+		if q.Shard == 0 && !rec.Due.IsZero() && !rec.Due.After(q.Until) {
+			due = append(due, rec)
+		}
+	}
+	slices.SortFunc(due, func(a, b *protocol.Record) int { return a.Due.Compare(b.Due) })
+	return s.due(q, due), nil
+}
+
+// duePage has what follows the record that the page before ended with.
+func duePage(q protocol.DueQuery, due []*protocol.Record) (p protocol.DuePage) {
+	from := 1 + slices.IndexFunc(due, func(r *protocol.Record) bool { return q.Page != "" && r.ID == q.Page })
+	for _, rec := range due[from:] {
+		if q.Limit > 0 && len(p.IDs) == q.Limit {
+			p.Next = p.IDs[len(p.IDs)-1]
+			break
+		}
+		p.IDs = append(p.IDs, rec.ID)
+	}
+	return p
+}
+
+func (s *faulty) AuditOf(_ context.Context, id, _ string) (p protocol.AuditPage, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.audits {
+		if a.ID == id {
+			p.Entries = append(p.Entries, a)
+		}
+	}
+	return p, nil
+}
+
+func (s *faulty) AuditBetween(_ context.Context, shard int, from, to time.Time, _ string) (p protocol.AuditPage, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.audits {
+		if shard == 0 && !a.At.Before(from) && a.At.Before(to) {
+			p.Entries = append(p.Entries, a)
+		}
+	}
+	return p, nil
 }
 
 func (s *faulty) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
@@ -160,13 +244,13 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 }
 
 func (s *faulty) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	return s.write(ctx, "Settle", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
+	return s.write(ctx, "Settle", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
 		next, err := s.settle(w, r, now)
 		if err == nil {
 			s.parts[s.partKey(next.ID, next.Owner)] = bytes.Clone(next.Body.Data)
 		}
 		return next, err
-	})
+	}))
 }
 
 func (s *faulty) Get(ctx context.Context, id string) (*protocol.Record, error) {

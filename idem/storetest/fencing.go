@@ -15,6 +15,7 @@ func ownWrites(steps bool) []struct {
 	}
 	ws := []own{
 		{"extension", func(a *attempt) write { return a.extend(4 * lease) }},
+		{"reference", func(a *attempt) write { return a.refer("pay_late") }},
 		{"completion", func(a *attempt) write { return a.complete("mine") }},
 		{"failure", func(a *attempt) write { return a.fail() }},
 		{"release", func(a *attempt) write { return a.release(false) }},
@@ -120,7 +121,7 @@ func fencingCases(steps bool) []check {
 func parkedCases(steps bool) []check {
 	lands := map[string]bool{
 		"completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
-		"completion without a claim": true, "release without a claim": true, "step": true,
+		"completion without a claim": true, "release without a claim": true, "step": true, "reference": true,
 	}
 	var cases []check
 	for _, w := range ownWrites(steps) {

@@ -94,6 +94,9 @@ func suite(h Harness) []group {
 		{"added result", upgradeCases(h)},
 		{"unreadable", unreadableCases(h)},
 		{"plain", plainCases(h)},
+		{"watched", watchedCases()},
+		{"reference", referenceCases(steps)},
+		{"questions", questionCases(h)},
 		{"random", randomCases(steps)},
 	}
 }

@@ -24,6 +24,10 @@ type (
 	step     struct{ protocol.StepWrite }
 	finish   struct{ protocol.Finish }
 	settle   struct{ protocol.Settlement }
+	refer    struct{ protocol.ReferenceWrite }
+	// postpone and forget are writes of [protocol.Questions].
+	postpone struct{ protocol.Postponement }
+	forget   struct{ protocol.Erasure }
 )
 
 func (w acquire) id() string  { return w.Record.ID }
@@ -32,6 +36,9 @@ func (w extend) id() string   { return w.ID }
 func (w step) id() string     { return w.ID }
 func (w finish) id() string   { return w.ID }
 func (w settle) id() string   { return w.ID }
+func (w refer) id() string    { return w.ID }
+func (w postpone) id() string { return w.ID }
+func (w forget) id() string   { return w.ID }
 
 // at dates a claim that creates a record: now and UpdatedAt are the same instant.
 func (w acquire) at(now time.Time) protocol.Claim {
@@ -59,6 +66,16 @@ func (w settle) apply(r *protocol.Record, now time.Time) (*protocol.Record, erro
 	return w.Apply(r, now)
 }
 
+func (w refer) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w postpone) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w forget) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+
 func (w acquire) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.Acquire(ctx, now, w.at(now))
 }
@@ -83,6 +100,18 @@ func (w settle) send(ctx context.Context, s protocol.Store, now time.Time) error
 	return s.Settle(ctx, now, w.Settlement)
 }
 
+func (w refer) send(ctx context.Context, s protocol.Store, now time.Time) error {
+	return s.RecordReference(ctx, now, w.ReferenceWrite)
+}
+
+func (w postpone) send(ctx context.Context, s protocol.Store, now time.Time) error {
+	return s.(protocol.Questions).Postpone(ctx, now, w.Postponement)
+}
+
+func (w forget) send(ctx context.Context, s protocol.Store, now time.Time) error {
+	return s.(protocol.Questions).Forget(ctx, now, w.Erasure)
+}
+
 func (w acquire) String() string {
 	switch {
 	case w.Seen == "":
@@ -95,6 +124,9 @@ func (w acquire) String() string {
 
 func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Claim}.String() }
 func (w extend) String() string   { return "an extension" }
+func (w refer) String() string    { return "a reference" }
+func (w postpone) String() string { return "a postponement" }
+func (w forget) String() string   { return "a removal" }
 func (w settle) String() string {
 	if w.Kind == protocol.EventLapse {
 		return "another call's park"

@@ -1,0 +1,166 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// auditWrite is the unit that a change from outside commits with; nil for one without an
+// entry.
+func (s *Store) auditWrite(id string, a *protocol.Audit) *txWrite {
+	if a == nil {
+		return nil
+	}
+	it := encodeAudit(a)
+	return &txWrite{s: s, id: id, actions: []action{{kind: "Audit", table: s.table, item: it, write: types.TransactWriteItem{
+		Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
+	}}}}
+}
+
+// encodeAudit makes the item of a change: it sorts by time beside its record, and by time
+// in the index.
+func encodeAudit(a *protocol.Audit) item {
+	v := newValues(10, 3)
+	v.str(schema.PK, a.ID)
+	v.str(schema.SK, fmt.Sprintf("%s%013d#%s", schema.AuditSK, millis(a.At), a.Entry))
+	v.str(schema.AuditWho, a.Who)
+	v.str(schema.AuditWhy, a.Why)
+	if a.Tool != "" {
+		v.str(schema.AuditTool, a.Tool)
+	}
+	v.str(schema.AuditChange, string(a.Change))
+	v.str(schema.AuditFrom, string(a.From))
+	if a.To != "" {
+		v.str(schema.AuditTo, string(a.To))
+	}
+	v.num(schema.AuditAttempt, int64(a.Attempt))
+	if a.Ref != "" {
+		v.str(schema.AuditRef, a.Ref)
+	}
+	if !a.ExpiresAt.IsZero() {
+		v.num(schema.ExpiresAt, expiry(a.ExpiresAt))
+	}
+	v.str(schema.OpenShard, schema.AuditShard+shard(a.ID))
+	v.num(schema.OpenDue, millis(a.At))
+	return v.item
+}
+
+func decodeAudit(it item) (protocol.Audit, error) {
+	d := &decoder{item: it}
+	d.id = d.str(schema.PK)
+	a := protocol.Audit{
+		ID: d.id, At: d.time(schema.OpenDue), Who: d.optStr(schema.AuditWho), Why: d.optStr(schema.AuditWhy),
+		Tool: d.optStr(schema.AuditTool), Change: protocol.Change(d.str(schema.AuditChange)),
+		From: protocol.State(d.str(schema.AuditFrom)), To: protocol.State(d.optStr(schema.AuditTo)),
+		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
+	}
+	if d.has(schema.ExpiresAt) {
+		a.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
+	}
+	_, a.Entry, _ = strings.Cut(strings.TrimPrefix(d.str(schema.SK), schema.AuditSK), "#")
+	return a, d.err
+}
+
+// AuditOf implements [protocol.Questions]: one consistent Query.
+func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+	vals := newValues(2, 0)
+	vals.str(":pk", id)
+	vals.str(":audit", schema.AuditSK)
+	in := &dynamodb.QueryInput{
+		TableName: q.table, ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String("pk=:pk AND begins_with(sk,:audit)"),
+		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet),
+	}
+	if page != "" {
+		in.ExclusiveStartKey = item{
+			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: page},
+		}
+	}
+	k := q.retry.begin(ctx, "AuditOf")
+	defer k.end()
+	var out *dynamodb.QueryOutput
+	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		out, err = q.client.Query(ctx, in, q.optFns...)
+		return err
+	})
+	if err != nil {
+		return protocol.AuditPage{}, err
+	}
+	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK))
+}
+
+// AuditBetween implements [protocol.Questions]: a Query on the index, and a consistent
+// BatchGetItem for what it lists.
+func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+	if shard < 0 || shard >= schema.ShardCount {
+		return protocol.AuditPage{}, fmt.Errorf("dynamostore: AuditBetween: there is no shard %d", shard)
+	}
+	name := schema.AuditShard + shardName(uint32(shard))
+	start, err := parseCursor(name, page)
+	if err != nil {
+		return protocol.AuditPage{}, err
+	}
+	k := q.retry.begin(ctx, "AuditBetween")
+	defer k.end()
+	out, err := q.query(k, name, millis(from), millis(to)-1, start, maxBatchGet)
+	if err != nil || len(out.Items) == 0 {
+		return protocol.AuditPage{}, err
+	}
+	keys := make([]map[string]types.AttributeValue, len(out.Items))
+	for i, it := range out.Items {
+		keys[i] = item{schema.PK: it[schema.PK], schema.SK: it[schema.SK]}
+	}
+	found := map[string]item{}
+	err = k.do(false, partTime*k.attempt, func(ctx context.Context) error {
+		got, err := q.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{*q.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
+		}, q.optFns...)
+		if err != nil {
+			return err
+		}
+		for _, items := range got.Responses {
+			for _, it := range items {
+				found[text(it, schema.PK)+text(it, schema.SK)] = it
+			}
+		}
+		keys = nil
+		for _, left := range got.UnprocessedKeys {
+			keys = append(keys, left.Keys...)
+		}
+		if len(keys) > 0 {
+			return errUnprocessed
+		}
+		return nil
+	})
+	if err != nil {
+		return protocol.AuditPage{}, err
+	}
+	var items []map[string]types.AttributeValue
+	for _, it := range out.Items {
+		if whole := found[text(it, schema.PK)+text(it, schema.SK)]; whole != nil {
+			items = append(items, whole)
+		}
+	}
+	return auditPage(items, formatCursor(out.LastEvaluatedKey))
+}
+
+func auditPage(items []map[string]types.AttributeValue, next string) (protocol.AuditPage, error) {
+	p := protocol.AuditPage{Next: next}
+	for _, it := range items {
+		a, err := decodeAudit(it)
+		if err != nil {
+			return protocol.AuditPage{}, err
+		}
+		p.Entries = append(p.Entries, a)
+	}
+	return p, nil
+}

@@ -1,0 +1,181 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// QuestionsClient is what a [Questions] uses of a *dynamodb.Client.
+type QuestionsClient interface {
+	OutboxClient
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+}
+
+// Questions is a [Store] that also finds what is due, for sweeps and for operators. It is
+// a type of its own so that a function that never asks does not carry the code, nor needs
+// the permissions: dynamodb:Query on the table and its index, and DeleteItem on the
+// table. It is safe for concurrent use.
+type Questions struct {
+	*Store
+	client QuestionsClient
+}
+
+var (
+	_ protocol.Store     = (*Questions)(nil)
+	_ protocol.Questions = (*Questions)(nil)
+)
+
+// NewQuestions returns the questions of a store's table. It makes no call. Mistakes are
+// an [*idem.ConfigError].
+func NewQuestions(client QuestionsClient, table string, o *Options) (*Questions, error) {
+	if client == nil {
+		// An interface that holds nothing is not the nil that New looks for.
+		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+	}
+	s, err := New(client, table, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Questions{Store: s, client: client}, nil
+}
+
+// Due implements [protocol.Questions]: one Query on the index, which reads what is due
+// and nothing else.
+func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DuePage, error) {
+	if d.Shard < 0 || d.Shard >= schema.ShardCount {
+		return protocol.DuePage{}, fmt.Errorf("dynamostore: Due: there is no shard %d", d.Shard)
+	}
+	name := shardName(uint32(d.Shard))
+	from, err := parseCursor(name, d.Page)
+	if err != nil {
+		return protocol.DuePage{}, err
+	}
+	k := q.retry.begin(ctx, "Due")
+	defer k.end()
+	out, err := q.query(k, name, 0, millis(d.Until), from, d.Limit)
+	if err != nil {
+		return protocol.DuePage{}, err
+	}
+	p := protocol.DuePage{Next: formatCursor(out.LastEvaluatedKey)}
+	for _, it := range out.Items {
+		p.IDs = append(p.IDs, text(it, schema.PK))
+	}
+	return p, nil
+}
+
+// query reads one page of a shard of the index.
+func (q *Questions) query(k *call, shard string, since, until int64, from item, limit int) (out *dynamodb.QueryOutput, err error) {
+	vals := newValues(1, 2)
+	vals.str(":open_shard", shard)
+	vals.num(":since", since)
+	vals.num(":until", until)
+	in := &dynamodb.QueryInput{
+		TableName: q.table, IndexName: aws.String(schema.OpenIndex),
+		KeyConditionExpression:    aws.String("open_shard=:open_shard AND open_due BETWEEN :since AND :until"),
+		ExpressionAttributeValues: vals.item, ExclusiveStartKey: from,
+	}
+	if limit > 0 {
+		in.Limit = aws.Int32(int32(min(limit, maxPage)))
+	}
+	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		out, err = q.client.Query(ctx, in, q.optFns...)
+		return err
+	})
+	return out, err
+}
+
+// maxPage is more index entries than a reply of 1 MB holds.
+const maxPage = 10_000
+
+// Postpone implements [protocol.Questions]: one UpdateItem, or a transaction with the
+// audit entry.
+func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	k := q.retry.begin(ctx, "Postpone")
+	defer k.end()
+	u := newUpdate(postponeSet, 3, 3)
+	u.num(":due", millis(p.Due))
+	u.str(":id", p.Sweep)
+	u.str(":seen", p.Seen)
+	u.numOr(schema.Probes, int64(p.Probes), 0)
+	u.numOr(schema.GivenUpAt, millis(p.GivenUpAt), 0)
+	cond := ifSeen + ifUnswept
+	if p.SeenSweep != "" {
+		cond = ifSeen + ifSwept
+		u.str(":sweep", p.SeenSweep)
+	}
+	var old item
+	var err error
+	if tx := q.auditWrite(p.ID, p.Audit); tx != nil {
+		old, err = tx.update(k, p.Sweep, u, cond)
+	} else {
+		old, err = q.update(k, p.ID, u, cond)
+	}
+	if err == errRefused && text(old, schema.Sweep) == p.Sweep {
+		return nil
+	}
+	return conclude(old, err, "")
+}
+
+// Forget implements [protocol.Questions]: one GetItem, a DeleteItem for each part of a
+// large result, and one for the record, in a transaction if there is an audit entry.
+func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
+	k := q.retry.begin(ctx, "Forget")
+	defer k.end()
+	it, err := q.get(k, key(e.ID))
+	if it == nil || err != nil {
+		return err
+	}
+	rec, err := decode(it)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Apply(rec, now); err != nil {
+		return err
+	}
+	// The parts go first: nobody could find them without the record.
+	for n := range rec.Body.Parts {
+		part := key(partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest) + strconv.Itoa(n))
+		err := k.do(true, k.attempt, func(ctx context.Context) error {
+			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: part}, q.optFns...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	vals := newValues(4, 0)
+	vals.str(":seen", e.Seen)
+	vals.str(":completed", string(protocol.Completed))
+	vals.str(":failed", string(protocol.Failed))
+	vals.str(":released", string(protocol.Released))
+	cond := ifSeen + ifEnded
+	var old item
+	if tx := q.auditWrite(e.ID, e.Audit); tx != nil {
+		old, err = tx.send(k, "forget "+e.Seen, types.TransactWriteItem{Delete: &types.Delete{
+			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+			ReturnValuesOnConditionCheckFailure: allOld,
+		}})
+	} else {
+		in := &dynamodb.DeleteItemInput{
+			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+			ReturnValuesOnConditionCheckFailure: allOld,
+		}
+		old, err = q.send(k, in.Key, func(ctx context.Context) error {
+			_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+			return err
+		})
+	}
+	if err == errRefused && old == nil {
+		return nil // it is gone
+	}
+	return conclude(old, err, "")
+}

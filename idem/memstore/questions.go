@@ -1,0 +1,95 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Due lists what is due; see [protocol.Questions].
+func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	if err := alive(ctx, "Due"); err != nil {
+		return protocol.DuePage{}, err
+	}
+	var due []*protocol.Record
+	for _, rec := range s.Records() {
+		if !rec.Due.IsZero() && !rec.Due.After(q.Until) && shard(rec.ID) == q.Shard {
+			due = append(due, rec)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *protocol.Record) int { return a.Due.Compare(b.Due) })
+	// A page begins behind the last record of the one before, which may be gone.
+	if q.Page != "" {
+		at, id, ok := strings.Cut(q.Page, " ")
+		ns, err := strconv.ParseInt(at, 10, 64)
+		if !ok || err != nil {
+			return protocol.DuePage{}, fmt.Errorf("memstore: there is no page %q: pass what the page before returned as Next", q.Page)
+		}
+		due = slices.DeleteFunc(due, func(r *protocol.Record) bool {
+			n := r.Due.UnixNano()
+			return n < ns || n == ns && r.ID <= id
+		})
+	}
+	var p protocol.DuePage
+	for i, rec := range due {
+		if q.Limit > 0 && i == q.Limit {
+			last := due[i-1]
+			p.Next = fmt.Sprint(last.Due.UnixNano(), " ", last.ID)
+			break
+		}
+		p.IDs = append(p.IDs, rec.ID)
+	}
+	return p, nil
+}
+
+// Postpone writes when a record is due next; see [protocol.Questions].
+func (s *Store) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	return s.write(ctx, "Postpone", p.ID, now, p.Apply, with{audit: p.Audit})
+}
+
+// Forget removes a record; see [protocol.Questions].
+func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
+	return s.write(ctx, "Forget", e.ID, now, e.Apply, with{audit: e.Audit})
+}
+
+// AuditOf lists the changes of a record from outside its attempts, all on one page; see
+// [protocol.Questions].
+func (s *Store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+	return s.audit(ctx, func(a *protocol.Audit) bool { return a.ID == id })
+}
+
+// AuditBetween lists the changes of all records in a time, all on one page; see
+// [protocol.Questions].
+func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, page string) (protocol.AuditPage, error) {
+	return s.audit(ctx, func(a *protocol.Audit) bool {
+		return shard(a.ID) == n && !a.At.Before(from) && a.At.Before(to)
+	})
+}
+
+func (s *Store) audit(ctx context.Context, wanted func(*protocol.Audit) bool) (protocol.AuditPage, error) {
+	if err := alive(ctx, "Audit"); err != nil {
+		return protocol.AuditPage{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var p protocol.AuditPage
+	for _, a := range s.audits {
+		if wanted(&a) {
+			p.Entries = append(p.Entries, a)
+		}
+	}
+	slices.SortStableFunc(p.Entries, func(a, b protocol.Audit) int { return a.At.Compare(b.At) })
+	return p, nil
+}
+
+func shard(id string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return int(h.Sum32() % protocol.Shards)
+}

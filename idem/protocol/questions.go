@@ -1,0 +1,118 @@
+package protocol
+
+import (
+	"context"
+	"time"
+)
+
+// Questions is what a store can do for those who look after open questions. A [Store]
+// may be without it. The rules of [Store] hold for its writes.
+type Questions interface {
+	// Due lists records of a shard that are due, the longest first. It may name some that
+	// are no longer due, or that are gone; it misses none for long.
+	Due(ctx context.Context, q DueQuery) (DuePage, error)
+
+	// Postpone writes when the record is due next, on the condition that its write is
+	// Seen, its latest postponement SeenSweep, and that it is due at some time. It
+	// changes nothing else: writes that were under way land as before.
+	Postpone(ctx context.Context, now time.Time, p Postponement) error
+
+	// Forget removes a record that is no open question, and what is stored beside it, on
+	// the condition that its write is Seen. No record counts as removed.
+	Forget(ctx context.Context, now time.Time, e Erasure) error
+
+	// AuditOf lists the changes of a record from outside its attempts, the earliest first.
+	AuditOf(ctx context.Context, id string, page string) (AuditPage, error)
+
+	// AuditBetween lists the changes of all records from a time up to another, each shard's
+	// the earliest first.
+	AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (AuditPage, error)
+}
+
+// Shards is how many shards the index has, numbered from 0.
+const Shards = 16
+
+// DueQuery asks for one page of what is due.
+type DueQuery struct {
+	Shard int
+	// Until is the latest time at which what is listed is due.
+	Until time.Time
+	// Page is the Next of the page before; empty for the first one.
+	Page string
+	// Limit is how many records a page may have.
+	Limit int
+}
+
+// DuePage is one page of what is due.
+type DuePage struct {
+	// IDs of the records.
+	IDs []string
+	// Next is the next page; empty after the last one.
+	Next string
+}
+
+// Postponement says when a sweep looks at a record next.
+type Postponement struct {
+	ID string
+	// Seen is the write, SeenSweep the latest postponement that was read.
+	Seen, SeenSweep string
+	// Sweep is the id of this write.
+	Sweep string
+	// Due is when the record is due next.
+	Due time.Time
+	// Probes and GivenUpAt of the record from now on.
+	Probes    int
+	GivenUpAt time.Time
+	// Audit, if not nil, is written with it.
+	Audit *Audit
+}
+
+// Erasure removes a record.
+type Erasure struct {
+	ID string
+	// Seen is the write that was read.
+	Seen string
+	// Audit, if not nil, is written with it.
+	Audit *Audit
+}
+
+// Audit is a change of a record from outside its attempts, as it is kept beside the
+// record. It says nothing of inputs and results.
+type Audit struct {
+	// ID of the record, and of this entry among the record's.
+	ID, Entry string
+	// At is when it was changed.
+	At time.Time
+	// Who changed it, Why, and with which Tool.
+	Who, Why, Tool string
+	// Change is what was done.
+	Change Change
+	// From and To are the states before and after, Attempt the record's number.
+	From, To State
+	Attempt  int
+	// Ref is the provider's reference that was given.
+	Ref string
+	// ExpiresAt is until when the entry is kept.
+	ExpiresAt time.Time
+}
+
+// Change is a change of a record from outside its attempts.
+type Change string
+
+const (
+	// ChangeParked: a lapsed claim became unknown.
+	ChangeParked Change = "parked"
+	// ChangeResolved: an outcome was recorded, or that there was none.
+	ChangeResolved Change = "resolved"
+	// ChangeGivenUp: the question was left to people.
+	ChangeGivenUp Change = "given_up"
+	// ChangeForgotten: the record was removed.
+	ChangeForgotten Change = "forgotten"
+)
+
+// AuditPage is one page of changes.
+type AuditPage struct {
+	Entries []Audit
+	// Next is the next page; empty after the last one.
+	Next string
+}
