@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		f := open(t, nil)
 		h := storetest.Harness{
-			Store: f.Store,
+			Store: f.questions(t),
 			Delete: func(ctx context.Context, id string) error {
 				_, err := f.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &f.table, Key: key(id)})
 				return err

@@ -28,12 +28,12 @@ const (
 	ifResolvable = " AND (in_state=:unknown OR attribute_exists(resolved))"
 	// Nobody has postponed it since.
 	ifUnswept = " AND attribute_exists(open_due) AND attribute_not_exists(sweep_id)"
-	ifSwept   = " AND sweep_id=:sweep"
+	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"
 	// It is no open question.
 	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
-	// A park sent twice is not applied twice: it may start from unknown.
+	// A park sent twice is not applied twice: it may start from unknown. Nor is a reference.
 	ifNotMine = " AND write_id<>:id"
 	// Steps decide whether a released record is an open question, and whether an
 	// expiry may be moved.

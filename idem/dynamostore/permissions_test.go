@@ -37,6 +37,7 @@ const permissionsFile = "permissions.json"
 const (
 	asHandler = "handler"
 	asRelay   = "relay"
+	asSweeper = "sweeper"
 	asCheck   = "check"
 )
 
@@ -85,7 +86,7 @@ func recordCall(caller, op string, req *http.Request) {
 		for kind, a := range entry {
 			sk, _ := a.Item[schema.SK]["S"].(string)
 			resource := "business"
-			if i == 0 || strings.HasPrefix(sk, schema.OutboxSK) { // the record comes first
+			if i == 0 || strings.HasPrefix(sk, schema.OutboxSK) || strings.HasPrefix(sk, schema.AuditSK) { // the record comes first
 				resource = "records"
 			}
 			action := kind + "Item"

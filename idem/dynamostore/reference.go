@@ -20,7 +20,7 @@ func (s *Store) RecordReference(ctx context.Context, now time.Time, r protocol.R
 		u.str(":id", r.Write)
 		u.str(":ref", r.Ref)
 		u.num(":now", millis(now))
-		return s.update(k, r.ID, u, ifHeld)
+		return s.update(k, r.ID, u, ifHeld+ifNotMine)
 	}, func(old item) (protocol.State, bool) {
 		return protocol.Unknown, text(old, schema.Owner) == r.Owner && text(old, schema.State) == string(protocol.Unknown)
 	})

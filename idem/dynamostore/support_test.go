@@ -142,6 +142,16 @@ func open(tb testing.TB, o *Options) *fixture {
 	return f
 }
 
+// questions is the store with its other half.
+func (f *fixture) questions(tb testing.TB) *Questions {
+	tb.Helper()
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
+	require.NoError(tb, err)
+	q, err := NewQuestions(client, f.table, &patient)
+	require.NoError(tb, err)
+	return q
+}
+
 // raw reads an item as it is stored.
 func (f *fixture) raw(tb testing.TB, pk string) item {
 	tb.Helper()
