@@ -103,6 +103,9 @@ func (a *attempt) kind() protocol.AttemptKind {
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 
+// watched reports whether the attempt's claim is in the index.
+func (a *attempt) watched() bool { return !a.rec.Due.IsZero() }
+
 func (a *attempt) engine() *Engine { return a.running.x.engine }
 
 func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string, err error) {

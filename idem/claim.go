@@ -132,7 +132,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 func (x *execution) claimEvent() protocol.Event {
 	return protocol.Event{
 		Kind: protocol.EventClaim, Fingerprint: x.call.Fingerprint,
-		Repeat: x.call.Key.op.Repeat, Margin: x.engine.opts.Margin,
+		Repeat: x.call.Key.op.Repeat, Margin: x.engine.opts.Margin, MaxAttempts: x.call.Key.op.MaxAttempts,
 	}
 }
 

@@ -23,11 +23,11 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 	}
 	rec.LeaseUntil = ceil(rec.LeaseUntil, time.Millisecond)
 	rec.Write = rec.Owner
-	return claimOver(rec, seen, do)
+	return x.engine.claimOver(rec, seen, do, op.Watch)
 }
 
 // claimOver makes the claim that writes rec over the record that was seen.
-func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
+func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch) protocol.Claim {
 	c := protocol.Claim{}
 	if seen != nil {
 		c.Seen = seen.Write
@@ -38,9 +38,15 @@ func claimOver(rec Record, seen *Record, do protocol.Action) protocol.Claim {
 		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
+		if rec.Takeovers = seen.Takeovers; rec.Uncertain {
+			rec.Takeovers++
+		}
 	}
-	rec.ExpiresAt = time.Time{}
-	if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
+	rec.ExpiresAt, rec.Due = time.Time{}, time.Time{}
+	if w.watches(rec.Repeat) {
+		// Observers respect the lease until then.
+		rec.Due = rec.LeaseUntil.Add(e.opts.Margin)
+	} else if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
 	}
 	c.Replace = do == protocol.DoReplace

@@ -40,9 +40,12 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		if do != protocol.DoReplace && do != protocol.DoTakeOver {
 			return err
 		}
-		rec := open.Record
+		rec, watch := open.Record, LeaveAbandonedUnnoticed
 		rec.Write = newID()
-		aErr := e.store.Acquire(ctx, now, claimOver(rec, conflict.Existing, do))
+		if f.Watched {
+			watch = WatchAlways
+		}
+		aErr := e.store.Acquire(ctx, now, e.claimOver(rec, conflict.Existing, do, watch))
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
 		}

@@ -24,7 +24,7 @@ type finished struct {
 func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := x.engine
 	t := terminal{
-		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge()},
+		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
 		kept: en.kept, retention: x.call.Key.op.retention(),
 	}
 	if len(en.Result) > largeResult {

@@ -64,7 +64,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 		// Where the fence is gone, a commit that took no claim could land.
 		end.ExpiresAt = least
 	}
-	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps}
+	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps, Watched: c.f.Watched}
 	part, cancel := share(ctx, commitShare)
 	err = e.store.Finish(part, c.at, w)
 	var conflict *protocol.ConflictError

@@ -26,6 +26,19 @@ const (
 	FailOpenAlthoughNotRepeatable
 )
 
+// Watch says which claims the sweep of package reconcile finds once their lease is over.
+// Others are noticed when the key is used again, and not before.
+type Watch uint8
+
+const (
+	// WatchNotRepeatable is the zero value: those of operations that are not repeatable.
+	WatchNotRepeatable Watch = iota
+	// WatchAlways is for work that nobody asks for again, such as a webhook's.
+	WatchAlways
+	// LeaveAbandonedUnnoticed is none, which saves two write units an operation.
+	LeaveAbandonedUnnoticed
+)
+
 // Mode says when the key is reserved.
 type Mode uint8
 
@@ -103,6 +116,13 @@ type Operation struct {
 	// reached before the claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy
 
+	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
+	Watch Watch
+
+	// MaxAttempts is how often the handler may run if each time it may have taken effect
+	// and left no outcome; after that the operation is parked. Zero means no limit.
+	MaxAttempts int
+
 	// KeepValue stores the caller's value beside its digest, for operators to read.
 	// Leave it off where values are personal data.
 	KeepValue bool
@@ -129,6 +149,16 @@ func (o Operation) Check() error {
 		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
 	case o.Mode != Atomic && o.ReplayRunsHandler:
 		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
+	case o.Watch > LeaveAbandonedUnnoticed:
+		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.LeaveAbandonedUnnoticed", o.Watch)
+	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
+		return bad("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
+	case o.MaxAttempts < 0:
+		return bad("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
+	case o.MaxAttempts > 0 && o.Repeat != Repeatable:
+		return bad("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
+	case o.MaxAttempts > 0 && o.Mode == Atomic:
+		return bad("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
 	case o.Retention != 0 && o.Retention < time.Second:
 		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:
@@ -151,6 +181,11 @@ func (o Operation) retention() time.Duration {
 		return DefaultRetention
 	}
 	return o.Retention
+}
+
+// watches reports whether a claim of the declaration is watched.
+func (w Watch) watches(r Repeat) bool {
+	return w == WatchAlways || w == WatchNotRepeatable && r == NotRepeatable
 }
 
 func (o Operation) minTime() time.Duration {
