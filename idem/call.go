@@ -16,7 +16,7 @@ type Call struct {
 	// Fingerprint of the input. Required.
 	Fingerprint Fingerprint
 	// Codec names how results are encoded where that is not JSON. It is recorded, so that
-	// [Engine.Resolve] can refuse a result in another encoding.
+	// package reconcile can refuse a result in another encoding.
 	Codec string
 	// Run executes the handler, at most once per call, on the caller's goroutine.
 	// Required.

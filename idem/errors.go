@@ -35,13 +35,6 @@ var (
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
-	// ErrNotUnknown: the record to resolve is not unknown.
-	ErrNotUnknown = errors.New("idem: only an unknown outcome can be resolved")
-	// ErrTooEarly: a resolution to Released came before the parked attempt's lease
-	// and margin were over.
-	ErrTooEarly = errors.New("idem: the parked attempt may still be running; resolve to released after its lease")
-	// ErrNotFound: there is no such record.
-	ErrNotFound = errors.New("idem: no such record")
 )
 
 // InFlightError says when an attempt in flight will have ended at the latest. It

@@ -7,6 +7,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 type Payment struct {
@@ -79,8 +80,9 @@ func ExampleNotExecuted() {
 }
 
 // An outcome that nobody knows stays open until somebody finds out.
-func ExampleEngine_Resolve() {
-	engine, _ := idem.New(memstore.New(), nil)
+func Example_resolve() {
+	store := memstore.New()
+	engine, _ := idem.New(store, nil)
 	charge := idem.Operation{Name: "charge"}
 	key := charge.Key("acme", "payment-1")
 	handler := func(context.Context, string) (string, error) { return "", errors.New("connection reset") }
@@ -90,9 +92,8 @@ func ExampleEngine_Resolve() {
 	_, err = idem.Do(context.Background(), engine, key, "input", handler)
 	fmt.Println("unknown:", errors.Is(err, idem.ErrOutcomeUnknown))
 
-	err = engine.Resolve(context.Background(), key.ID(), idem.Resolution{
-		To: idem.Completed, Result: []byte(`"charged"`), Ref: "ch_123",
-	})
+	r, _ := reconcile.New(store, nil)
+	err = reconcile.Resolve(context.Background(), r, key, "charged", reconcile.By{Who: "alice", Why: "ch_123 is in the provider's console"})
 	fmt.Println("resolved:", err == nil)
 	fmt.Println(idem.Do(context.Background(), engine, key, "input", handler))
 	// Output:

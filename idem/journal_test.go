@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // abandonedWith leaves a claim, whose process is gone, with recorded steps.
@@ -88,7 +89,7 @@ func TestInterruptedStepParks(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	require.Zero(t, c.count())
-	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Released}))
+	require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
 	rec := r.record(t, key)
 	require.Len(t, rec.Steps, 1)
 	require.Contains(t, rec.Steps, "charge")

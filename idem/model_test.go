@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // chaos is a random history: several processes with clocks that differ, over one
@@ -47,12 +48,13 @@ type start struct {
 
 // machine is one process of a history.
 type machine struct {
-	w      *chaos
-	engine *idem.Engine
-	ctx    context.Context
-	cancel context.CancelFunc
-	mu     sync.Mutex
-	dead   bool
+	w          *chaos
+	engine     *idem.Engine
+	reconciler *reconcile.Reconciler
+	ctx        context.Context
+	cancel     context.CancelFunc
+	mu         sync.Mutex
+	dead       bool
 }
 
 func (w *chaos) roll(n int) int {
@@ -83,6 +85,8 @@ func (w *chaos) boot() *machine {
 	}
 	var err error
 	m.engine, err = idem.New(faults, opts)
+	require.NoError(w.t, err)
+	m.reconciler, err = reconcile.New(faults, &reconcile.Options{Now: opts.Now})
 	require.NoError(w.t, err)
 	return m
 }
@@ -357,7 +361,7 @@ func (w *chaos) resolve(m *machine, key idem.Key) {
 	value := key.ID() + " by a resolver"
 	ctx, cancel := context.WithTimeout(m.ctx, time.Minute)
 	defer cancel()
-	err := m.engine.Resolve(ctx, key.ID(), idem.Resolution{To: idem.Completed, Result: []byte(`"` + value + `"`)})
+	err := reconcile.Resolve(ctx, m.reconciler, key, value, reconcile.By{Who: "alice", Why: "the provider says so"})
 	if err == nil && !m.crashed() {
 		w.saw("resolved")
 		m.hears(key, value)

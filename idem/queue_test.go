@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // inLambda gives a call a kill time, and with it a process that is frozen between
@@ -145,7 +146,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 			require.Equal(t, 77, v)
 		}},
 		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("77")}))
+			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,7 +11,19 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
+
+// resolve resolves as a person would, with a reconciler of its own.
+func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
+	t.Helper()
+	rc, err := reconcile.New(r.faults, &reconcile.Options{Now: r.clock.Now})
+	require.NoError(t, err)
+	return rc.Resolve(t.Context(), id, res, reconcile.By{Who: "alice", Why: "the provider says so"})
+}
+
+// encoded is JSON as later calls read it, or are said to.
+func encoded(body string) *idem.Encoded { return &idem.Encoded{Body: []byte(body)} }
 
 // parked leaves the key unknown.
 func parked(t *testing.T, r *rig, key idem.Key) {
@@ -26,23 +38,23 @@ func parked(t *testing.T, r *rig, key idem.Key) {
 func TestResolve(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		to   idem.Resolution
+		to   reconcile.Resolution
 		then func(t *testing.T, v int, err error)
 		runs int
 	}{
-		{"completed", idem.Resolution{To: idem.Completed, Result: []byte("42"), Ref: "pay_1"}, func(t *testing.T, v int, err error) {
+		{"completed", reconcile.Resolution{To: idem.Completed, Result: encoded("42"), Ref: "pay_1"}, func(t *testing.T, v int, err error) {
 			require.NoError(t, err)
 			require.Equal(t, 42, v)
 		}, 0},
-		{"completed, result not known", idem.Resolution{To: idem.Completed, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
+		{"completed, result not known", reconcile.Resolution{To: idem.Completed, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
 			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 		}, 0},
-		{"failed", idem.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined", Code: "card"}, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
+		{"failed", reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined", Code: "card"}, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
 			var recorded *idem.RecordedError
 			require.ErrorAs(t, err, &recorded)
 			require.Equal(t, "card", recorded.Code)
 		}, 0},
-		{"released", idem.Resolution{To: idem.Released, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
+		{"released", reconcile.Resolution{To: idem.Released, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
 			require.NoError(t, err)
 			require.Equal(t, 1, v)
 		}, 1},
@@ -53,7 +65,7 @@ func TestResolve(t *testing.T) {
 			parked(t, r, key)
 			owner := r.record(t, key).Owner
 			r.clock.Advance(time.Hour)
-			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), tc.to))
+			require.NoError(t, r.resolve(t, key.ID(), tc.to))
 			rec := r.record(t, key)
 			require.Equal(t, tc.to.To, rec.State)
 			require.NotEqual(t, owner, rec.Owner)
@@ -61,7 +73,7 @@ func TestResolve(t *testing.T) {
 			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 2*time.Second)
 			require.Equal(t, []idemtest.Method{"Get", "Settle"}, r.faults.Calls())
 
-			require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), tc.to), idem.ErrNotUnknown, "once")
+			require.ErrorIs(t, r.resolve(t, key.ID(), tc.to), reconcile.ErrNotUnknown, "once")
 			v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 			tc.then(t, v, err)
 			require.Equal(t, tc.runs, c.count())
@@ -73,12 +85,12 @@ func TestResolveToReleasedWaitsForTheLease(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
 	parked(t, r, key)
-	retry := idem.Resolution{To: idem.Released}
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly)
+	retry := reconcile.Resolution{To: idem.Released}
+	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly)
 	r.clock.Advance(idem.DefaultLease)
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), retry), idem.ErrTooEarly, "the margin counts")
+	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly, "the margin counts")
 	r.clock.Advance(idem.DefaultMargin + time.Millisecond)
-	require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), retry))
+	require.NoError(t, r.resolve(t, key.ID(), retry))
 }
 
 func TestResolveRefuses(t *testing.T) {
@@ -87,22 +99,22 @@ func TestResolveRefuses(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, done, 1, new(counter).run)
 	require.NoError(t, err)
 	var config *idem.ConfigError
-	yes := idem.Resolution{To: idem.Completed, Result: []byte("1")}
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), "nobody", yes), idem.ErrNotFound)
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrNotUnknown)
+	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("1")}
+	require.ErrorIs(t, r.resolve(t, "nobody", yes), reconcile.ErrNotFound)
+	require.ErrorIs(t, r.resolve(t, done.ID(), yes), reconcile.ErrNotUnknown)
 	r.faults.Reset()
-	for _, bad := range []idem.Resolution{
+	for _, bad := range []reconcile.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
-		{To: idem.Failed, Failure: &idem.Failure{}, Result: []byte("1")}, {To: idem.Released, Result: []byte("1")},
-		{To: idem.Completed, Result: []byte("receipt 7")}, {To: idem.Completed, Result: []byte("")}, {To: idem.Completed, Undone: true},
-		{To: idem.Completed, Result: []byte("1"), Check: func([]byte) error { return errPlain }},
+		{To: idem.Failed, Failure: &idem.Failure{}, Result: encoded("1")}, {To: idem.Released, Result: encoded("1")},
+		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Completed, Undone: true},
+		{To: idem.Completed, Result: &idem.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
 	} {
-		require.ErrorAs(t, r.engine.Resolve(t.Context(), done.ID(), bad), &config)
+		require.ErrorAs(t, r.resolve(t, done.ID(), bad), &config)
 	}
 	require.Empty(t, r.faults.Calls())
 	r.faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrRecordUnreadable)
-	require.ErrorIs(t, r.engine.Resolve(t.Context(), done.ID(), yes), idem.ErrStoreUnavailable)
+	require.ErrorIs(t, r.resolve(t, done.ID(), yes), idem.ErrRecordUnreadable)
+	require.ErrorIs(t, r.resolve(t, done.ID(), yes), idem.ErrStoreUnavailable)
 }
 
 // A claim that a killed process left behind counts as unknown once it lapsed.
@@ -114,12 +126,12 @@ func TestResolveAbandonedClaim(t *testing.T) {
 			r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
 			require.NoError(t, err)
-			yes := idem.Resolution{To: idem.Completed, Result: []byte("9")}
-			require.ErrorIs(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), yes), idem.ErrNotUnknown, "it may still run")
+			yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
+			require.ErrorIs(t, r.elsewhere(t).resolve(t, key.ID(), yes), reconcile.ErrNotUnknown, "it may still run")
 			r.clock.Advance(time.Hour)
-			err = r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), yes)
+			err = r.elsewhere(t).resolve(t, key.ID(), yes)
 			if op.Repeat == idem.Repeatable {
-				require.ErrorIs(t, err, idem.ErrNotUnknown, "the next call takes it over")
+				require.ErrorIs(t, err, reconcile.ErrNotUnknown, "the next call takes it over")
 				return
 			}
 			require.NoError(t, err)
@@ -131,14 +143,14 @@ func TestResolveAbandonedClaim(t *testing.T) {
 // Both writes of a resolution with reply or request lost: what is reported is
 // what is recorded.
 func TestResolveWithLostReplies(t *testing.T) {
-	yes := idem.Resolution{To: idem.Completed, Result: []byte("9")}
+	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
 	for name, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
 		t.Run(name+" lost once", func(t *testing.T) {
 			r := newRig(t, nil)
 			key := unsafe.Key("t", "k")
 			parked(t, r, key)
 			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), yes))
+			require.NoError(t, r.resolve(t, key.ID(), yes))
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 		t.Run(name+" always lost", func(t *testing.T) {
@@ -146,7 +158,7 @@ func TestResolveWithLostReplies(t *testing.T) {
 			key := unsafe.Key("t", "k")
 			parked(t, r, key)
 			r.faults.Always(fault, idemtest.Settle)
-			require.ErrorIs(t, r.engine.Resolve(t.Context(), key.ID(), yes), idem.ErrStoreUnavailable)
+			require.ErrorIs(t, r.resolve(t, key.ID(), yes), idem.ErrStoreUnavailable)
 			require.Equal(t, []idemtest.Method{"Get", "Settle", "Settle", "Settle"}, r.faults.Calls())
 		})
 		t.Run(name+" of the park lost", func(t *testing.T) {
@@ -157,7 +169,7 @@ func TestResolveWithLostReplies(t *testing.T) {
 			require.NoError(t, err)
 			r.clock.Advance(time.Hour)
 			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), yes))
+			require.NoError(t, r.resolve(t, key.ID(), yes))
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 	}
@@ -170,7 +182,7 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 		key := idem.Operation{Name: "short", Retention: time.Minute}.Key("t", "k")
 		uncertainly(t, r, key)
 		r.faults.Next(idemtest.Settle, slow(50*time.Second, idemtest.LoseRequest))
-		require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("1")}))
+		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("1")}))
 		rec := r.record(t, key)
 		require.WithinDuration(t, rec.UpdatedAt.Add(time.Minute), rec.ExpiresAt, time.Second)
 		require.WithinDuration(t, time.Now(), rec.UpdatedAt, time.Millisecond)
@@ -182,7 +194,7 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 func TestResolveRaces(t *testing.T) {
 	for name, other := range map[string]func(t *testing.T, r *rig, key idem.Key){
 		"resolver": func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		},
 		"late outcome": func(t *testing.T, r *rig, key idem.Key) {
 			rec := r.record(t, key)
@@ -199,8 +211,8 @@ func TestResolveRaces(t *testing.T) {
 				other(t, r, key)
 				return c.Do(ctx)
 			})
-			err := r.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("8")})
-			require.ErrorIs(t, err, idem.ErrNotUnknown)
+			err := r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("8")})
+			require.ErrorIs(t, err, reconcile.ErrNotUnknown)
 			v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 			require.NoError(t, err)
 			require.Equal(t, 7, v)
@@ -215,7 +227,7 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	key := unsafe.Key("t", "k")
 	v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		require.NoError(t, r.elsewhere(t).engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("7")}))
+		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		return 8, nil
 	})
 	require.NoError(t, err)
@@ -243,19 +255,19 @@ func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
 			r := newRig(t, nil)
 			key := unsafe.Key("t", "k")
 			abandonedWith(t, r, key, tc.steps...)
-			no := idem.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-			err := r.engine.Resolve(t.Context(), key.ID(), no)
+			no := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
+			err := r.resolve(t, key.ID(), no)
 			if tc.due == nil {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, idem.ErrNotUndone)
-			var due *idem.NotUndoneError
+			require.ErrorIs(t, err, reconcile.ErrNotUndone)
+			var due *reconcile.NotUndoneError
 			require.ErrorAs(t, err, &due)
 			require.Equal(t, tc.due, due.Steps)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			no.Undone = true
-			require.NoError(t, r.engine.Resolve(t.Context(), key.ID(), no))
+			require.NoError(t, r.resolve(t, key.ID(), no))
 			require.Equal(t, idem.Failed, r.state(t, key))
 		})
 	}

@@ -29,6 +29,31 @@ func throughCodec[T any](v T, out *T) (body []byte, err error) {
 	return body, json.Unmarshal(body, out)
 }
 
+// Encoded is a result as later calls read it, for those who record one from outside.
+type Encoded struct {
+	// Body is the result, encoded; Codec names how, empty for JSON.
+	Body  []byte
+	Codec string
+	// ResponseVersion is the caller's version of the result's schema; zero for none.
+	ResponseVersion int
+	// Check shows that later calls can read Body. Nil stands for any JSON.
+	Check func(body []byte) error
+}
+
+// Encode makes of a handler's result what [Do] records of it. A result that later calls
+// could not read is an error.
+func Encode[Out any](out Out) (Encoded, error) {
+	if err := CheckResultType(reflect.TypeFor[Out]()); err != nil {
+		return Encoded{}, err
+	}
+	var back Out
+	body, err := throughCodec(out, &back)
+	if err != nil {
+		return Encoded{}, fmt.Errorf("idem: the result cannot be recorded: %w", err)
+	}
+	return Encoded{Body: body}, nil
+}
+
 // checkResult is [CheckResultType] with a memory.
 func (e *Engine) checkResult(t reflect.Type) error { return e.shape(t, true).asResult(t) }
 

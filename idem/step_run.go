@@ -21,7 +21,7 @@ const (
 	// compensating marks that the operation fails and is being undone.
 	compensating = ownSteps + "compensating"
 	// undoing starts the name of a step's compensation.
-	undoing = ownSteps + "undo:"
+	undoing = protocol.UndoingPrefix
 )
 
 type stepKey struct{}

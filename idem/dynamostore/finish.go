@@ -176,7 +176,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 		}
 	}
 	tx, spent := s.auditWrite(w.ID, w.Audit), item(nil)
-	if tx != nil && w.Kind == protocol.EventResolve {
+	if tx != nil && w.LargeSteps {
 		// A transaction does not say what it has changed.
 		if spent, err = s.get(k, key(w.ID)); err != nil {
 			return err

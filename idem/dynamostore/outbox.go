@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -296,7 +295,7 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 }
 
 // Requeue has a dead letter sent again, from its first try on. It returns an error
-// that matches [idem.ErrNotFound] if there is no such dead letter.
+// that matches [protocol.ErrNotFound] if there is no such dead letter.
 func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
 	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 3, 2)
 	u.str(":state", schema.OutboxNew)
@@ -305,7 +304,7 @@ func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
 	u.str(":dead", schema.OutboxDead)
 	ok, err := b.change(ctx, "Requeue", e, u, ifDead, func(now *outbox.Entry) bool { return now.State == outbox.New })
 	if err == nil && !ok {
-		return fmt.Errorf("%w: message %s of record %q is no dead letter", idem.ErrNotFound, e.ID, e.Record)
+		return fmt.Errorf("%w: message %s of record %q is no dead letter", protocol.ErrNotFound, e.ID, e.Record)
 	}
 	return err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -136,7 +135,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 	e = b.entry(t, ref)
 	require.Equal(t, outbox.Dead, e.State)
 	require.NoError(t, b.Requeue(ctx, e))
-	require.ErrorIs(t, b.Requeue(ctx, e), idem.ErrNotFound)
+	require.ErrorIs(t, b.Requeue(ctx, e), protocol.ErrNotFound)
 	require.Empty(t, b.listed(t, b.Dead))
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
 	e = b.entry(t, ref)

@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -116,7 +116,9 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			})
 			require.Error(t, err)
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
-			require.NoError(t, b.engine.Resolve(t.Context(), k.ID(), idem.Resolution{To: protocol.Completed, Result: json.RawMessage("1")}))
+			r, err := reconcile.New(b.questions(t), &reconcile.Options{Now: func() time.Time { return b.now }})
+			require.NoError(t, err)
+			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.By{Who: "alice", Why: "the provider says so"}))
 		},
 		"refused": func(t *testing.T, b *bank) {
 			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -130,27 +131,32 @@ func TestRefusalsCommitNothing(t *testing.T) {
 }
 
 // A person gives the response that later callers get.
-func TestResolution(t *testing.T) {
+func TestEncode(t *testing.T) {
 	store := memory()
 	c, n := newContract(t, store), 0
 	serve(t, c, payment(), counting(&n, &Response{Status: 500}))
 	key := charge.Key("blue", testKey)
 	var mistaken *idem.ConfigError
-	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte("HTTP/1.1 201")}), &mistaken)
-	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), idem.Resolution{To: idem.Completed, Result: []byte(`{"receipt":7}`)}), &mistaken)
-	require.ErrorContains(t, mistaken, "the contract's Resolution")
-	_, err := c.Resolution(nil)
+	r, err := reconcile.New(store, nil)
+	require.NoError(t, err)
+	resolve := func(result idem.Encoded) error {
+		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result}, reconcile.By{Who: "alice", Why: "the provider says so"})
+	}
+	require.ErrorAs(t, resolve(idem.Encoded{Body: []byte("HTTP/1.1 201")}), &mistaken)
+	require.ErrorAs(t, resolve(idem.Encoded{Body: []byte(`{"receipt":7}`)}), &mistaken)
+	require.ErrorContains(t, mistaken, "the contract's Encode")
+	_, err = c.Encode(nil)
 	require.ErrorAs(t, err, &mistaken)
-	_, err = c.Resolution(&Response{Status: 100})
+	_, err = c.Encode(&Response{Status: 100})
 	require.Error(t, err)
 	given := created()
 	given.Headers["Set-Cookie"] = "secret"
-	res, err := c.Resolution(given)
+	res, err := c.Encode(given)
 	require.NoError(t, err)
 	damaged := res
-	damaged.Result = res.Result[1:]
-	require.ErrorAs(t, c.engine.Resolve(t.Context(), key.ID(), damaged), &mistaken)
-	require.NoError(t, c.engine.Resolve(t.Context(), key.ID(), res))
+	damaged.Body = res.Body[1:]
+	require.ErrorAs(t, resolve(damaged), &mistaken)
+	require.NoError(t, resolve(res))
 	again := serve(t, c, payment(), counting(&n, created()))
 	require.Equal(t, 1, n)
 	require.Equal(t, 201, again.Status)

@@ -15,6 +15,9 @@ var (
 	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an operator look at it")
 )
 
+// ErrNotFound: there is no such record, or no such message.
+var ErrNotFound = errors.New("idem: no such record")
+
 // ConflictError is how a store says that a write's condition did not hold.
 type ConflictError struct {
 	// Existing is the conflicting record, nil if there was none.

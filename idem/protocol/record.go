@@ -191,6 +191,15 @@ func (r *Record) Interrupted() bool {
 	return false
 }
 
+// UndoingPrefix begins the name of the step that undoes another one.
+const UndoingPrefix = "idem:undo:"
+
+// Undone reports whether the compensation of the step has run.
+func (r *Record) Undone(step string) bool {
+	_, undone := r.Steps[UndoingPrefix+step]
+	return undone
+}
+
 // Clone returns a deep copy.
 func (r *Record) Clone() *Record {
 	if r == nil {

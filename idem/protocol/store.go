@@ -281,6 +281,8 @@ type Settlement struct {
 	ClearSteps []string
 	// Again lets a resolution replace an earlier one.
 	Again bool
+	// LargeSteps: see [Finish].
+	LargeSteps bool
 	// Audit, if not nil, is written with it.
 	Audit *Audit
 }

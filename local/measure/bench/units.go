@@ -14,7 +14,7 @@ import (
 // unitsTable plays every path once and prints what it took.
 func unitsTable(ctx context.Context, d *dynamo) error {
 	meter := &paths.Meter{Client: d.client}
-	store, err := dynamostore.New(meter, d.table, nil)
+	store, err := dynamostore.NewQuestions(meter, d.table, nil)
 	if err != nil {
 		return err
 	}

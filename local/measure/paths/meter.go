@@ -25,7 +25,7 @@ type Usage struct {
 // Meter is a client that counts.
 type Meter struct {
 	// Client that does the work.
-	Client dynamostore.Client
+	Client dynamostore.QuestionsClient
 
 	mu    sync.Mutex
 	usage Usage
@@ -142,6 +142,30 @@ func (m *Meter) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWri
 	}
 	m.add(transact, 0, 0, sum, err)
 	return out, err
+}
+
+// Query implements dynamostore.QuestionsClient.
+func (m *Meter) Query(ctx context.Context, in *dynamodb.QueryInput, opts ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.Query(ctx, in, opts...)
+	if err != nil {
+		m.add(query, 0, 0, 0, err)
+		return nil, err
+	}
+	m.add(query, 0, units(out.ConsumedCapacity), 0, nil)
+	return out, nil
+}
+
+// DeleteItem implements dynamostore.QuestionsClient.
+func (m *Meter) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.DeleteItem(ctx, in, opts...)
+	if err != nil {
+		m.add(remove, 0, 0, 0, err)
+		return nil, err
+	}
+	m.add(remove, units(out.ConsumedCapacity), 0, 0, nil)
+	return out, nil
 }
 
 // ItemSize is an item's size as DynamoDB counts it: names and values in UTF-8, a

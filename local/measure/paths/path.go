@@ -14,6 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -32,6 +33,7 @@ type Path struct {
 
 const (
 	put, update, get, batchGet = "PutItem", "UpdateItem", "GetItem", "BatchGetItem"
+	query, remove              = "Query", "DeleteItem"
 	transact                   = "TransactWriteItems"
 	lease                      = 30 * time.Second
 )
@@ -48,6 +50,7 @@ var (
 func All() []Path {
 	return []Path{
 		{Name: "first execution", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
+		{Name: "first execution, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(notRepeatable, small)},
 		{Name: "replay", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: replayed(repeatable)},
 		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.Permanent(errBroken))},
 		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
@@ -63,7 +66,7 @@ func All() []Path {
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
-		{Name: "resolved", Calls: map[string]int{get: 1, update: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
+		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
 		{Name: "business write, atomic, no look", Calls: map[string]int{transact: 1}, Play: commits(unseen)},
@@ -84,7 +87,7 @@ const small = 1 << 10
 // key that is its record's.
 type Stage struct {
 	// Store under the engine, Engine over it.
-	Store  idem.Store
+	Store  reconcile.Store
 	Engine *idem.Engine
 	// Value of the key; a fresh one for every path.
 	Value string
@@ -95,7 +98,7 @@ type Stage struct {
 }
 
 // NewStage returns a stage over the store.
-func NewStage(store idem.Store, table, value string) (*Stage, error) {
+func NewStage(store reconcile.Store, table, value string) (*Stage, error) {
 	s := &Stage{Store: store, Value: value, Table: table}
 	var err error
 	s.Engine, err = idem.New(store, &idem.Options{
@@ -225,6 +228,8 @@ func abandon(op idem.Operation) func(context.Context, *Stage) error {
 		}
 		if op.Repeat == idem.Repeatable {
 			rec.ExpiresAt = now.Add(lease + rec.Retention).Truncate(time.Second)
+		} else {
+			rec.Due = rec.LeaseUntil.Add(idem.DefaultMargin)
 		}
 		return s.Store.Acquire(ctx, now, protocol.Claim{Record: rec})
 	}
@@ -254,7 +259,12 @@ func late(op idem.Operation, lands bool) func(context.Context, *Stage) error {
 }
 
 func resolve(ctx context.Context, s *Stage) error {
-	return s.Engine.Resolve(ctx, s.key(notRepeatable).ID(), idem.Resolution{To: idem.Completed, Result: noise(small), Check: func([]byte) error { return nil }})
+	r, err := reconcile.New(s.Store, nil)
+	if err != nil {
+		return err
+	}
+	result := &idem.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
+	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.By{Who: "alice", Why: "the provider says so"})
 }
 
 // noise is a result that does not compress, so that its size is what is stored.

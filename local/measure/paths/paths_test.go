@@ -46,7 +46,7 @@ func TestCallsPerPath(t *testing.T) {
 	table := fmt.Sprintf("paths%d", time.Now().UnixNano())
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
 	meter := &paths.Meter{Client: client}
-	store, err := dynamostore.New(meter, table, nil)
+	store, err := dynamostore.NewQuestions(meter, table, nil)
 	require.NoError(t, err)
 	got := measured{Paths: map[string]units{}}
 	for i, p := range paths.All() {

@@ -2,7 +2,6 @@ package readme
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
@@ -106,12 +106,12 @@ func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.NoTenant, "/orderId"), nil, fulfil))
 }
 
-func settle(ctx context.Context, engine *idem.Engine, recordID string, receipt Receipt) error {
-	result, err := json.Marshal(receipt)
+func settle(ctx context.Context, questions reconcile.Store, key idem.Key, receipt Receipt) error {
+	r, err := reconcile.New(questions, nil)
 	if err != nil {
 		return err
 	}
-	return engine.Resolve(ctx, recordID, idem.Resolution{To: idem.Completed, Result: result})
+	return reconcile.Resolve(ctx, r, key, receipt, reconcile.By{Who: "alice", Why: "re_123 in the provider's console"})
 }
 
 func TestSettle(t *testing.T) {
@@ -124,7 +124,7 @@ func TestSettle(t *testing.T) {
 	}
 	idemtest.Deliver(h, 1, call)
 	require.Equal(t, idem.Unknown, h.Record(key).State)
-	require.NoError(t, settle(t.Context(), h.Engine, key.ID(), Receipt{Number: "R-7"}))
+	require.NoError(t, settle(t.Context(), h.Store, key, Receipt{Number: "R-7"}))
 	got := idemtest.Deliver(h, 1, call)[0]
 	require.NoError(t, got.Err)
 	require.Equal(t, Receipt{Number: "R-7"}, got.Value)

@@ -1,0 +1,124 @@
+package reconcile
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Store is what a [Reconciler] needs: a *dynamostore.Questions, or a *memstore.Store in
+// tests.
+type Store interface {
+	protocol.Store
+	protocol.Questions
+}
+
+const (
+	// DefaultAuditRetention is how long changes are kept: a year, within which the books
+	// of most businesses are closed.
+	DefaultAuditRetention = 366 * 24 * time.Hour
+
+	// leastRetention keeps an outcome from expiring before its own write has landed.
+	leastRetention = 10 * time.Second
+	// maxRounds bounds how often one change is decided anew because somebody else wrote.
+	maxRounds = 8
+)
+
+// Options of a reconciler. The zero value, and nil, mean the defaults.
+type Options struct {
+	// Margin is the clock skew that is allowed for before a lease counts as lapsed, as
+	// the engines have it. Zero means [idem.DefaultMargin].
+	Margin time.Duration
+	// AuditRetention is how long changes are kept. Zero means [DefaultAuditRetention].
+	AuditRetention time.Duration
+	// Now is the clock, for tests. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Reconciler settles records from outside their attempts. It is safe for concurrent use.
+type Reconciler struct {
+	store Store
+	opts  Options
+}
+
+// New returns a reconciler over the store. It makes no call. Mistakes are an
+// [*idem.ConfigError].
+func New(store Store, o *Options) (*Reconciler, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	bad := func(what, format string, args ...any) (*Reconciler, error) {
+		return nil, &idem.ConfigError{What: "reconcile: " + what, Problem: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case store == nil:
+		return bad("store", "is nil: make one with dynamostore.NewQuestions")
+	case o.Margin < 0:
+		return bad("Options.Margin", "is %v: it cannot be negative", o.Margin)
+	case o.AuditRetention < 0:
+		return bad("Options.AuditRetention", "is %v: it cannot be negative", o.AuditRetention)
+	}
+	r := &Reconciler{store: store, opts: *o}
+	if r.opts.Margin == 0 {
+		r.opts.Margin = idem.DefaultMargin
+	}
+	if r.opts.AuditRetention == 0 {
+		r.opts.AuditRetention = DefaultAuditRetention
+	}
+	if r.opts.Now == nil {
+		r.opts.Now = time.Now
+	}
+	return r, nil
+}
+
+// now is the time as records keep it.
+func (r *Reconciler) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millisecond) }
+
+// expiry is when an outcome ends that is written now.
+func (r *Reconciler) expiry(retention time.Duration) time.Time {
+	at := r.now().Add(max(retention, leastRetention))
+	if s := at.Truncate(time.Second); s.Before(at) {
+		return s.Add(time.Second)
+	}
+	return at
+}
+
+// newID is an owner or a write id.
+func newID() string { return rand.Text() }
+
+// By says who changes a record, and why. It is kept with the change.
+type By struct {
+	// Who is a person or a program, such as an address or a function's name. Required.
+	Who string
+	// Why is for those who read it in a year. Required.
+	Why string
+	// Tool is what the change was made with, such as "console". Optional.
+	Tool string
+}
+
+func (b By) check() error {
+	switch {
+	case b.Who == "":
+		return &idem.ConfigError{What: "change", Problem: "By.Who is empty: say who makes it, such as a person's address or a function's name"}
+	case b.Why == "":
+		return &idem.ConfigError{What: "change", Problem: "By.Why is empty: say why, for those who read it in a year"}
+	case len(b.Who) > maxText || len(b.Why) > maxText || len(b.Tool) > maxText:
+		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By has a text of more than %d bytes: shorten it, and link to the rest", maxText)}
+	}
+	return nil
+}
+
+const maxText = 4 << 10
+
+// audit is the entry of a change of the record.
+func (r *Reconciler) audit(rec *idem.Record, by By, change protocol.Change, to idem.State, ref string) *protocol.Audit {
+	now := r.now()
+	return &protocol.Audit{
+		ID: rec.ID, Entry: newID(), At: now, Who: by.Who, Why: by.Why, Tool: by.Tool,
+		Change: change, From: rec.State, To: to, Attempt: rec.Attempt, Ref: ref,
+		ExpiresAt: now.Add(r.opts.AuditRetention),
+	}
+}

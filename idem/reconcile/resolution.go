@@ -1,0 +1,108 @@
+package reconcile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Resolution is what a person, or a question to the provider, found out about an
+// unknown outcome.
+type Resolution struct {
+	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
+	// in Failure) or Released (it did not take effect). Required.
+	To idem.State
+	// Result of To Completed: make it with [idem.Encode], or for a request with the Encode
+	// method of its idemhttp.Contract. Nil means that it is not known: replays say
+	// [idem.ErrOutcomeUnavailable].
+	Result *idem.Encoded
+	// Failure of To Failed. Required there.
+	Failure *idem.Failure
+	// Undone says of To Failed that what the steps did has been undone by hand. Without it
+	// a record with compensations that have not run is refused with a [*NotUndoneError].
+	Undone bool
+	// Again lets it replace an earlier resolution, as long as nobody has run since. What an
+	// attempt has recorded itself cannot be replaced.
+	Again bool
+	// Ref is the provider's reference, if there is one.
+	Ref string
+}
+
+func (r Resolution) check() error {
+	bad := func(problem string) error { return &idem.ConfigError{What: "resolution", Problem: problem} }
+	switch {
+	case r.To != idem.Completed && r.To != idem.Failed && r.To != idem.Released:
+		return bad("To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released")
+	case r.To == idem.Failed && r.Failure == nil:
+		return bad("Failure is nil: say what the failure is")
+	case r.To != idem.Completed && r.Result != nil:
+		return bad("Result is given: only a completed outcome has one")
+	case r.To != idem.Failed && r.Undone:
+		return bad("Undone is set: only a failed outcome needs its steps undone")
+	}
+	if r.Result == nil {
+		return nil
+	}
+	if r.Result.Check == nil && !json.Valid(r.Result.Body) {
+		return bad("Result is not JSON, which later calls could not read: encode it with idem.Encode, " +
+			"or for an HTTP request with the contract's Encode method")
+	}
+	if r.Result.Check != nil {
+		if err := r.Result.Check(r.Result.Body); err != nil {
+			return bad("later calls could not read Result: " + err.Error())
+		}
+	}
+	return nil
+}
+
+func codecName(codec string) string {
+	if codec == "" {
+		return "JSON"
+	}
+	return codec
+}
+
+// What a change can be refused with. Branch with errors.Is.
+var (
+	// ErrNotFound: there is no such record.
+	ErrNotFound = protocol.ErrNotFound
+	// ErrNotUnknown: the record to resolve is not unknown.
+	ErrNotUnknown = errors.New("reconcile: only an unknown outcome can be resolved")
+	// ErrTooEarly: a resolution to Released came before the parked attempt's lease and
+	// margin were over.
+	ErrTooEarly = errors.New("reconcile: the parked attempt may still be running; resolve to released after its lease")
+	// ErrNotUndone: the record to resolve to Failed has steps whose compensations have not
+	// run. Read a [*NotUndoneError] for which.
+	ErrNotUndone = errors.New("reconcile: steps have not been undone")
+	// ErrOpen: the record to forget is an open question, or in progress.
+	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
+)
+
+// NotUndoneError says which steps of a record have a compensation that has not run:
+// resolved to Failed, they would be forgotten. It matches [ErrNotUndone].
+type NotUndoneError struct {
+	// Steps are their names, in order.
+	Steps []string
+}
+
+func (e *NotUndoneError) Error() string {
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or, only if an interrupted step provably had no effect, "+
+		"resolve to released: the next attempt runs that step again, and undoes them or goes on", ErrNotUndone, e.Steps)
+}
+
+func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
+
+// notUndone lists the recorded steps whose compensations have not run.
+func notUndone(rec *idem.Record) (names []string) {
+	for name, s := range rec.Steps {
+		if s.Compensates && !rec.Undone(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

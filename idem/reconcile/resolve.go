@@ -1,0 +1,136 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Resolve records that the key's unknown operation completed with out, which later calls
+// get. See [Reconciler.Resolve], which also takes other resolutions.
+func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by By) error {
+	if err := key.Err(); err != nil {
+		return err
+	}
+	result, err := idem.Encode(out)
+	if err != nil {
+		return err
+	}
+	return r.Resolve(ctx, key.ID(), Resolution{To: idem.Completed, Result: &result}, by)
+}
+
+// Resolve records the outcome of the unknown record with the id ([idem.Key.ID]). It
+// replaces the owner: the parked attempt can change nothing any more. The
+// resolution to Released is refused with [ErrTooEarly] while the parked attempt
+// may still be running. A record that is not unknown gives [ErrNotUnknown], also
+// if somebody else was faster; a claim of a not repeatable operation whose lease
+// is over counts as unknown. An absent record gives [ErrNotFound].
+func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by By) error {
+	if err := errors.Join(res.check(), by.check()); err != nil {
+		return err
+	}
+	for range maxRounds {
+		rec, err := r.store.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			return fmt.Errorf("%w: %q", ErrNotFound, id)
+		}
+		if r.abandoned(rec) {
+			err := r.settle(ctx, 0, r.lapse(rec, by))
+			if err != nil && !isAnswer(err) {
+				return err
+			}
+			continue
+		}
+		ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
+		switch protocol.Next(rec, ev, r.now()).Do {
+		case protocol.DoTooEarly:
+			return ErrTooEarly
+		case protocol.DoRefuse:
+			return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
+		}
+		if res.Result != nil && res.Result.Codec != rec.Codec {
+			return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
+				"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
+		}
+		if due := notUndone(rec); res.To == idem.Failed && !res.Undone && len(due) > 0 {
+			return &NotUndoneError{Steps: due}
+		}
+		err = r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
+		var conflict *protocol.ConflictError
+		if !errors.As(err, &conflict) {
+			return err
+		}
+		// Somebody else wrote in between: look again.
+	}
+	return ErrNotUnknown
+}
+
+// abandoned reports whether the record is a lapsed claim that no call may take over.
+func (r *Reconciler) abandoned(rec *idem.Record) bool {
+	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
+}
+
+// lapse parks a lapsed claim. The owner stays: its late outcome is still welcome.
+func (r *Reconciler) lapse(rec *idem.Record, by By) protocol.Settlement {
+	return protocol.Settlement{
+		ID: rec.ID, Kind: protocol.EventLapse, Seen: rec.Write, Write: newID(),
+		Ending: protocol.Ending{State: idem.Unknown, Failure: rec.Failure, Uncertain: true},
+		Audit:  r.audit(rec, by, protocol.ChangeParked, idem.Unknown, ""),
+	}
+}
+
+// settle writes the settlement, and the same again if its reply was lost: a
+// resolver that asks anew would take its own answer for somebody else's. The retention
+// of an outcome counts from the try that lands.
+func (r *Reconciler) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
+	for range 3 {
+		if !s.Ending.ExpiresAt.IsZero() {
+			s.Ending.ExpiresAt = r.expiry(retention)
+		}
+		err = r.store.Settle(ctx, r.now(), s)
+		var sErr *idem.StoreError
+		if !errors.As(err, &sErr) || !sErr.Ambiguous || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// isAnswer reports whether the store has answered what the record is.
+func isAnswer(err error) bool {
+	var conflict *protocol.ConflictError
+	return errors.As(err, &conflict)
+}
+
+func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
+	s := protocol.Settlement{
+		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again,
+		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec.Retention)},
+		Audit:  r.audit(rec, by, protocol.ChangeResolved, res.To, res.Ref),
+	}
+	s.Write = s.Owner
+	if res.Result != nil {
+		s.Ending.Result, s.Ending.ResponseVersion = res.Result.Body, res.Result.ResponseVersion
+	}
+	s.Ending.Omitted = res.To == idem.Completed && res.Result == nil
+	kept := 0
+	for name, step := range rec.Steps {
+		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
+		if step.Begun {
+			s.ClearSteps = append(s.ClearSteps, name)
+		} else {
+			kept++
+		}
+	}
+	if res.To == idem.Released && kept > 0 {
+		s.Ending.ExpiresAt = time.Time{}
+	}
+	return s
+}
