@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"idem/protocol":    {},
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
+	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
@@ -76,7 +77,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
 
 type listed struct {
 	ImportPath string
