@@ -2,11 +2,10 @@ package idemhttp
 
 import "github.com/idem-go/idempotency/idem"
 
-// Encode makes of a response what is recorded of it, for who resolves a request whose
-// outcome is unknown: the response is what its later callers are to get. It is kept as
-// one of the handler's own is: without the headers that are not stored, after
-// [Options.Redact], and with [Options.ResponseVersion]. A response that cannot be
-// kept is an error.
+// Encode encodes a response as it is recorded, to resolve a request whose outcome is
+// unknown: later callers get it. The response is kept like the handler's own: without the
+// headers that are not stored, after [Options.Redact], and with
+// [Options.ResponseVersion]. A response that cannot be kept is an error.
 func (c *Contract) Encode(res *Response) (idem.Encoded, error) {
 	if res == nil {
 		return idem.Encoded{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
