@@ -36,7 +36,7 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 		if taken, out, otherErr := c.withdrawCommit(ctx, err); !taken {
 			return out, otherErr
 		}
-		return Outcome{}, c.failed(ctx, Released, false, err)
+		return Outcome{}, c.failed(ctx, c.a.seenState, false, err)
 	}
 	end := c.ending(c.a, ClassUncertain, Answer{}, failureOf(err))
 	if maybe {
@@ -120,7 +120,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 		c.a.seenState = Released
 		return true, Outcome{}, nil
 	}
-	rec, err := c.tryWithdraw(ctx, w)
+	rec, known, err := c.tryWithdraw(ctx, w)
 	switch {
 	case err == nil && rec == nil:
 		return withdrawn()
@@ -136,29 +136,33 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 			return false, Outcome{}, c.failed(ctx, rec.State, false, why)
 		}
 		return false, out, err
+	case known && rec == nil && w.Claim.Seen != "":
+		// Nor over one that is gone. The next commit makes the record.
+		c.retarget(c.newClaim(nil, protocol.DoCreate))
+		c.a.seenState = Absent
+		return true, Outcome{}, nil
 	}
 	c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
 	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 
-// tryWithdraw returns nothing if the withdrawal was written, else the record as it is,
-// as far as that can be found out, and why it was not.
-func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (*Record, error) {
+// tryWithdraw returns no error if the withdrawal was written, else why it was not and the
+// record as it is, if that is known.
+func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (rec *Record, known bool, err error) {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
-	err := c.engine.store.Withdraw(part, c.at, w)
-	if err == nil {
-		return nil, nil
+	if err = c.engine.store.Withdraw(part, c.at, w); err == nil {
+		return nil, false, nil
 	}
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && conflict.Existing != nil {
-		return conflict.Existing, err
+		return conflict.Existing, true, err
 	}
 	rec, gErr := c.engine.store.Get(ctx, c.f.ID)
 	if gErr != nil {
-		return nil, errors.Join(err, gErr)
+		return nil, false, errors.Join(err, gErr)
 	}
-	return rec, err
+	return rec, true, err
 }
 
 // wasLanded ends an attempt whose commit has landed although its answer was lost or was

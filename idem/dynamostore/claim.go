@@ -120,7 +120,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	}
 	cond := ifAbsent + " OR " + held
 	if w.Claim.Seen != "" {
-		cond += " OR " + ifSeen
+		cond = ifSeen + " OR " + held
 	}
 	switch {
 	case w.Claim.Replace && !steps:
@@ -135,11 +135,6 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 		u.add(createdKept)
 		cond = "(" + cond + ")" + ifNoSteps
 		u.expires(w.ExpiresAt)
-	case len(rec.Steps) > 0:
-		// A record that went meanwhile is made again with the steps that were read.
-		u.add(createdKept + ",steps=if_not_exists(steps,:steps)")
-		u.item[":steps"] = encodeSteps(rec.Steps)
-		u.expires(time.Time{})
 	default:
 		u.add(createdKept)
 		cond = "(" + cond + ")" + ifSteps

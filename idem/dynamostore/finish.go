@@ -123,17 +123,17 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 // insert writes the whole record of an attempt that took no claim, or none that is
 // there.
 func (s *Store) insert(k *call, f protocol.Finish, w *txWrite, body protocol.Body, now time.Time) (item, error) {
-	rec, err := f.Apply(nil, now)
+	cond := ifAbsent
+	var seen item // nil, not empty, where there is none
+	var over *protocol.Record
+	if how, ok := f.Attempt.(protocol.Atomic); ok && how.Claim.Seen != "" {
+		cond, seen, over = ifSeen, seenValue(how.Claim.Seen), &protocol.Record{Write: how.Claim.Seen}
+	}
+	rec, err := f.Apply(over, now)
 	if err != nil {
 		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
 	}
 	rec.Body = body
-	cond := ifAbsent
-	var seen item // nil, not empty, where there is none
-	if how, ok := f.Attempt.(protocol.Atomic); ok && how.Claim.Seen != "" {
-		cond += " OR " + ifSeen
-		seen = seenValue(how.Claim.Seen)
-	}
 	if w == nil {
 		return s.put(k, encode(rec), cond, seen)
 	}

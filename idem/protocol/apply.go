@@ -12,18 +12,14 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && rec.Write == c.Record.Write {
 		return rec, nil
 	}
-	if c.Seen == "" {
-		if rec != nil {
-			return nil, &ConflictError{Existing: rec}
-		}
-		next := c.Record.Clone()
-		next.Seen = ""
-		return next, nil
-	}
-	if rec == nil || rec.Write != c.Seen {
+	if !free(rec, c.Seen) {
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := c.Record.Clone()
+	if rec == nil {
+		next.Seen = ""
+		return next, nil
+	}
 	next.UpdatedAt, next.Seen = now, c.Seen
 	if !c.Replace {
 		next.ID, next.Value, next.Codec = rec.ID, rec.Value, rec.Codec

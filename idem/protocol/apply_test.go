@@ -24,7 +24,7 @@ func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
 	landed, err := claim.Apply(expired, instant)
 	require.NoError(t, err)
 	w := protocol.Withdrawal{Claim: claim, Owner: "nobody", Write: "w-back", ExpiresAt: instant.Add(time.Hour)}
-	for name, rec := range map[string]*protocol.Record{"not landed": expired, "landed": landed, "deleted": nil} {
+	for name, rec := range map[string]*protocol.Record{"not landed": expired, "landed": landed} {
 		t.Run(name, func(t *testing.T) {
 			got, err := w.Apply(rec, instant)
 			require.NoError(t, err)
@@ -35,6 +35,9 @@ func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
 			require.False(t, got.Open(), "what carries an expiry must not be an open question")
 		})
 	}
+	_, err = w.Apply(nil, instant)
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict, "what is gone does not come back")
 }
 
 // What each write makes of a record: all that is not named stays as it was.

@@ -135,7 +135,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	case EventWithdraw:
 		// As in EventRelease, a question that a stricter call has opened stays open.
 		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
-		if rec == nil || rec.HeldBy(ev.Owner) && !reopens || ev.Seen != "" && rec.Write == ev.Seen {
+		if free(rec, ev.Seen) || rec.HeldBy(ev.Owner) && !reopens {
 			return Decision{DoApply, Released}
 		}
 		return refuse(rec)
@@ -147,8 +147,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return refuse(rec)
 	case EventCommit:
-		free := rec == nil || ev.Seen != "" && rec.Write == ev.Seen
-		if free && (ev.To == Completed || ev.To == Failed) {
+		if free(rec, ev.Seen) && (ev.To == Completed || ev.To == Failed) {
 			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)
@@ -290,7 +289,17 @@ func nextOwner(rec *Record, ev Event) Decision {
 // HeldBy reports whether the owner's attempt may still end the record: it is
 // in progress, or parked with nobody having run or resolved it since.
 func (r *Record) HeldBy(owner string) bool {
-	return owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)
+	return r != nil && owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)
+}
+
+// free reports whether the record is as a claim has seen it: none if it saw none, else
+// the one with that write. One that is gone does not come back: what a claim over it
+// would bring belongs to a life of the key that is over.
+func free(rec *Record, seen string) bool {
+	if rec == nil || seen == "" {
+		return rec == nil && seen == ""
+	}
+	return rec.Write == seen
 }
 
 func refuse(rec *Record) Decision {

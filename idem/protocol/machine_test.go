@@ -170,7 +170,7 @@ of no known state                       | unreadable unreadable reused      unre
 // outcome in atomic mode; the result that is added to an outcome without it.
 const writeTable = `
                                         | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
-absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     R     | C  R   U | C  F  -  C      | -
+absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      | -
 pending R                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 pending NR                              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 in_progress R live                      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
@@ -371,10 +371,12 @@ func TestEveryCell(t *testing.T) {
 
 func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Event, d protocol.Decision) {
 	t.Helper()
+	changes := d.Do == protocol.DoApply || d.Do == protocol.DoTakeOver || d.Do == protocol.DoReplace
 	if rec == nil {
+		over := ev.Kind == protocol.EventWithdraw || ev.Kind == protocol.EventCommit
+		require.False(t, over && changes, "what was seen and is gone comes back: %s", where)
 		return
 	}
-	changes := d.Do == protocol.DoApply || d.Do == protocol.DoTakeOver || d.Do == protocol.DoReplace
 	if !changes && d.Do != protocol.DoPark {
 		require.Equal(t, rec.State, d.To, "nothing changes: %s", where)
 	}

@@ -32,9 +32,9 @@ type Store interface {
 	Acquire(ctx context.Context, now time.Time, c Claim) error
 
 	// Withdraw takes back a claim whose reply never came, so that it cannot land
-	// any more: it leaves the record Released with a new owner and write, created
-	// if absent. Its condition: no record, or the claim's own owner in InProgress
-	// or, unless it is uncertain, Unknown, or the write that the claim had seen.
+	// any more: it leaves the record Released with a new owner and write. Its
+	// condition: what the claim had seen, which is no record or that write, or the
+	// claim's own owner in InProgress or, unless it is uncertain, Unknown.
 	Withdraw(ctx context.Context, now time.Time, w Withdrawal) error
 
 	// Extend raises the lease of the owner's InProgress record. A record of the
@@ -220,7 +220,8 @@ type Unclaimed struct{ Record Record }
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
 // made of Claim.Record and the ending, whose State is Completed or Failed. The
-// condition is that of [EventCommit]: no record, or the one whose write is Claim.Seen.
+// condition is that of [EventCommit]: what the claim has seen, which is no record or the
+// one whose write is Claim.Seen.
 type Atomic struct{ Claim Claim }
 
 // WithoutResult is an attempt that is recorded as Completed without its result

@@ -80,6 +80,13 @@ func commitCases(h Harness) []check {
 			c.lands(a.extend(time.Hour))
 			c.refused(b.atomic(b.complete("new")))
 		}},
+		{"without a claim is refused where what it has seen is gone", func(c *cell) {
+			a := c.start()
+			b := a.over()
+			w := b.atomic(b.complete("new"))
+			c.delete(a.id())
+			c.refused(w)
+		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {
 			a := c.fresh()
 			c.lands(a.atomic(a.complete(string(noise(450 << 10)))))

@@ -100,9 +100,17 @@ func delayedCases(steps bool) []check {
 		{"withdrawal of a takeover after deletion", func(c *cell) {
 			a := c.start()
 			b := a.next()
+			w := b.withdraw()
 			c.delete(a.id())
-			c.lands(b.withdraw())
+			c.refused(w)
 			c.refused(b.acquire())
+		}},
+		{"withdrawal of a replacement after deletion", func(c *cell) {
+			a := c.start()
+			c.lands(a.complete("old"))
+			w := a.replacement().withdraw()
+			c.delete(a.id())
+			c.refused(w)
 		}},
 		{"older extension after a newer one", func(c *cell) {
 			a := c.start()
@@ -192,6 +200,15 @@ func delayedCases(steps bool) []check {
 				rec := c.get(a.id())
 				equal(c, "step", "x", string(rec.Steps["ship"].Body.Data))
 				equal(c, "ExpiresAt is zero", true, rec.ExpiresAt.IsZero())
+			}},
+			check{"withdrawal brings no steps back", func(c *cell) {
+				a := c.start()
+				c.lands(a.step("ship", []byte("x")))
+				b := a.next()
+				w := b.withdraw()
+				c.lands(a.complete("done"))
+				c.delete(a.id())
+				c.refused(w)
 			}},
 			check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
 				a := c.start()

@@ -32,6 +32,17 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
+	{"an outcome without a claim forgets what it has seen", []string{
+		"commit/without a claim is refused where what it has seen is gone",
+	}, func(s *faulty) {
+		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if how, atomic := f.Attempt.(protocol.Atomic); atomic && rec == nil {
+				how.Claim.Seen = ""
+				f.Attempt = how
+			}
+			return f.Apply(rec, now)
+		}
+	}},
 	{"an outcome without a claim replaces what has expired unseen", []string{
 		"commit/without a claim replaces nothing that has expired unseen",
 	}, func(s *faulty) {

@@ -162,7 +162,10 @@ var claimFaults = []fault{
 			}), err
 		}
 	}},
-	{"withdrawal ignores what was seen", []string{"delayed/takeover after its withdrawal"}, func(s *faulty) {
+	{"withdrawal ignores what was seen", []string{
+		"delayed/takeover after its withdrawal", "delayed/withdrawal of a takeover after deletion",
+		"delayed/withdrawal of a replacement after deletion", "delayed/withdrawal brings no steps back",
+	}, func(s *faulty) {
 		s.withdraw = func(w protocol.Withdrawal, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			w.Claim.Seen = ""
 			return w.Apply(rec, now)
