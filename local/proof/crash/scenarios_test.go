@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strings"
 	"sync"
@@ -57,8 +56,6 @@ type business struct {
 	mu sync.Mutex
 	// runs counts the effects.
 	runs map[string]int
-	// log, if there is one, outlives the process.
-	log io.Writer
 	// recorded are the steps whose result has been written.
 	recorded map[string]bool
 	// wrong is what must not happen.
@@ -81,11 +78,6 @@ func (w *business) effect(name string) (string, error) {
 		w.wrong = append(w.wrong, fmt.Errorf("%s runs although it is recorded", name))
 	}
 	w.runs[name]++
-	if w.log != nil {
-		if _, err := fmt.Fprintln(w.log, name); err != nil {
-			return "", err
-		}
-	}
 	return name, nil
 }
 
