@@ -101,8 +101,11 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 	}
 	// The first engine only shows its inputs, the second is the one measured.
 	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
-		var err error
-		if b.engine, err = d.engineOver(client); err != nil {
+		store, err := dynamostore.New(client, d.table, nil)
+		if err != nil {
+			return nil, err
+		}
+		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}); err != nil {
 			return nil, err
 		}
 		if b.put.Item == nil {
@@ -168,7 +171,7 @@ func (b *duel) rawReplay(ctx context.Context, _ string) error {
 // the interval of the paired ratios lies wholly below minRatio.
 func (b *duel) compare(ctx context.Context, name string, callers, rounds int, raw, with func(context.Context, string) error) error {
 	ops := 300 + 50*callers
-	if _, _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
+	if _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
 		return err
 	}
 	var ratios, raws, withs []float64
@@ -177,7 +180,7 @@ func (b *duel) compare(ctx context.Context, name string, callers, rounds int, ra
 		var got [2]float64
 		for j := range sides {
 			k := (i + j) % 2
-			x, _, err := b.throughput(ctx, callers, ops, sides[k])
+			x, err := b.throughput(ctx, callers, ops, sides[k])
 			if err != nil {
 				return fmt.Errorf("%s, %d callers: %w", name, callers, err)
 			}
@@ -193,41 +196,25 @@ func (b *duel) compare(ctx context.Context, name string, callers, rounds int, ra
 	return nil
 }
 
-func (d *dynamo) engineOver(client dynamostore.Client) (*idem.Engine, error) {
-	store, err := dynamostore.New(client, d.table, nil)
-	if err != nil {
-		return nil, err
-	}
-	return idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second})
-}
-
 // throughput makes ops calls, with an id each, by so many callers. It returns calls
-// per second and how long each took.
-func (d *dynamo) throughput(ctx context.Context, callers, ops int, call func(ctx context.Context, id string) error) (float64, []time.Duration, error) {
+// per second.
+func (d *dynamo) throughput(ctx context.Context, callers, ops int, call func(ctx context.Context, id string) error) (float64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var done atomic.Int64
-	took := make([]time.Duration, ops)
 	begun := time.Now()
 	for range callers {
 		g.Go(func() error {
 			for n := done.Add(1); n <= int64(ops) && ctx.Err() == nil; n = done.Add(1) {
-				start := time.Now()
-				if err := call(ctx, opID(d.next.Add(1))); err != nil {
+				if err := call(ctx, "op-"+strconv.FormatInt(d.next.Add(1), 36)); err != nil {
 					return err
 				}
-				took[n-1] = time.Since(start)
 			}
 			return nil
 		})
 	}
 	err := g.Wait()
-	return float64(ops) / time.Since(begun).Seconds(), took, err
+	return float64(ops) / time.Since(begun).Seconds(), err
 }
-
-func opID(n int64) string { return "op-" + strconv.FormatInt(n, 36) }
-
-// lastID is that of the last call.
-func (d *dynamo) lastID() string { return opID(d.next.Load()) }
 
 // interval is the 95 % confidence interval of the mean, by Student's t.
 func interval(xs []float64) (low, high float64) {

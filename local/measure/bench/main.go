@@ -9,8 +9,6 @@
 //     paired throughput ratios lies wholly below 0.95;
 //   - a queue's batch of ten new messages against one, with 20 ms added to every
 //     call of DynamoDB: fails if the 95 % interval of the ratio lies wholly above 1.5;
-//   - atomic mode beside the two-call mode, each with one business write that commits
-//     with the outcome: throughput, latency and write units;
 //   - calls and capacity units of every path of the protocol.
 //
 // All comparisons are within this run, the two sides taking turns: machines are
@@ -50,6 +48,5 @@ func run(ctx context.Context, rounds int) error {
 	units := unitsTable(ctx, d)
 	dynamo := dynamoBench(ctx, d, rounds)
 	queue := queueBench(ctx, d, rounds)
-	modes := modesBench(ctx, d, rounds)
-	return errors.Join(memory, units, dynamo, queue, modes)
+	return errors.Join(memory, units, dynamo, queue)
 }

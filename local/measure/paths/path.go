@@ -157,16 +157,11 @@ func inVain(ctx context.Context, s *Stage) error {
 }
 
 func (s *Stage) business(ctx context.Context) idem.Answer {
-	Business(ctx, s.Table, s.Value)
-	return idem.Answer{Body: noise(small)}
-}
-
-// Business collects one business write: an account's item of 200 bytes.
-func Business(ctx context.Context, table, account string) {
-	dynamostore.TxOf(ctx).Put(types.Put{TableName: &table, Item: map[string]types.AttributeValue{
-		schema.PK: &types.AttributeValueMemberS{Value: "account#" + account}, schema.SK: &types.AttributeValueMemberS{Value: "#"},
+	dynamostore.TxOf(ctx).Put(types.Put{TableName: &s.Table, Item: map[string]types.AttributeValue{
+		schema.PK: &types.AttributeValueMemberS{Value: "account#" + s.Value}, schema.SK: &types.AttributeValueMemberS{Value: "#"},
 		"holder": &types.AttributeValueMemberB{Value: noise(200)},
 	}}, nil)
+	return idem.Answer{Body: noise(small)}
 }
 
 func (s *Stage) call(op idem.Operation, fn func(context.Context) idem.Answer) idem.Call {
