@@ -4,6 +4,6 @@
 // and make the states that rows need for real: processes are killed, records damaged
 // in the table, connections to the store cut.
 //
-// internal/function is the function, internal/service what it is made of; what its
-// handler does with a request is decided by the test, see internal/script.
+// internal/function is the function; what its handler does with a request is decided by
+// the test, see internal/script.
 package contract

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
@@ -15,10 +14,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 func TestMain(m *testing.M) {
@@ -41,9 +40,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	l := &fixture{endpoint: dynamotest.Endpoint(t), table: "contract-" + rand.Text(), plays: map[string]*play{}}
-	l.db = dynamotest.Client(t)
-	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: l.db}, l.table))
+	l := &fixture{endpoint: dynamotest.Endpoint(t), table: rig.Table(t), db: dynamotest.Client(t), plays: map[string]*play{}}
 	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
 	t.Cleanup(l.control.Close)
 	return l
@@ -118,15 +115,7 @@ func (l *fixture) serve(w http.ResponseWriter, r *http.Request) {
 // eventually asks until the condition holds.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			require.FailNow(t, "it never came true")
-		}
+	for begun := time.Now(); !condition(); <-time.After(50 * time.Millisecond) {
+		require.Less(t, time.Since(begun), patience, "it never came true")
 	}
 }

@@ -117,25 +117,24 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 		Transport: transport, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.calm = s.open(t, l.endpoint, time.Minute, 4, patience)
-	s.hasty = s.open(t, l.endpoint, 4*time.Second, 6, patience)
-	s.apart = s.open(t, s.network.Serve(t, l.endpoint), time.Minute, 1, 2*time.Second)
+	s.calm = s.open(t, l.endpoint, runtime.Function{Timeout: time.Minute, MaxInstances: 4}, patience)
+	s.hasty = s.open(t, l.endpoint, runtime.Function{Timeout: 4 * time.Second, MaxInstances: 6}, patience)
+	s.apart = s.open(t, s.network.Serve(t, l.endpoint), runtime.Function{Timeout: time.Minute, MaxInstances: 1}, 2*time.Second)
 	s.impatient = at{s.serve(t, s.calm.pool, 300*time.Millisecond), s.calm.pool}
 	return s
 }
 
 // open starts a pool. Claims get the time that is given, and at most a quarter of the
 // time-out.
-func (s *service) open(t *testing.T, endpoint string, timeout time.Duration, instances int, claims time.Duration) at {
+func (s *service) open(t *testing.T, endpoint string, fn runtime.Function, claims time.Duration) at {
 	t.Helper()
-	pool, err := runtime.Start(context.Background(), runtime.Function{
-		Path: testmain.Program(t, "./internal/function"), Timeout: timeout, MaxInstances: instances,
-		Env: []string{
-			schema.EnvTable + "=" + s.table, schema.EnvEndpoint + "=" + endpoint, script.EnvControl + "=" + s.control.URL,
-			script.EnvFlavour + "=" + s.function, fmt.Sprintf("%s=%d", script.EnvProfile, s.profile),
-			script.EnvClaimBudget + "=" + claims.String(),
-		},
-	}, nil)
+	fn.Path = testmain.Program(t, "./internal/function")
+	fn.Env = []string{
+		schema.EnvTable + "=" + s.table, schema.EnvEndpoint + "=" + endpoint, script.EnvControl + "=" + s.control.URL,
+		script.EnvFlavour + "=" + s.function, fmt.Sprintf("%s=%d", script.EnvProfile, s.profile),
+		script.EnvClaimBudget + "=" + claims.String(),
+	}
+	pool, err := runtime.Start(context.Background(), fn, nil)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return at{s.serve(t, pool, 0), pool}

@@ -124,7 +124,7 @@ func (s *service) update(t *testing.T, r request, expression string) {
 // storeAway: one process that cannot reach the table, before or after its handler ran.
 func storeAway(t *testing.T, s *service) {
 	away := func(f faultnet.Fault) faultnet.Rule { return func(*faultnet.Call) faultnet.Fault { return f } }
-	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.Hang} {
+	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.Hang, faultnet.Throttle, faultnet.ServerError} {
 		p := s.always(made)
 		r := s.post(p, via(s.apart))
 		s.network.Set(away(how))
@@ -138,18 +138,20 @@ func storeAway(t *testing.T, s *service) {
 	}
 	// The handler has run and its outcome cannot be written: its client gets the
 	// response, the next request finds it recorded.
-	p := s.play(func(int) script.Answer { return made })
-	r := s.post(p, via(s.apart))
-	first := s.background(t, r)
-	p.process(t)
-	s.network.Set(away(faultnet.LoseRequest))
-	close(p.gate)
-	live := <-first
-	require.Equal(t, 201, live.status, "%s", live.body)
-	require.Equal(t, "made", live.body)
-	s.network.Set(nil)
-	s.replayed(t, live, s.send(t, r))
-	require.Equal(t, 1, p.count())
+	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.LoseReply, faultnet.Throttle} {
+		p := s.play(func(int) script.Answer { return made })
+		r := s.post(p, via(s.apart))
+		first := s.background(t, r)
+		p.process(t)
+		s.network.Set(away(how))
+		close(p.gate)
+		live := <-first
+		require.Equal(t, 201, live.status, "%s", live.body)
+		require.Equal(t, "made", live.body)
+		s.network.Set(nil)
+		s.replayed(t, live, s.send(t, r))
+		require.Equal(t, 1, p.count())
+	}
 }
 
 // byteForByte: what the first client got, whatever it is, its cookies apart.

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // requests makes a point of every request of a process to DynamoDB, but for those that
@@ -136,13 +137,9 @@ type database struct {
 }
 
 func newDatabase(t *testing.T) *database {
-	g := &database{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36)}
-	g.admin = dynamotest.Client(t)
+	g := &database{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36), admin: dynamotest.Client(t)}
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: g.admin}, g.table))
-	t.Cleanup(func() {
-		_, err := g.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &g.table})
-		require.NoError(t, err)
-	})
+	rig.DeleteTable(t, g.table)
 	return g
 }
 

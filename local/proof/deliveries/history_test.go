@@ -12,24 +12,23 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/streampoller"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // changes are all changes of a table, in the order of its stream. DynamoDB Local
 // has one open shard of a new table, which orders all of them.
 func (s *setup) changes(table string) (all []types.StreamRecord) {
 	ctx := s.t.Context()
-	arn, err := streampoller.StreamOf(ctx, s.client, table)
-	require.NoError(s.t, err)
-	stream, err := s.streams.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &arn})
+	client, arn := rig.Streams(s.t, table)
+	stream, err := client.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &arn})
 	require.NoError(s.t, err)
 	require.Len(s.t, stream.StreamDescription.Shards, 1)
-	at, err := s.streams.GetShardIterator(ctx, &dynamodbstreams.GetShardIteratorInput{
+	at, err := client.GetShardIterator(ctx, &dynamodbstreams.GetShardIteratorInput{
 		StreamArn: &arn, ShardId: stream.StreamDescription.Shards[0].ShardId, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
 	})
 	require.NoError(s.t, err)
 	for next := at.ShardIterator; ; {
-		got, err := s.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: next})
+		got, err := client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: next})
 		require.NoError(s.t, err)
 		if len(got.Records) == 0 {
 			return all

@@ -2,7 +2,6 @@ package deliveries
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,10 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 const (
@@ -52,8 +48,6 @@ func long() bool { return os.Getenv("IDEM_LONG") == "1" }
 type setup struct {
 	t                *testing.T
 	pool             *runtime.Pool
-	client           *dynamodb.Client
-	streams          *dynamodbstreams.Client
 	store            *dynamostore.Store
 	records, effects string
 	network          *faultnet.Network
@@ -91,39 +85,17 @@ func (r *reasons) String() string {
 
 // newSetup makes one without histories: its table of records has no stream.
 func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
-	return newSetupOn(t, dynamotest.WithoutStream{Client: dynamotest.Client(t)}, fn, fate, env...)
-}
-
-// newSetupOn makes the table of records with a client of its own.
-func newSetupOn(t *testing.T, records dynamostore.TableCreator, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
-	endpoint := dynamotest.Endpoint(t)
-	s := &setup{
-		t: t, network: faultnet.New(), recorder: newRecorder(t, fate),
-		records: "records-" + rand.Text(), effects: "effects-" + rand.Text(),
-	}
-	cfg := aws.Config{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", "")}
-	s.client = dynamotest.Client(t)
-	s.streams = dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint })
-	require.NoError(t, dynamostore.CreateTable(t.Context(), records, s.records))
-	require.NoError(t, dynamostore.CreateTable(t.Context(), s.client, s.effects))
-	for _, table := range []string{s.records, s.effects} {
-		t.Cleanup(func() {
-			_, err := s.client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &table})
-			require.NoError(t, err)
-		})
-	}
-	var err error
-	s.store, err = dynamostore.New(s.client, s.records, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
-	require.NoError(t, err)
-
+	s := &setup{t: t, network: faultnet.New(), recorder: newRecorder(t, fate), records: rig.Table(t), effects: rig.Table(t)}
+	s.store = rig.Store(t, dynamotest.Client(t), s.records)
 	fn.Path = testmain.Program(t, "./internal/orders")
 	if fn.Timeout == 0 {
 		fn.Timeout = timeout
 	}
 	fn.Env = append([]string{
-		schema.EnvEndpoint + "=" + s.network.Serve(t, endpoint), schema.EnvTable + "=" + s.records,
+		schema.EnvEndpoint + "=" + s.network.Serve(t, dynamotest.Endpoint(t)), schema.EnvTable + "=" + s.records,
 		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.url, "ORDERS_SOURCE=sqs",
 	}, env...)
+	var err error
 	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)

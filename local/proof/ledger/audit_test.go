@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // receipt as the function answers and publishes it.
@@ -69,8 +68,8 @@ func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[
 		booked[tr.From][tr.ID], booked[tr.To][tr.ID] = true, true
 	}
 	total := 0
-	for _, acc := range s.scan(s.accounts) {
-		id := str(acc["id"])
+	for _, acc := range rig.Scan(s.t, s.accounts) {
+		id := rig.Text(acc["id"])
 		if id == "open" {
 			continue
 		}
@@ -79,8 +78,8 @@ func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[
 		total += balance[id]
 		in := map[string]bool{}
 		for _, v := range acc["journal"].(*types.AttributeValueMemberL).Value {
-			require.False(t, in[str(v)], "%s is booked twice on %s", str(v), id)
-			in[str(v)] = true
+			require.False(t, in[rig.Text(v)], "%s is booked twice on %s", rig.Text(v), id)
+			in[rig.Text(v)] = true
 		}
 		require.Equal(t, booked[id], in, id)
 	}
@@ -104,15 +103,15 @@ func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[
 func (s *setup) requireEnded(all []transfer) {
 	s.t.Helper()
 	ended := map[string]bool{}
-	for _, it := range s.scan(s.records) {
-		if str(it[schema.SK]) != schema.RecordSK {
+	for _, it := range rig.Scan(s.t, s.records) {
+		if rig.Text(it[schema.SK]) != schema.RecordSK {
 			continue
 		}
-		state := str(it[schema.State])
-		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open", str(it[schema.PK]))
+		state := rig.Text(it[schema.State])
+		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open", rig.Text(it[schema.PK]))
 		require.NotContains(s.t, it, schema.OpenShard)
 		require.Contains(s.t, it, schema.ExpiresAt)
-		ended[str(it[schema.PK])] = true
+		ended[rig.Text(it[schema.PK])] = true
 	}
 	require.Len(s.t, ended, len(all))
 	for _, tr := range all {
@@ -145,9 +144,9 @@ func (s *setup) requireMessages(made map[string]receipt) (repeats int) {
 			return false
 		}
 		n := 0
-		for _, it := range s.scan(s.records) {
-			if strings.HasPrefix(str(it[schema.SK]), schema.OutboxSK) {
-				if str(it[schema.State]) != schema.OutboxDispatched {
+		for _, it := range rig.Scan(s.t, s.records) {
+			if strings.HasPrefix(rig.Text(it[schema.SK]), schema.OutboxSK) {
+				if rig.Text(it[schema.State]) != schema.OutboxDispatched {
 					return false
 				}
 				n++
@@ -177,11 +176,9 @@ func (s *setup) requireMessages(made map[string]receipt) (repeats int) {
 	return repeats
 }
 
-func idOf(transfer string) string {
-	return idem.Operation{Name: "transfer", Repeat: idem.Repeatable}.Key(idem.NoTenant, transfer).ID()
+func id(tr transfer) string {
+	return idem.Operation{Name: "transfer", Repeat: idem.Repeatable}.Key(idem.NoTenant, tr.ID).ID()
 }
-
-func id(tr transfer) string { return idOf(tr.ID) }
 
 func (s *setup) record(tr transfer) (*idem.Record, string) {
 	s.t.Helper()
@@ -196,41 +193,14 @@ func (s *setup) record(tr transfer) (*idem.Record, string) {
 	return rec, string(body)
 }
 
-func (s *setup) allRecords(all []transfer) (list []*idem.Record) {
-	for _, tr := range all {
-		rec, _ := s.record(tr)
-		list = append(list, rec)
-	}
-	return list
-}
-
 // allEntries are the entries of the ledger, by transfer.
 func (s *setup) allEntries() map[string][]string {
 	s.t.Helper()
 	all := map[string][]string{}
-	for _, it := range s.scan(s.entries) {
-		all[str(it["transfer"])] = append(all[str(it["transfer"])], str(it["entry"]))
+	for _, it := range rig.Scan(s.t, s.entries) {
+		all[rig.Text(it["transfer"])] = append(all[rig.Text(it["transfer"])], rig.Text(it["entry"]))
 	}
 	return all
-}
-
-func (s *setup) scan(table string) (all []map[string]types.AttributeValue) {
-	s.t.Helper()
-	pages := dynamodb.NewScanPaginator(s.db, &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(s.t.Context())
-		require.NoError(s.t, err)
-		all = append(all, page.Items...)
-	}
-	return all
-}
-
-func str(v types.AttributeValue) string {
-	s, _ := v.(*types.AttributeValueMemberS)
-	if s == nil {
-		return ""
-	}
-	return s.Value
 }
 
 func number(t require.TestingT, v types.AttributeValue) int {

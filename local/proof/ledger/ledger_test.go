@@ -161,21 +161,29 @@ func anyFault(op string) (int, []string) {
 	return 5, all[:7] // a plain read has no conflict
 }
 
+// One mode with a process for each invocation, frozen in between, the other one with
+// several in a process.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	n := 50
 	if os.Getenv("IDEM_LONG") == "1" {
 		n = 200
 	}
-	for _, mode := range []string{"reserved", "atomic"} {
+	for mode, c := range map[string]struct {
+		fn     runtime.Function
+		freeze bool
+	}{
+		"reserved": {runtime.Function{MaxInstances: 6, Timeout: timeout}, true},
+		"atomic":   {runtime.Function{MaxInstances: 3, Concurrency: 2, Timeout: timeout}, false},
+	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			random := rand.New(rand.NewPCG(*seed, 0))
 			all := transfers(random, n)
 			queue := callers(random, all)
-			s := newSetup(t, mode, *seed, timeout, true, anyFault)
-			s.startRelay(*seed)
+			s := newSetup(t, mode, c.fn, c.freeze, true, anyFault)
+			s.startRelay()
 
 			got := s.askAll(queue)
 			s.calm()
@@ -205,7 +213,7 @@ func TestConflictsAlone(t *testing.T) {
 			all := transfers(random, 40)
 			queue := callers(random, all)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
-			s := newSetup(t, mode, *seed, time.Minute, false, func(op string) (int, []string) {
+			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false, false, func(op string) (int, []string) {
 				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
 					return 30, []string{conflict}
 				}
@@ -216,7 +224,8 @@ func TestConflictsAlone(t *testing.T) {
 			s.audit(all, queue, got)
 			t.Logf("%s, seed %d: %d conflicts; told %v%v", mode, *seed, s.tally.fault(conflict), got.told, s.tally)
 			require.NotZero(t, s.tally.fault(conflict))
-			for _, rec := range s.allRecords(all) {
+			for _, tr := range all {
+				rec, _ := s.record(tr)
 				require.Equal(t, 1, rec.Attempt, rec.ID)
 			}
 			for what, n := range got.told {

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // The snippets of package idem's README that need a table.
@@ -26,7 +27,7 @@ type Transfer struct {
 	Cents    int64
 }
 
-var accounts = "readme-tools"
+var accounts string
 
 var Move = idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic}
 
@@ -59,19 +60,13 @@ func transfer(ctx context.Context, tx *dynamostore.Tx, in Transfer) (Receipt, er
 func TestTransfer(t *testing.T) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
-	require.NoError(t, dynamostore.CreateTable(t.Context(), client, accounts))
-	t.Cleanup(func() {
-		_, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &accounts})
-		require.NoError(t, err)
-	})
+	accounts = rig.Table(t)
 	rich := account("ada")
 	rich["balance"] = &types.AttributeValueMemberN{Value: "100"}
 	_, err = client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &accounts, Item: rich})
 	require.NoError(t, err)
 	// How fast the table answers is not what is tested.
-	store, err := dynamostore.New(client, accounts, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
-	require.NoError(t, err)
-	engine, err := idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
+	engine, err := idem.New(rig.Store(t, client, accounts), &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	do := func(ctx context.Context, tenant string, in Transfer) (Receipt, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // What is sent is not sent again when the stream begins anew.
@@ -83,24 +84,24 @@ func TestHalfABatchFails(t *testing.T) {
 			bodies, ids := r.receive()
 			r.nothingLost(ids)
 			if key != "" {
-				inOrder(t, bodies)
+				inOrder(t, bodies, 0, 2)
 			}
 		})
 	}
 }
 
 // inOrder shows that the messages of each key came as they were published: orders
-// o-<i> have the key i modulo 2.
-func inOrder(t *testing.T, bodies []string) {
+// o-<i> have the key i modulo n, those before the first no key at all.
+func inOrder(t *testing.T, bodies []string, first, n int) {
 	t.Helper()
-	for k := range 2 {
+	for k := first; k < n; k++ {
 		var got []string
 		for _, b := range bodies {
-			var order, n int
-			_, err := fmt.Sscanf(b, "o-%d/%d", &order, &n)
+			var order, part int
+			_, err := fmt.Sscanf(b, "o-%d/%d", &order, &part)
 			require.NoError(t, err)
-			if order%2 == k {
-				got = append(got, fmt.Sprintf("%04d/%d", order, n))
+			if order%n == k {
+				got = append(got, fmt.Sprintf("%04d/%d", order, part))
 			}
 		}
 		require.True(t, slices.IsSorted(got), "key %d: %s", k, strings.Join(got, " "))
@@ -124,9 +125,7 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 					if kills.Add(1) > 3 {
 						return
 					}
-					for _, f := range r.pool.InFlight() {
-						_ = r.pool.Kill(f.PID) // it may have ended on its own
-					}
+					r.kill()
 				}
 			})
 			p := r.poll()
@@ -142,9 +141,16 @@ func TestKilledBetweenSendAndNote(t *testing.T) {
 			require.Positive(t, again, "it was killed over messages that were taken")
 			if fifo {
 				require.Len(t, bodies, 20, "the queue drops what it has seen")
-				inOrder(t, bodies)
+				inOrder(t, bodies, 0, 2)
 			}
 		})
+	}
+}
+
+// kill kills the relay wherever it is at work.
+func (r *setup) kill() {
+	for _, f := range r.pool.InFlight() {
+		_ = r.pool.Kill(f.PID) // it may have ended on its own
 	}
 }
 
@@ -163,9 +169,9 @@ func TestSweepAlone(t *testing.T) {
 		return r.in(schema.OutboxDispatched) == 4 && r.in(schema.OutboxDead) == 1
 	})
 	for _, it := range r.messages() {
-		if str(it[schema.State]) == schema.OutboxDead {
-			require.Equal(t, schema.OutboxSK+poison, str(it[schema.SK]))
-			require.Contains(t, str(it[schema.Reason]), "InternalError: not now")
+		if rig.Text(it[schema.State]) == schema.OutboxDead {
+			require.Equal(t, schema.OutboxSK+poison, rig.Text(it[schema.SK]))
+			require.Contains(t, rig.Text(it[schema.Reason]), "InternalError: not now")
 			require.NotContains(t, it, schema.ExpiresAt)
 			require.Contains(t, it, schema.OpenShard)
 		}
@@ -189,32 +195,21 @@ func TestFaultsAtRandom(t *testing.T) {
 		defer mu.Unlock()
 		return rng.IntN(100) < n
 	}
-	// A try that a sweep has noted is nobody else's for 12 seconds.
-	inSweeps := int32(1)
-	if os.Getenv("IDEM_LONG") == "1" {
-		inSweeps = 4
-	}
-	var kills, swept atomic.Int32
-	kill := func(limit int32) {
-		for _, f := range r.pool.InFlight() {
-			if kills.Load() >= limit || bytes.Equal(f.Payload, sweep) && swept.Add(1) > inSweeps {
-				continue
-			}
-			kills.Add(1)
-			_ = r.pool.Kill(f.PID) // it may have ended on its own
-		}
-	}
+	var kills atomic.Int32
 	r.batches.set(func(b *batches) {
 		b.refuse = func(string) bool { return chance(20) }
 		b.before = func() bool {
-			if chance(5) {
-				kill(2)
+			// A try that was noted before is nobody else's for some seconds.
+			if chance(5) && kills.Load() < 2 {
+				kills.Add(1)
+				r.kill()
 			}
 			return !chance(10)
 		}
 		b.taken = func() {
-			if chance(10) {
-				kill(5)
+			if chance(10) && kills.Load() < 5 {
+				kills.Add(1)
+				r.kill()
 			}
 		}
 	})
@@ -234,19 +229,7 @@ func TestFaultsAtRandom(t *testing.T) {
 	require.Positive(t, kills.Load())
 	bodies, ids := r.receive()
 	r.nothingLost(ids)
-	for k := 1; k < 3; k++ {
-		last := -1
-		for _, b := range bodies {
-			var order, n int
-			_, err := fmt.Sscanf(b, "o-%d/%d", &order, &n)
-			require.NoError(t, err)
-			if order%3 != k {
-				continue
-			}
-			require.Greater(t, order*10+n, last, "key k-%d: %v", k-1, bodies)
-			last = order*10 + n
-		}
-	}
+	inOrder(t, bodies, 1, 3)
 	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.batches.deliveries()), p.Stats().Invocations)
 }
 

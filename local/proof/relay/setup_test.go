@@ -2,9 +2,8 @@ package relay
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,9 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -27,6 +24,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/streampoller"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 func TestMain(m *testing.M) {
@@ -37,11 +35,8 @@ func TestMain(m *testing.M) {
 // setup is all of it: table and operations, stream, relay, network, queue.
 type setup struct {
 	t       *testing.T
-	db      *dynamodb.Client
 	table   string
 	engine  *idem.Engine
-	client  *dynamodbstreams.Client
-	stream  string
 	pool    *runtime.Pool
 	batches *batches
 	queue   queuetest.Queue
@@ -52,40 +47,15 @@ var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
 func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	r := &setup{t: t, table: "relay-" + rand.Text(), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
-	r.db = dynamotest.Client(t)
-	require.NoError(t, dynamostore.CreateTable(t.Context(), r.db, r.table))
-	t.Cleanup(func() {
-		_, err := r.db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &r.table})
-		require.NoError(t, err)
-	})
+	r := &setup{t: t, table: rig.Table(t), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
 	// How fast the table answers is not what is tested.
-	store, err := dynamostore.New(client, r.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	r.engine, err = idem.New(rig.Store(t, client, r.table), &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
-	r.engine, err = idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
-	require.NoError(t, err)
-	r.client = dynamodbstreams.New(dynamodbstreams.Options{
-		BaseEndpoint: &endpoint, Region: "local", Credentials: r.db.Options().Credentials,
-	})
-	r.stream, err = streampoller.StreamOf(t.Context(), r.db, r.table)
-	require.NoError(t, err)
-
 	network := faultnet.New()
 	network.Set(r.batches.rule)
-	routes, err := json.Marshal(map[string]string{"orders": r.queue.URL})
-	require.NoError(t, err)
-	r.pool, err = runtime.Start(context.Background(), runtime.Function{
-		Path: testmain.Program(t, "../../../lambda/functions/relay"), Timeout: 20 * time.Second,
-		Env: append([]string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + network.Serve(t, queuetest.Endpoint(t)),
-			schema.EnvTable + "=" + r.table, schema.EnvEndpoint + "=" + endpoint, schema.EnvOutboxRoutes + "=" + string(routes),
-			schema.EnvOutboxBackoff + "=20ms",
-		}, env...),
-	}, nil)
-	require.NoError(t, err)
-	t.Cleanup(r.pool.Close)
+	r.pool = rig.Relay(t, r.table, endpoint, network.Serve(t, queuetest.Endpoint(t)), map[string]string{"orders": r.queue.URL}, env...)
 	return r
 }
 
@@ -113,16 +83,7 @@ func (r *setup) publish(value, key string, n int) {
 }
 
 // poll feeds the relay from the start of the stream.
-func (r *setup) poll() *streampoller.Poller {
-	r.t.Helper()
-	p, err := streampoller.Start(context.Background(), r.client, r.stream, r.pool.Call, &streampoller.Options{
-		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
-		BatchSize: 20, PollInterval: 50 * time.Millisecond, Backoff: 10 * time.Millisecond,
-	})
-	require.NoError(r.t, err)
-	r.t.Cleanup(p.Close)
-	return p
-}
+func (r *setup) poll() *streampoller.Poller { return rig.Feed(r.t, r.pool, r.table) }
 
 // caughtUp waits until the poller is done with n messages.
 func (r *setup) caughtUp(p *streampoller.Poller, n int) {
@@ -152,31 +113,18 @@ func (r *setup) sweepUntil(condition func(err error) bool) {
 // messages are the items of all messages.
 func (r *setup) messages() (list []map[string]types.AttributeValue) {
 	r.t.Helper()
-	pages := dynamodb.NewScanPaginator(r.db, &dynamodb.ScanInput{TableName: &r.table, ConsistentRead: aws.Bool(true)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(r.t.Context())
-		require.NoError(r.t, err)
-		for _, it := range page.Items {
-			if strings.HasPrefix(str(it[schema.SK]), schema.OutboxSK) {
-				list = append(list, it)
-			}
+	for _, it := range rig.Scan(r.t, r.table) {
+		if strings.HasPrefix(rig.Text(it[schema.SK]), schema.OutboxSK) {
+			list = append(list, it)
 		}
 	}
 	return list
 }
 
-func str(v types.AttributeValue) string {
-	s, _ := v.(*types.AttributeValueMemberS)
-	if s == nil {
-		return ""
-	}
-	return s.Value
-}
-
 // in counts the messages by state.
 func (r *setup) in(state string) (n int) {
 	for _, it := range r.messages() {
-		if str(it[schema.State]) == state {
+		if rig.Text(it[schema.State]) == state {
 			n++
 		}
 	}
@@ -189,7 +137,7 @@ func (r *setup) allDispatched() {
 	list := r.messages()
 	require.Len(r.t, list, len(r.want))
 	for _, it := range list {
-		require.Equal(r.t, schema.OutboxDispatched, str(it[schema.State]))
+		require.Equal(r.t, schema.OutboxDispatched, rig.Text(it[schema.State]))
 		require.Contains(r.t, it, schema.ExpiresAt)
 		require.NotContains(r.t, it, schema.OpenShard)
 	}
@@ -210,11 +158,5 @@ func (r *setup) receive() (bodies []string, ids map[string]int) {
 // nothingLost shows that each message arrived, under its one id.
 func (r *setup) nothingLost(ids map[string]int) {
 	r.t.Helper()
-	want := slices.Sorted(slices.Values(r.want))
-	var got []string
-	for id := range ids {
-		got = append(got, id)
-	}
-	slices.Sort(got)
-	require.Equal(r.t, want, got)
+	require.ElementsMatch(r.t, r.want, slices.Collect(maps.Keys(ids)))
 }
