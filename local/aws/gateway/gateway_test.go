@@ -336,33 +336,3 @@ func TestTimeoutLeavesTheFunctionRunning(t *testing.T) {
 	close(goOn)
 	require.NoError(t, <-ended, "its context has not ended")
 }
-
-func TestClientThatGoesAwayLeavesTheFunctionRunning(t *testing.T) {
-	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	handler, err := gateway.New(map[string]gateway.Invoke{"POST /": func(ctx context.Context, _ []byte) ([]byte, error) {
-		close(begun)
-		<-goOn
-		ended <- ctx.Err()
-		return []byte(`{}`), nil
-	}}, nil)
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r)
-		served <- r.Context().Err()
-	}))
-	defer server.Close()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	request, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/", strings.NewReader("{}"))
-	require.NoError(t, err)
-	go func() {
-		<-begun
-		cancel()
-	}()
-	_, err = http.DefaultClient.Do(request)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, <-served, context.Canceled, "the server has noticed")
-	close(goOn)
-	require.NoError(t, <-ended, "the function has not")
-}

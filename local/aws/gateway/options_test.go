@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,13 @@ func TestBadOptions(t *testing.T) {
 		{gateway.Options{Flavour: gateway.ALB, IAM: signer}, "GET /", "no IAM authorization"},
 		{gateway.Options{Flavour: gateway.FunctionURL, Claims: claims}, "$default", "no claims"},
 		{gateway.Options{IAM: signer, Claims: claims}, "GET /", "two authorizers"},
+		{gateway.Options{Flavour: 9}, "GET /", "none of HTTPAPI"},
+		{gateway.Options{MultiValueHeaders: true}, "GET /", "of flavour ALB only"},
+		{gateway.Options{Flavour: gateway.FunctionURL}, "GET /", `give it the route "$default" alone`},
+		{gateway.Options{Flavour: gateway.RESTAPI}, "$default", "a REST API has no route $default"},
+		{gateway.Options{Flavour: gateway.ALB, Timeout: time.Hour}, "GET /", "Options.Timeout"},
+		{gateway.Options{Timeout: -1}, "GET /", "Options.Timeout"},
+		{gateway.Options{Timeout: 31 * time.Second}, "GET /", "Options.Timeout"},
 	} {
 		_, err := gateway.New(map[string]gateway.Invoke{c.route: invoke}, &c.o)
 		require.ErrorContains(t, err, c.want)
