@@ -20,6 +20,7 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 const (
@@ -62,7 +63,7 @@ func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *
 	if repeat == idem.Repeatable {
 		repeatable = "ORDERS_REPEATABLE=1"
 	}
-	l.setup = newSetupOn(t, dynamotest.Client(t), runtime.Function{MaxInstances: instances}, anyFate, repeatable)
+	l.setup = newSetupOn(t, rig.StreamTable(t), runtime.Function{MaxInstances: instances}, anyFate, repeatable)
 	return l
 }
 

@@ -85,7 +85,11 @@ func (r *reasons) String() string {
 
 // newSetup makes one without histories: its table of records has no stream.
 func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
-	s := &setup{t: t, network: faultnet.New(), recorder: newRecorder(t, fate), records: rig.Table(t), effects: rig.Table(t)}
+	return newSetupOn(t, rig.Table(t), fn, fate, env...)
+}
+
+func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
+	s := &setup{t: t, network: faultnet.New(), recorder: newRecorder(t, fate), records: records, effects: rig.StreamTable(t)}
 	s.store = rig.Store(t, dynamotest.Client(t), s.records)
 	fn.Path = testmain.Program(t, "./internal/orders")
 	if fn.Timeout == 0 {

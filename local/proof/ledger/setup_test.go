@@ -49,7 +49,7 @@ type setup struct {
 func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool, of func(op string) (int, []string), env ...string) *setup {
 	s := &setup{
 		t: t, db: dynamotest.Client(t), tally: newTally(),
-		records: rig.Table(t), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
+		records: rig.StreamTable(t), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
 	}
 	s.createTable(s.accounts, "id")
 	s.createTable(s.entries, "transfer", "entry")

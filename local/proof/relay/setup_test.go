@@ -47,7 +47,7 @@ var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
 func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	r := &setup{t: t, table: rig.Table(t), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
+	r := &setup{t: t, table: rig.StreamTable(t), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
 	// How fast the table answers is not what is tested.

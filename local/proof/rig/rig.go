@@ -23,10 +23,22 @@ import (
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
-// Table makes a table of records that goes with the test, and returns its name.
+// Table makes a table of records, without a stream, that goes with the test, and returns
+// its name.
 func Table(tb testing.TB) string {
 	tb.Helper()
-	client, name := dynamotest.Client(tb), "proof-"+rand.Text()
+	return create(tb, dynamotest.WithoutStream{Client: dynamotest.Client(tb)})
+}
+
+// StreamTable is [Table] with a stream, for a test that reads it.
+func StreamTable(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, dynamotest.Client(tb))
+}
+
+func create(tb testing.TB, client dynamostore.TableCreator) string {
+	tb.Helper()
+	name := "proof-" + rand.Text()
 	require.NoError(tb, dynamostore.CreateTable(tb.Context(), client, name))
 	DeleteTable(tb, name)
 	return name
