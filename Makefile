@@ -106,7 +106,9 @@ cold: ## Measure from clone to finished tour, with empty and with full caches
 
 .PHONY: synth
 synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c api=rest": settings)
-	cd infra && $(CDK_ENV) $(GO) run ../local/cmd/with-progress "compiling and synthesizing" $(GO) run ./app $(SYNTH)
+	@# Silent for up to two minutes but for this.
+	@while sleep 2 && kill -0 $$$$ 2>/dev/null; do echo "  still compiling and synthesizing"; done & \
+		cd infra && $(CDK_ENV) $(GO) run ./app $(SYNTH)
 
 .PHONY: deploy
 deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)

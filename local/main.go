@@ -66,11 +66,11 @@ func run(ctx context.Context, ready func()) error {
 	}
 	defer unlock()
 	board := progress.Open(say)
-	step := board.Begin("fetching modules and compiling the command")
-	err = gorun.Build(ctx, "", nil, func(n int) { step.Note("%d packages so far", n) }, "-o", path, command)
+	board.Begin("fetching modules and compiling the command")
+	err = gorun.Build(ctx, nil, "-o", path, command)
 	board.Close()
 	if err != nil {
-		return fmt.Errorf("cannot compile the command: run this inside the repository: %w", err)
+		return fmt.Errorf("cannot compile the command: %w", err)
 	}
 	// What was asked to end while the last package compiled does not begin to serve.
 	if ctx.Err() != nil {

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/schema"
@@ -26,22 +23,10 @@ const (
 
 func functionNames() string { return payments + ", " + orders }
 
-// buildFunctions compiles the examples as they are deployed, but for this
-// machine. note gets the number of packages compiled so far.
-func buildFunctions(ctx context.Context, dir string, note func(packages int)) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		return gorun.ErrNoGo
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot find the module: run this inside the repository: %w", err)
-	}
-	err = gorun.Build(ctx, strings.TrimSpace(string(root)), []string{"CGO_ENABLED=0"}, note,
-		"-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
-		"./lambda/functions/"+payments, "./lambda/functions/"+orders)
+// buildFunctions compiles the examples as they are deployed, but for this machine.
+func buildFunctions(ctx context.Context, dir string) error {
+	const folder = "github.com/idem-go/idempotency/lambda/functions/"
+	err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, "-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator), folder+payments, folder+orders)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cannot compile the functions: %w", err)
 	}

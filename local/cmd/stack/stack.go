@@ -106,7 +106,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 		say("compiling the functions %s ...", functionNames())
 		step := board.Begin("fetching modules and compiling the functions")
 		defer step.End()
-		if err := buildFunctions(gctx, s.folder.path("bin"), func(n int) { step.Note("%d packages so far", n) }); err != nil {
+		if err := buildFunctions(gctx, s.folder.path("bin")); err != nil {
 			return err
 		}
 		say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
