@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
@@ -57,19 +56,9 @@ func started(t *testing.T) *Server {
 	return srv
 }
 
-func client(endpoint string) *sqs.Client {
-	return sqs.New(sqs.Options{
-		BaseEndpoint: aws.String(endpoint),
-		Region:       "eu-central-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "a", SecretAccessKey: "b"}, nil
-		}),
-	})
-}
-
 func requireAnswers(t *testing.T, endpoint string) {
 	t.Helper()
-	_, err := client(endpoint).ListQueues(t.Context(), &sqs.ListQueuesInput{})
+	_, err := NewClient(endpoint).ListQueues(t.Context(), &sqs.ListQueuesInput{})
 	require.NoError(t, err)
 }
 

@@ -97,7 +97,7 @@ func TestServerEndsWithItsInput(t *testing.T) {
 
 func TestQueueURLsAndARNs(t *testing.T) {
 	srv := started(t)
-	c := client(srv.Endpoint())
+	c := NewClient(srv.Endpoint())
 	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("orders")})
 	require.NoError(t, err)
 	require.Equal(t, srv.Endpoint()+"/000000000000/orders", *made.QueueUrl)
@@ -105,13 +105,13 @@ func TestQueueURLsAndARNs(t *testing.T) {
 		QueueUrl: made.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
 	require.NoError(t, err)
-	require.Equal(t, "arn:aws:sqs:eu-central-1:000000000000:orders", got.Attributes["QueueArn"])
+	require.Equal(t, "arn:aws:sqs:us-east-1:000000000000:orders", got.Attributes["QueueArn"])
 }
 
 // A poll that is broken off takes no messages with it.
 func TestBrokenOffPollTakesNothing(t *testing.T) {
 	srv := started(t)
-	c := client(srv.Endpoint())
+	c := NewClient(srv.Endpoint())
 	for _, fifo := range []bool{false, true} {
 		name, attributes := "broken", map[string]string{}
 		var group, dedup *string

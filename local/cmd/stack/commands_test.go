@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -133,23 +132,6 @@ func pay(t *testing.T, url, token, key string) int {
 	_, err = io.Copy(io.Discard, res.Body)
 	require.NoError(t, err)
 	return res.StatusCode
-}
-
-// TestKilledFunctionIsReplaced: the stack outlives its functions. A request that
-// goes to the killed one before its end is noticed may get a 500, and is repeated.
-func TestKilledFunctionIsReplaced(t *testing.T) {
-	t.Parallel()
-	s, url := serving(t)
-	token := strings.TrimSpace(s.must("token"))
-	for i := range 2 {
-		key := fmt.Sprintf("key-0123456789-%d", i)
-		require.Eventually(t, func() bool { return pay(t, url, token, key) == 201 }, patience, poll)
-		victim := find(t, s.mark, "/bin/payments")
-		require.NoError(t, syscall.Kill(victim, syscall.SIGKILL))
-		require.Eventually(t, func() bool { return processes(t, s.mark)[victim] == "" }, patience, poll)
-	}
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, s.end())
 }
 
 // TestInvokeStartsWhatItNeeds, and leaves nothing.

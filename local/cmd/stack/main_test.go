@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,26 +244,4 @@ func TestLogsAreFollowed(t *testing.T) {
 		require.Len(t, kept, keptLines)
 		require.Equal(t, 2*(keptLines+3), next)
 	})
-}
-
-// TestNobodyReads: the command ends in order when what reads its output does not.
-func TestNobodyReads(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	require.NoError(t, r.Close())
-	ended := false
-	_, err = fmt.Fprintln(&output{w, func() { ended = true }}, "a line")
-	require.ErrorIs(t, err, syscall.EPIPE)
-	require.True(t, ended)
-	require.NoError(t, w.Close())
-}
-
-// The order's sample is a real event.
-func TestOrderEvent(t *testing.T) {
-	event, err := readEvent("../../../lambda/functions/orders/event.json")
-	require.NoError(t, err)
-	require.True(t, json.Valid(event))
-	f, err := functionFor(event)
-	require.NoError(t, err)
-	require.Equal(t, orders, f)
 }

@@ -105,7 +105,7 @@ func (t *recordsTask) print(out io.Writer, rows []row, now time.Time) {
 		if r.rec != nil {
 			cells = table.Row{
 				tenant, operation, r.rec.State, r.rec.Attempt, ago(r.rec.UpdatedAt, now), until(r.rec, now),
-				resultOf(r.rec), stepsOf(r.rec), failureOf(r.rec), mark(r.rec.Open()),
+				resultOf(r.rec), when(len(r.rec.Steps) > 0, len(r.rec.Steps)), failureOf(r.rec), when(r.rec.Open(), "open"),
 			}
 		}
 		if t.IDs {
@@ -147,22 +147,17 @@ func ago(t, now time.Time) string { return span(now.Sub(t)) + " ago" }
 
 // until says what the record waits for.
 func until(r *idem.Record, now time.Time) string {
-	relative := func(what, past string, t time.Time) string {
-		switch {
-		case t.IsZero():
-			return "-"
-		case now.Before(t):
-			return what + " in " + span(t.Sub(now))
-		}
-		return past + " " + ago(t, now)
+	what, past, at := "expires", "expired", r.ExpiresAt
+	if r.State == idem.InProgress || r.State == idem.Unknown && at.IsZero() {
+		what, past, at = "lease ends", "lease over", r.LeaseUntil
 	}
-	if r.State == idem.InProgress {
-		return relative("lease ends", "lease over", r.LeaseUntil)
+	switch {
+	case at.IsZero():
+		return "-"
+	case now.Before(at):
+		return what + " in " + span(at.Sub(now))
 	}
-	if r.State == idem.Unknown && r.ExpiresAt.IsZero() {
-		return relative("lease ends", "lease over", r.LeaseUntil)
-	}
-	return relative("expires", "expired", r.ExpiresAt)
+	return past + " " + ago(at, now)
 }
 
 // span is a duration in its two largest units.
@@ -204,13 +199,6 @@ func bytesOf(n int) string {
 	return fmt.Sprintf("%d KB", n>>10)
 }
 
-func stepsOf(r *idem.Record) string {
-	if len(r.Steps) == 0 {
-		return ""
-	}
-	return fmt.Sprint(len(r.Steps))
-}
-
 func failureOf(r *idem.Record) string {
 	if r.Failure == nil {
 		return ""
@@ -218,9 +206,10 @@ func failureOf(r *idem.Record) string {
 	return shorten(strings.TrimPrefix(r.Failure.Type+": "+r.Failure.Message, ": "), 60)
 }
 
-func mark(b bool) string {
-	if b {
-		return "open"
+// when leaves a cell empty that has nothing to say.
+func when(there bool, cell any) any {
+	if there {
+		return cell
 	}
 	return ""
 }

@@ -33,11 +33,12 @@ type stack struct {
 	issuer   *gateway.Issuer
 	db       *dynamodblocal.Server
 	sqs      *queue.Server
-	queues   queues
-	mapping  *mapping
+	queue    queue.Queue
 	pools    map[string]*runtime.Pool
 	logs     *book
 	closers  []func()
+
+	delivered *deliveries
 }
 
 func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }
@@ -100,50 +101,42 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
 	board := progress.Open(say)
 	defer board.Close()
+	log := func(format string, args ...any) { say("  "+format, args...) }
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
+	begin := func(what string, do func() error) {
+		say("%s ...", what)
+		step := board.Begin(what)
+		g.Go(func() error {
+			defer step.End()
+			return do()
+		})
+	}
+	begin("fetching modules and compiling the functions "+functionNames(), func() error {
 		begun := time.Now()
-		say("compiling the functions %s ...", functionNames())
-		step := board.Begin("fetching modules and compiling the functions")
-		defer step.End()
-		if err := buildFunctions(gctx, s.folder.path("bin")); err != nil {
-			return err
+		err := buildFunctions(gctx, s.folder.path("bin"))
+		if err == nil {
+			say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
 		}
-		say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
-		return nil
+		return err
 	})
-	g.Go(func() (err error) {
-		say("starting DynamoDB Local ...")
-		step := board.Begin("fetching and starting DynamoDB Local")
-		defer step.End()
-		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{
-			Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir,
-			Log: func(format string, args ...any) { say("  "+format, args...) },
-		})
-		if err != nil {
-			return err
+	begin("fetching and starting DynamoDB Local", func() (err error) {
+		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir, Log: log})
+		if err == nil {
+			err = createTables(gctx, s.db.Endpoint())
 		}
-		if err := createTables(gctx, s.db.Endpoint()); err != nil {
-			return err
+		if err == nil {
+			say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
 		}
-		say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
-		return nil
+		return err
 	})
-	g.Go(func() (err error) {
-		say("starting the queue server ...")
-		step := board.Begin("fetching and starting the queue server")
-		defer step.End()
-		s.sqs, err = queue.Start(gctx, &queue.Options{
-			CacheDir: o.cacheDir, Log: func(format string, args ...any) { say("  "+format, args...) },
-		})
-		if err != nil {
-			return err
+	begin("fetching and starting the queue server", func() (err error) {
+		if s.sqs, err = queue.Start(gctx, &queue.Options{CacheDir: o.cacheDir, Log: log}); err == nil {
+			s.queue, err = createQueue(gctx, s.sqs.Endpoint())
 		}
-		if s.queues, err = createQueues(gctx, s.sqs.Endpoint()); err != nil {
-			return err
+		if err == nil {
+			say("queue server at %s, with the queue %s and its dead-letter queue", s.sqs.Endpoint(), ordersQueue)
 		}
-		say("queue server at %s, with the queues %s and %s", s.sqs.Endpoint(), ordersQueue, deadOrders)
-		return nil
+		return err
 	})
 	err := g.Wait()
 	if s.db != nil {

@@ -5,7 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
 // tokenLifetime is long enough for a day's work.
@@ -39,11 +42,11 @@ func (*resetTask) check() error                  { return nil }
 
 func (*resetTask) run(ctx context.Context, s *stack, out io.Writer) error {
 	// Queues first: a message that is left would write again.
-	for name, url := range map[string]string{ordersQueue: s.queues.url, deadOrders: s.queues.deadURL} {
-		if err := s.queues.purge(ctx, url); err != nil {
-			return fmt.Errorf("cannot empty the queue %s: %w", name, err)
+	for _, url := range []string{s.queue.URL, s.queue.DeadURL} {
+		if _, err := s.queue.Client.PurgeQueue(ctx, &sqs.PurgeQueueInput{QueueUrl: &url}); err != nil {
+			return fmt.Errorf("cannot empty the queue %s: %w", path.Base(url), err)
 		}
-		fmt.Fprintf(out, "queue %s: emptied\n", name)
+		fmt.Fprintf(out, "queue %s: emptied\n", path.Base(url))
 	}
 	client, err := newDynamoDB(s.db.Endpoint())
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 	t.tenants(ctx)
 	t.concurrent(ctx)
 	t.large(ctx)
-	t.queue(ctx)
+	t.orders(ctx)
 	t.kills(ctx)
 	return t.lines
 }

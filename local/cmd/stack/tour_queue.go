@@ -6,56 +6,68 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 )
 
 // fulfil is the orders function's operation, for its producer's side.
 var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
 
-// queue sends an order that is delivered twice, sends it a second time, and sends
+// orders sends an order, has it delivered once more, sends it a second time, and sends
 // a message that nobody can process.
-func (t *tour) queue(ctx context.Context) {
+func (t *tour) orders(ctx context.Context) {
 	order := t.key("order")
 	body := fmt.Sprintf(`{"orderId": %q, "items": [{"sku": "book", "quantity": 2}]}`, order)
 	t.wire.watch(order)
-	t.mapping.watch(order, 1)
-	t.add(ctx, "an order through the queue", "executed, acknowledged", func() string {
-		if err := t.order(ctx, order, body); err != nil {
+	t.delivered.watch(order)
+	send := func() string {
+		sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, order)
+		if err == nil {
+			err = t.send(ctx, body, sending.Attributes)
+		}
+		if err != nil {
 			return err.Error()
 		}
 		return t.delivery(ctx, order)
-	})
-	t.add(ctx, "delivered again, acknowledgement lost", "replayed, acknowledged", func() string {
-		if err := t.mapping.again(ctx, order); err != nil {
-			return err.Error()
-		}
-		return t.delivery(ctx, order)
-	})
-	t.add(ctx, "the producer sends it again", "replayed, acknowledged", func() string {
-		if err := t.order(ctx, order, body); err != nil {
-			return err.Error()
-		}
-		return t.delivery(ctx, order)
-	})
+	}
+	t.add(ctx, "an order through the queue", "executed, acknowledged", send)
+	t.add(ctx, "the same delivery again", "replayed", func() string { return t.again(ctx, order) })
+	t.add(ctx, "the producer sends it again", "replayed, acknowledged", send)
 	t.add(ctx, "the order's rows, and their writes", "1 row, 1 write", func() string { return t.effects(ctx, order) })
-	t.add(ctx, "messages left in the queue", "0", func() string { return t.left(ctx, t.queues.url, 0) })
+	t.add(ctx, "messages left in the queue", "0", func() string { return t.left(ctx, t.queue.URL, 0) })
 	t.poison(ctx)
 }
 
-// order sends an order as its producer does.
-func (t *tour) order(ctx context.Context, key, body string) error {
-	sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, key)
-	if err != nil {
-		return err
+// send puts a message with string attributes into the orders' queue.
+func (t *tour) send(ctx context.Context, body string, attributes map[string]string) error {
+	in := &sqs.SendMessageInput{QueueUrl: &t.queue.URL, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
+	for name, value := range attributes {
+		in.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
 	}
-	_, err = t.queues.send(ctx, body, sending.Attributes)
+	_, err := t.queue.Client.SendMessage(ctx, in)
 	return err
+}
+
+// again gives the function a delivery that it has had, as the queue does where the
+// deletion that follows it is lost.
+func (t *tour) again(ctx context.Context, text string) string {
+	before := t.delivered.of(text)
+	if len(before) == 0 {
+		return "it was not delivered before"
+	}
+	result, err := t.pools[orders].Invoke(ctx, before[0].Event, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return t.deliveryOf(ctx, result).summary().outcome
 }
 
 // queuePatience is for what takes milliseconds on an idle machine.
@@ -80,15 +92,15 @@ func await(ctx context.Context, done func() bool) bool {
 func (t *tour) delivery(ctx context.Context, text string) string {
 	for try := 1; ; try++ {
 		n := t.told[text]
-		if !await(ctx, func() bool { return len(t.mapping.deliveries(text)) > n }) {
+		if !await(ctx, func() bool { return len(t.delivered.of(text)) > n }) {
 			return fmt.Sprintf("not delivered within %v", queuePatience)
 		}
 		t.told[text]++
-		got := t.outcome(ctx, t.mapping.deliveries(text)[n])
+		got := t.outcome(ctx, t.delivered.of(text)[n])
 		if !strings.HasPrefix(got, string(idemlambda.ReasonStoreUnavailable)) || try == maxReceives-1 {
 			return got
 		}
-		if err := t.mapping.again(ctx, text); err != nil {
+		if err := t.redeliver(ctx, text); err != nil {
 			return err.Error()
 		}
 	}
@@ -111,20 +123,16 @@ func (t *tour) effects(ctx context.Context, order string) string {
 	if err != nil {
 		return err.Error()
 	}
-	rows := 0
-	table, filter := ordersTable, "order_id = :o"
-	scan := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{
-		TableName: &table, FilterExpression: &filter,
-		ExpressionAttributeValues: map[string]types.AttributeValue{":o": &types.AttributeValueMemberS{Value: order}},
+	rows, err := client.Query(ctx, &dynamodb.QueryInput{
+		TableName: aws.String(ordersTable), KeyConditionExpression: aws.String("customer = :c AND order_id = :o"),
+		ExpressionAttributeValues: map[string]dynamodbtypes.AttributeValue{
+			":c": &dynamodbtypes.AttributeValueMemberS{Value: defaultTenant}, ":o": &dynamodbtypes.AttributeValueMemberS{Value: order},
+		},
 	})
-	for scan.HasMorePages() {
-		page, err := scan.NextPage(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		rows += len(page.Items)
+	if err != nil {
+		return err.Error()
 	}
-	return fmt.Sprintf("%d row, %d write", rows, t.wire.written(order))
+	return fmt.Sprintf("%d row, %d write", rows.Count, t.wire.writes.Load())
 }
 
 // left waits until a queue holds so many messages, and says how many it holds.
@@ -132,7 +140,7 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 	got := 0
 	var err error
 	await(ctx, func() bool {
-		got, err = t.queues.depth(ctx, url)
+		got, err = queue.Held(ctx, t.queue.Client, url)
 		return err != nil || got == want
 	})
 	if err != nil {
@@ -145,39 +153,39 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 // and then to the dead-letter queue, from where it is taken.
 func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
-	t.mapping.watch(text, 0)
+	t.delivered.watch(text)
 	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
-		if _, err := t.queues.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
+		if err := t.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
 			return err.Error()
 		}
 		for n := 1; n <= maxReceives; n++ {
 			if got := t.delivery(ctx, text); got != "key_invalid, redelivered" {
 				return fmt.Sprintf("delivery %d: %s", n, got)
 			}
-			if err := t.mapping.again(ctx, text); err != nil {
+			if err := t.redeliver(ctx, text); err != nil {
 				return err.Error()
 			}
 		}
-		if got := t.left(ctx, t.queues.deadURL, 1); got != "1" {
+		if got := t.left(ctx, t.queue.DeadURL, 1); got != "1" {
 			return got + " messages in the dead-letter queue"
 		}
 		if err := t.takeDead(ctx, text); err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%d × key_invalid, then a dead letter", len(t.mapping.deliveries(text)))
+		return fmt.Sprintf("%d × key_invalid, then a dead letter", len(t.delivered.of(text)))
 	})
 }
 
 // takeDead takes the message out of the dead-letter queue.
 func (t *tour) takeDead(ctx context.Context, text string) error {
-	out, err := t.queues.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.queues.deadURL})
+	out, err := t.queue.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.queue.DeadURL})
 	if err != nil {
 		return err
 	}
 	if len(out.Messages) != 1 || !strings.Contains(*out.Messages[0].Body, text) {
 		return fmt.Errorf("the dead-letter queue gave %d messages, and not the one that was sent", len(out.Messages))
 	}
-	_, err = t.queues.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.queues.deadURL, ReceiptHandle: out.Messages[0].ReceiptHandle})
+	_, err = t.queue.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.queue.DeadURL, ReceiptHandle: out.Messages[0].ReceiptHandle})
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -16,8 +16,8 @@ type wire struct {
 	proxy *httputil.ReverseProxy
 	calls atomic.Int64
 
-	mu     sync.Mutex
-	writes map[string]int // requests that write to a watched table, by a text in them
+	watched atomic.Pointer[string]
+	writes  atomic.Int64 // to the orders' table, that bear the watched text
 }
 
 func newWire(endpoint string) (*wire, error) {
@@ -25,7 +25,7 @@ func newWire(endpoint string) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wire{writes: map[string]int{}, proxy: &httputil.ReverseProxy{
+	return &wire{proxy: &httputil.ReverseProxy{
 		// The host is part of the signature: it stays what the function signed.
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(u)
@@ -39,46 +39,27 @@ func newWire(endpoint string) (*wire, error) {
 
 func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.calls.Add(1)
-	if _, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); isWrite(action) {
+	if text := w.watched.Load(); text != nil && isWrite(r) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			rw.WriteHeader(http.StatusBadGateway) // the function was killed
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		w.count(body)
+		if bytes.Contains(body, []byte(*text)) && bytes.Contains(body, []byte(`"`+ordersTable+`"`)) {
+			w.writes.Add(1)
+		}
 	}
 	w.proxy.ServeHTTP(rw, r)
 }
 
-func isWrite(action string) bool {
-	switch action {
-	case "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems":
-		return true
-	}
-	return false
-}
-
-func (w *wire) count(body []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for text := range w.writes {
-		if bytes.Contains(body, []byte(text)) && bytes.Contains(body, []byte(`"`+ordersTable+`"`)) {
-			w.writes[text]++
-		}
-	}
+func isWrite(r *http.Request) bool {
+	_, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	return slices.Contains([]string{"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}, action)
 }
 
 // watch counts the writes to the orders' table from now on that bear the text.
 func (w *wire) watch(text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.writes[text] = 0
-}
-
-// written is how many there were.
-func (w *wire) written(text string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.writes[text]
+	w.writes.Store(0)
+	w.watched.Store(&text)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/idem-go/idempotency/local/aws/queue"
 )
 
 // hidden is for how many seconds [Drain] hides what it receives.
@@ -52,23 +54,11 @@ func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) 
 }
 
 // Held counts the messages that a queue holds: visible, hidden and delayed ones.
-func Held(tb testing.TB, client *sqs.Client, url string) (n int) {
+func Held(tb testing.TB, client *sqs.Client, url string) int {
 	tb.Helper()
-	names := []types.QueueAttributeName{
-		types.QueueAttributeNameApproximateNumberOfMessages,
-		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
-		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
-	}
-	got, err := client.GetQueueAttributes(tb.Context(), &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: names})
+	n, err := queue.Held(tb.Context(), client, url)
 	if err != nil {
-		tb.Fatalf("ask what %s holds: %v", url, err)
-	}
-	for _, name := range names {
-		count, err := strconv.Atoi(got.Attributes[string(name)])
-		if err != nil {
-			tb.Fatalf("ask what %s holds: %s: %v", url, name, err)
-		}
-		n += count
+		tb.Fatal(err)
 	}
 	return n
 }

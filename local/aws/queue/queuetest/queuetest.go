@@ -2,11 +2,12 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"sync"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
@@ -34,11 +35,29 @@ func Endpoint(tb testing.TB) string {
 // Client returns a client of the server at [Endpoint].
 func Client(tb testing.TB) *sqs.Client {
 	tb.Helper()
-	return sqs.New(sqs.Options{
-		BaseEndpoint: aws.String(Endpoint(tb)),
-		Region:       "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
-		}),
+	return queue.NewClient(Endpoint(tb))
+}
+
+// Spec says what queue a test wants. Its name is random where it has none.
+type Spec = queue.Spec
+
+// Queue is a queue that [New] has made.
+type Queue = queue.Queue
+
+// New makes a queue and its dead-letter queue on the shared server. They are deleted at
+// the test's end. As with [Endpoint], the test is skipped where there is no server.
+func New(tb testing.TB, spec Spec) Queue {
+	tb.Helper()
+	spec.Name = cmp.Or(spec.Name, "q-"+rand.Text())
+	q, err := queue.Create(tb.Context(), Client(tb), spec)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		for _, url := range []string{q.URL, q.DeadURL} {
+			// Best effort: the server ends with the tests.
+			_, _ = q.Client.DeleteQueue(context.Background(), &sqs.DeleteQueueInput{QueueUrl: &url})
+		}
 	})
+	return q
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -27,6 +26,7 @@ import (
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
+	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
@@ -88,12 +88,7 @@ func queueOptions() *idemlambda.SQSOptions {
 	if server == "" {
 		return o
 	}
-	client := sqs.New(sqs.Options{
-		BaseEndpoint: &server, Region: "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
-		}),
-	})
+	client := queue.NewClient(server)
 	o.OnRedelivery = sqsvisibility.New(client, nil)
 	if url := os.Getenv("ORDERS_FAILURES"); url != "" {
 		o.OnFailed = sqsfailures.New(client, url)
