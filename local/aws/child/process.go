@@ -65,10 +65,13 @@ func (p *Process) Output() *Tail { return p.output }
 // Ended is closed when the child is gone.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
+// StartTimeout is how long a server may take to start.
+const StartTimeout = time.Minute
+
 // AwaitAddress waits for the child's line "Listening on host:port" and returns
 // host:port. If the child ends first, the error is [ErrEnded].
-func (p *Process) AwaitAddress(ctx context.Context, timeout time.Duration) (string, error) {
-	timer := time.NewTimer(timeout)
+func (p *Process) AwaitAddress(ctx context.Context) (string, error) {
+	timer := time.NewTimer(StartTimeout)
 	defer timer.Stop()
 	select {
 	case address := <-p.output.Listening():
@@ -76,7 +79,7 @@ func (p *Process) AwaitAddress(ctx context.Context, timeout time.Duration) (stri
 	case <-p.ended:
 		return "", fmt.Errorf("%w: %v", ErrEnded, p.err)
 	case <-timer.C:
-		return "", fmt.Errorf("it did not listen within %v", timeout)
+		return "", fmt.Errorf("it did not listen within %v", StartTimeout)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}

@@ -7,8 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/idem-go/idempotency/local/aws/child"
 )
 
 // oldestJava is the oldest feature release that runs the wrapper class and
@@ -26,10 +27,10 @@ type java struct {
 func findJava(ctx context.Context) (java, error) {
 	var seen []string
 	for _, path := range javaCandidates() {
-		version, err := javaVersion(ctx, path)
+		version, err := child.Version(ctx, path, "-version", javaVersion)
 		switch {
 		case err != nil:
-			seen = append(seen, fmt.Sprintf("%s does not work: %v", path, err))
+			seen = append(seen, err.Error())
 		case version < oldestJava:
 			seen = append(seen, fmt.Sprintf("%s is Java %d", path, version))
 		default:
@@ -58,27 +59,5 @@ func javaCandidates() []string {
 	return paths
 }
 
-func javaVersion(ctx context.Context, path string) (int, error) {
-	out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("java -version: %w: %s", err, firstLine(string(out)))
-	}
-	return parseJavaVersion(string(out))
-}
-
-var javaVersionPattern = regexp.MustCompile(`version "(?:1\.)?(\d+)`)
-
-// parseJavaVersion reads the feature release from the output of java -version.
-// Up to Java 8 it was the second number ("1.8.0_392").
-func parseJavaVersion(out string) (int, error) {
-	m := javaVersionPattern.FindStringSubmatch(out)
-	if m == nil {
-		return 0, fmt.Errorf("java -version printed no version: %s", firstLine(out))
-	}
-	return strconv.Atoi(m[1])
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
-}
+// javaVersion is the feature release. Up to Java 8 it was the second number ("1.8.0_392").
+var javaVersion = regexp.MustCompile(`version "(?:1\.)?(\d+)`)

@@ -8,48 +8,43 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseJavaVersion(t *testing.T) {
-	for _, test := range []struct {
-		out  string
-		want int
-	}{
-		{"openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)\n", 17},
-		{"openjdk version \"25.0.3\" 2026-04-21 LTS\n", 25},
-		{"openjdk version \"21-ea\" 2023-09-19\n", 21},
-		{"java version \"1.8.0_392\"\n", 8},
-		{"Picked up JAVA_TOOL_OPTIONS: -Dx=version\nopenjdk version \"11.0.2\" 2019-01-15\n", 11},
+func TestVersionsOfJava(t *testing.T) {
+	for out, want := range map[string]string{
+		"openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)\n": "17",
+		"openjdk version \"25.0.3\" 2026-04-21 LTS\n":                                             "25",
+		"openjdk version \"21-ea\" 2023-09-19\n":                                                  "21",
+		"java version \"1.8.0_392\"\n":                                                            "8",
+		"Picked up JAVA_TOOL_OPTIONS: -Dx=version\nopenjdk version \"11.0.2\" 2019-01-15\n":       "11",
 	} {
-		got, err := parseJavaVersion(test.out)
-		require.NoError(t, err)
-		require.Equal(t, test.want, got, test.out)
+		require.Equal(t, want, javaVersion.FindStringSubmatch(out)[1], out)
 	}
-	_, err := parseJavaVersion("Unable to locate a Java Runtime\n")
-	require.ErrorContains(t, err, "Unable to locate a Java Runtime")
 }
 
-func TestMissingJavaIsNamed(t *testing.T) {
-	isolate(t)
-	programs(t, nil, nil)
-	_, err := Start(t.Context(), nil)
-	require.ErrorContains(t, err, "no java found")
-	require.ErrorContains(t, err, "install Java 17 or newer")
-	require.ErrorContains(t, err, EnvJarDir, "the other ways are named too")
-}
-
-func TestJavaThatIsTooOldIsNamed(t *testing.T) {
-	isolate(t)
-	programs(t, nil, map[string]string{"java": `echo 'openjdk version "11.0.2" 2019-01-15' >&2`})
-	_, err := Start(t.Context(), nil)
-	require.ErrorContains(t, err, "is Java 11")
-	require.ErrorContains(t, err, "install Java 17 or newer")
-}
-
-func TestJavaThatDoesNotWorkIsNamed(t *testing.T) {
-	isolate(t)
-	programs(t, nil, map[string]string{"java": "echo 'Unable to locate a Java Runtime.' >&2; exit 1"})
-	_, err := Start(t.Context(), nil)
-	require.ErrorContains(t, err, "Unable to locate a Java Runtime.")
-	require.ErrorContains(t, err, "install Java 17 or newer")
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	const java17 = `echo 'openjdk version "17.0.1"' >&2`
+	for name, c := range map[string]struct {
+		java string
+		want []string
+	}{
+		"java":         {"", []string{"no java found", "install Java 17 or newer", EnvJarDir}},
+		"newer java":   {`echo 'openjdk version "11.0.2" 2019-01-15' >&2`, []string{"is Java 11", "install Java 17 or newer"}},
+		"working java": {"echo 'Unable to locate a Java Runtime.' >&2; exit 1", []string{"Unable to locate a Java Runtime.", "install Java 17 or newer"}},
+		"java at all":  {"echo hello", []string{"printed no version: hello"}},
+		"npm":          {java17, []string{"npm is not on PATH", "install Node.js 20 or newer with npm"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isolate(t)
+			scripts := map[string]string{}
+			if c.java != "" {
+				scripts["java"] = c.java
+			}
+			programs(t, nil, scripts)
+			_, err := Start(t.Context(), nil)
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
 }
 
 func TestJavaHomeComesFirstUnlessTooOld(t *testing.T) {

@@ -42,8 +42,8 @@ func checkFolder(dir string) error {
 }
 
 // runJava runs the DynamoDB Local in dir and waits until it answers.
-func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Server, error) {
-	folder, err := cache.Folder(s.CacheDir)
+func runJava(ctx context.Context, o Options, j java, dir, origin string) (*Server, error) {
+	folder, err := cache.Folder(o.CacheDir)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +51,18 @@ func runJava(ctx context.Context, s settings, j java, dir, origin string) (*Serv
 	if err != nil {
 		return nil, err
 	}
-	s.Log("starting %s with Java %d", origin, j.version)
+	o.Log("starting %s with Java %d", origin, j.version)
 	begin := time.Now()
 	c, err := child.Start(wrapperCommand(j.path, classDir, dir))
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", j.path, err)
 	}
-	endpoint, err := awaitEndpoint(ctx, c, s.answerTimeout())
+	endpoint, err := awaitEndpoint(ctx, c)
 	if err != nil {
 		_ = c.Close() // it is of no use; its output says why
 		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.Output())
 	}
-	s.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
+	o.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
 	return &Server{
 		endpoint: endpoint,
 		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
@@ -108,12 +108,11 @@ func nativeLibrary(lib string) []string {
 }
 
 // awaitEndpoint waits for the wrapper's line, then for an answer.
-func awaitEndpoint(ctx context.Context, c *child.Process, timeout time.Duration) (string, error) {
-	deadline := time.Now().Add(timeout)
-	address, err := c.AwaitAddress(ctx, timeout)
+func awaitEndpoint(ctx context.Context, c *child.Process) (string, error) {
+	address, err := c.AwaitAddress(ctx)
 	if err != nil {
 		return "", err
 	}
 	endpoint := "http://" + address
-	return endpoint, awaitAnswer(ctx, endpoint, time.Until(deadline), c.Ended())
+	return endpoint, awaitAnswer(ctx, endpoint, child.StartTimeout, c.Ended())
 }

@@ -85,11 +85,3 @@ func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
 	require.NoError(t, first.Close())
 	requireAnswers(t, second.Endpoint())
 }
-
-func TestMissingNPMIsNamed(t *testing.T) {
-	isolate(t)
-	programs(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
-	_, err := Start(t.Context(), nil)
-	require.ErrorContains(t, err, "npm is not on PATH")
-	require.ErrorContains(t, err, "install Node.js 20 or newer with npm")
-}

