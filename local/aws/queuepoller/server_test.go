@@ -3,8 +3,6 @@ package queuepoller
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,62 +72,4 @@ func TestFailuresAreRedeliveredAndEndInTheDeadLetterQueue(t *testing.T) {
 			require.Empty(t, w.trouble())
 		})
 	}
-}
-
-func TestFIFODeliversTheMembersOfItsMessages(t *testing.T) {
-	q := queuetest.New(t, queuetest.Spec{FIFO: true})
-	_, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{
-		QueueUrl: &q.URL, MessageBody: aws.String("hello"), MessageGroupId: aws.String("g"), MessageDeduplicationId: aws.String("d"),
-		MessageAttributes: map[string]types.MessageAttributeValue{
-			"s": {DataType: aws.String("String"), StringValue: aws.String("v")},
-			"b": {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
-		},
-	})
-	require.NoError(t, err)
-	w := &watch{}
-	p, err := Start(t.Context(), q.Client, q.URL, functionFunc(noop), &Options{Observer: w.observer()})
-	require.NoError(t, err)
-	waitFor(t, 30*time.Second, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 })
-	p.Close()
-	d := w.deliveries()
-	require.Len(t, d, 1)
-	m := d[0].Messages[0]
-	require.JSONEq(t, fmt.Sprintf(`{"Records":[{
-		"messageId":%q,"receiptHandle":%q,"body":"hello",
-		"attributes":{"ApproximateReceiveCount":"1","SentTimestamp":%q,"SenderId":%q,"ApproximateFirstReceiveTimestamp":%q,
-			"SequenceNumber":%q,"MessageGroupId":"g","MessageDeduplicationId":"d"},
-		"messageAttributes":{
-			"s":{"stringValue":"v","stringListValues":[],"binaryListValues":[],"dataType":"String"},
-			"b":{"binaryValue":"AQI=","stringListValues":[],"binaryListValues":[],"dataType":"Binary"}},
-		"md5OfBody":"5d41402abc4b2a76b9719d911017c592","md5OfMessageAttributes":%q,
-		"eventSource":"aws:sqs","eventSourceARN":%q,"awsRegion":"us-east-1"}]}`,
-		*m.MessageId, *m.ReceiptHandle, m.Attributes["SentTimestamp"], m.Attributes["SenderId"], m.Attributes["ApproximateFirstReceiveTimestamp"],
-		m.Attributes["SequenceNumber"], *m.MD5OfMessageAttributes, q.ARN), string(d[0].Event))
-}
-
-// A poller that goes takes nothing with it: what it had not received waits
-// visibly for the next.
-func TestNextPollerGoesOnAtOnce(t *testing.T) {
-	q := queuetest.New(t, queuetest.Spec{})
-	var mu sync.Mutex
-	var seen []string
-	f := functionFunc(func(e fakeEvent) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, e.bodies()...)
-		return "null", nil
-	})
-	var want []string
-	for i := range 3 {
-		w := &watch{}
-		p, err := Start(t.Context(), q.Client, q.URL, f, &Options{Observer: w.observer()})
-		require.NoError(t, err)
-		body := fmt.Sprint(i)
-		want = append(want, body)
-		_, err = q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: &body})
-		require.NoError(t, err)
-		waitFor(t, 10*time.Second, func() bool { return len(w.deliveries()) == 1 })
-		p.Close()
-	}
-	require.Equal(t, want, slices.Sorted(slices.Values(seen)))
 }

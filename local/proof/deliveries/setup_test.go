@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,34 +51,6 @@ type setup struct {
 	network          *faultnet.Network
 	kills            *faultnet.Kills
 	recorder         *recorder
-	reasons          reasons
-}
-
-// reasons counts in the function's log why messages were redelivered, or were acknowledged
-// as failed.
-type reasons struct {
-	mu    sync.Mutex
-	count map[string]int
-}
-
-var reasonIn = regexp.MustCompile(`reason=(\w+)`)
-
-func (r *reasons) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range reasonIn.FindAllSubmatch(line, -1) {
-		if r.count == nil {
-			r.count = map[string]int{}
-		}
-		r.count[string(m[1])]++
-	}
-	return len(line), nil
-}
-
-func (r *reasons) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return fmt.Sprint(r.count)
 }
 
 // newSetup makes one without histories: its table of records has no stream.
@@ -100,7 +70,7 @@ func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, 
 		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.url, "ORDERS_SOURCE=sqs",
 	}, env...)
 	var err error
-	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: &s.reasons})
+	s.pool, err = runtime.Start(context.Background(), fn, nil)
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)
 	return s

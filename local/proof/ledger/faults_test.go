@@ -49,10 +49,10 @@ func newFaults(seed uint64, tally *tally, pool *runtime.Pool, of func(op string)
 
 // rule is a [faultnet.Rule].
 func (f *faults) rule(c *faultnet.Call) faultnet.Fault {
-	noted := f.tally.call(c)
-	c.OnPass = func(r *faultnet.Reply) { noted.passed(r.Status) }
-	name, delay := f.throw(c.Operation, noted.commit)
-	noted.inject(name)
+	name, delay := f.throw(c.Operation, f.tally.commit(c))
+	if name != "" {
+		f.tally.inject(name)
+	}
 	switch name {
 	case killBefore:
 		return faultnet.KillBefore(f.kill)

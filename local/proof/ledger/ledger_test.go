@@ -190,7 +190,7 @@ func TestTransfers(t *testing.T) {
 			made, refused := s.audit(all, queue, got)
 			repeats := s.requireMessages(made)
 
-			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; %d entries denied; told %v; %.1f s%v",
+			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; %d entries denied; told %v; %.1f s; %v",
 				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told, time.Since(began).Seconds(), s.tally)
 			for _, fault := range []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict, stuckSoon, stuckLater} {
 				require.NotZero(t, s.tally.fault(fault), fault)
@@ -222,7 +222,7 @@ func TestConflictsAlone(t *testing.T) {
 			got := s.askAll(queue)
 			s.calm()
 			s.audit(all, queue, got)
-			t.Logf("%s, seed %d: %d conflicts; told %v%v", mode, *seed, s.tally.fault(conflict), got.told, s.tally)
+			t.Logf("%s, seed %d: %d conflicts; told %v; %v", mode, *seed, s.tally.fault(conflict), got.told, s.tally)
 			require.NotZero(t, s.tally.fault(conflict))
 			for _, tr := range all {
 				rec, _ := s.record(tr)

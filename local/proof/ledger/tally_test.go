@@ -2,21 +2,16 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
-	"net/http"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// tally counts what went over the networks, what the processes said, and what became
-// of the transactions that were sent.
+// tally counts what was done to the calls, and what the processes said, and knows the
+// transactions that were sent.
 type tally struct {
 	mu      sync.Mutex
-	calls   map[string]int // by operation
 	faults  map[string]int // by fault
 	notices map[string]int // by the processes' own messages
 	commits map[string]*commit
@@ -24,73 +19,33 @@ type tally struct {
 
 // commit is a transaction under its client request token.
 type commit struct {
-	number    int  // from 1, in the order in which they come
-	thrown    bool // the network's: its first try has had its fault
-	tries     int
-	ambiguous bool // a try got no answer
-	killed    bool // the process that sent it was killed over it
-	applied   bool
-	answered  bool // a try after an ambiguous one was answered
+	number int  // from 1, in the order in which they come
+	thrown bool // the network's: its first try has had its fault
 }
 
 func newTally() *tally {
-	return &tally{calls: map[string]int{}, faults: map[string]int{}, notices: map[string]int{}, commits: map[string]*commit{}}
+	return &tally{faults: map[string]int{}, notices: map[string]int{}, commits: map[string]*commit{}}
 }
 
-// noted is one call of a tally.
-type noted struct {
-	*tally
-	commit *commit
-	fault  string
-}
-
-func (t *tally) call(c *faultnet.Call) *noted {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.calls[c.Operation]++
-	n := &noted{tally: t}
+// commit is the transaction that a call sends, nil if it sends none.
+func (t *tally) commit(c *faultnet.Call) *commit {
 	if c.Operation != "TransactWriteItems" {
-		return n
+		return nil
 	}
 	var in struct{ ClientRequestToken string }
 	_ = c.Read(&in) // the SDK has written it
-	n.commit = t.commits[in.ClientRequestToken]
-	if n.commit == nil {
-		n.commit = &commit{number: len(t.commits) + 1}
-		t.commits[in.ClientRequestToken] = n.commit
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.commits[in.ClientRequestToken] == nil {
+		t.commits[in.ClientRequestToken] = &commit{number: len(t.commits) + 1}
 	}
-	n.commit.tries++
-	return n
+	return t.commits[in.ClientRequestToken]
 }
 
-func (n *noted) inject(fault string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.fault = fault; fault == "" {
-		return
-	}
-	n.faults[fault]++
-	if n.commit == nil || fault == conflict {
-		return
-	}
-	n.commit.ambiguous = true
-	if strings.HasPrefix(fault, "killed") {
-		n.commit.killed = true
-	}
-}
-
-func (n *noted) passed(status int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.commit == nil {
-		return
-	}
-	if status == http.StatusOK {
-		n.commit.applied = true
-	}
-	if n.commit.ambiguous && n.fault == "" {
-		n.commit.answered = true
-	}
+func (t *tally) inject(fault string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[fault]++
 }
 
 var notice = regexp.MustCompile(`idem: ([a-z, -]+?) kind=`)
@@ -108,33 +63,7 @@ func (t *tally) Write(p []byte) (int, error) {
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ambiguous := map[string]int{}
-	for _, c := range t.commits {
-		if !c.ambiguous {
-			continue
-		}
-		how := "fenced, read or left to the next attempt"
-		if c.killed {
-			how = "killed over it"
-		} else if c.answered {
-			how = "answered when sent again"
-		}
-		if c.applied {
-			how += ", landed"
-		}
-		ambiguous[how]++
-	}
-	var b strings.Builder
-	for _, part := range []struct {
-		name   string
-		counts map[string]int
-	}{{"calls", t.calls}, {"faults", t.faults}, {"ambiguous commits", ambiguous}, {"notices", t.notices}} {
-		fmt.Fprintf(&b, "\n%s:", part.name)
-		for _, name := range slices.Sorted(maps.Keys(part.counts)) {
-			fmt.Fprintf(&b, " %s %d;", name, part.counts[name])
-		}
-	}
-	return b.String()
+	return fmt.Sprintf("%d transactions; faults %v; notices %v", len(t.commits), t.faults, t.notices)
 }
 
 func (t *tally) fault(name string) int {

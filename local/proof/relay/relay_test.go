@@ -230,12 +230,4 @@ func TestFaultsAtRandom(t *testing.T) {
 	bodies, ids := r.receive()
 	r.nothingLost(ids)
 	inOrder(t, bodies, 1, 3)
-	t.Logf("%d messages, %d kills, %d sends, %d invocations", len(r.want), kills.Load(), total(r.batches.deliveries()), p.Stats().Invocations)
-}
-
-func total(m map[string]int) (n int) {
-	for _, c := range m {
-		n += c
-	}
-	return n
 }

@@ -69,9 +69,6 @@ func handle(ctx context.Context, raw json.RawMessage) (any, error) {
 		return nil, nil
 	case "ticks":
 		return ticks.Load(), nil
-	case "obey":
-		<-ctx.Done()
-		return nil, ctx.Err()
 	case "deadline":
 		deadline, _ := ctx.Deadline()
 		return map[string]any{"deadlineMs": deadline.UnixMilli(), "nowMs": time.Now().UnixMilli()}, nil
