@@ -23,7 +23,7 @@ type albEvent struct {
 // albEvent does not decode path and query, like the balancer. Without multi-value headers
 // the last value wins.
 func (h *Handler) albEvent(in inbound) albEvent {
-	r, body, now := in.Request, in.body, in.at
+	r, body := in.Request, in.body
 	event := albEvent{
 		RequestContext: map[string]map[string]string{"elb": {
 			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + h.options.AccountID + ":targetgroup/local/0123456789abcdef",
@@ -36,16 +36,7 @@ func (h *Handler) albEvent(in inbound) albEvent {
 			query[name] = append(query[name], value)
 		}
 	}
-	lines := map[string][]string{}
-	for name, value := range headers(r, sourceOf(r), len(body), now) {
-		lines[name] = []string{value}
-		if values := r.Header.Values(name); len(values) > 1 && name != "x-forwarded-for" {
-			lines[name] = values
-		}
-	}
-	if cookies := r.Header.Values("Cookie"); len(cookies) > 0 {
-		lines["cookie"] = cookies
-	}
+	lines := headerLines(in, strings.ToLower)
 	if h.options.MultiValueHeaders {
 		event.MultiHeaders, event.Queries = lines, query
 	} else {
@@ -56,6 +47,21 @@ func (h *Handler) albEvent(in inbound) albEvent {
 		event.Body, event.Base64 = encodeBody(body, "")
 	}
 	return event
+}
+
+// headerLines are the headers with all their values, under the names that spell gives.
+func headerLines(in inbound, spell func(string) string) map[string][]string {
+	lines := map[string][]string{}
+	for name, value := range headers(in.Request, sourceOf(in.Request), len(in.body), in.at) {
+		lines[spell(name)] = []string{value}
+		if values := in.Header.Values(name); len(values) > 1 && name != "x-forwarded-for" {
+			lines[spell(name)] = values
+		}
+	}
+	if cookies := in.Header.Values("Cookie"); len(cookies) > 0 {
+		lines[spell("cookie")] = cookies
+	}
+	return lines
 }
 
 func last(values map[string][]string) map[string]string {

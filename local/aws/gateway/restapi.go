@@ -15,18 +15,8 @@ import (
 // has made header names canonical, the service keeps the case sent.
 func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 	r, body, now, stage := in.Request, in.body, in.at, h.options.Stage
-	lines := map[string][]string{}
-	for name, value := range headers(r, sourceOf(r), len(body), now) {
-		canonical := http.CanonicalHeaderKey(name)
-		lines[canonical] = []string{value}
-		if values := r.Header.Values(name); len(values) > 1 && name != "x-forwarded-for" {
-			lines[canonical] = values
-		}
-	}
+	lines := headerLines(in, http.CanonicalHeaderKey)
 	delete(lines, "Content-Length")
-	if cookies := r.Header.Values("Cookie"); len(cookies) > 0 {
-		lines["Cookie"] = cookies
-	}
 	event := events.APIGatewayProxyRequest{
 		Resource: in.match.path(), Path: in.path, HTTPMethod: r.Method,
 		Headers: last(lines), MultiValueHeaders: lines, PathParameters: in.parameters, Body: string(body),

@@ -32,8 +32,8 @@ type instance struct {
 	server  *http.Server
 	folder  string
 	started time.Time
-	stdout  *lines
-	stderr  *lines
+	stdout  *child.Lines
+	stderr  *child.Lines
 
 	inbox   chan handover // to a pending poll
 	first   chan struct{} // closed when the process first asks for work
@@ -87,8 +87,8 @@ func (i *instance) launch() error {
 	}
 	i.folder = folder
 	emit := func(line string) { p.output.line(p.function.Name, i.pid(), line) }
-	i.stdout = &lines{emit: emit}
-	i.stderr = &lines{emit: emit}
+	i.stdout = &child.Lines{Emit: emit}
+	i.stderr = &child.Lines{Emit: emit}
 	i.server = &http.Server{Handler: i.api(), ReadHeaderTimeout: 10 * time.Second}
 
 	cmd := exec.Command(p.function.Path)
@@ -129,8 +129,8 @@ func (i *instance) live(failed chan<- error) {
 	i.mu.Unlock()
 
 	i.server.Close()
-	i.stdout.flush()
-	i.stderr.flush()
+	i.stdout.Flush()
+	i.stderr.Flush()
 	os.RemoveAll(i.folder)
 	i.pool.forget(i)
 	close(i.exited)

@@ -7,8 +7,6 @@
 //   - operations on DynamoDB against the same SDK calls made by hand with items of
 //     the same size, at 1, 8 and 32 callers: fails if the 95 % interval of the
 //     paired throughput ratios lies wholly below 0.95;
-//   - a queue's batch of ten new messages against one, with 20 ms added to every
-//     call of DynamoDB: fails if the 95 % interval of the ratio lies wholly above 1.5;
 //   - calls and capacity units of every path of the protocol.
 //
 // All comparisons are within this run, the two sides taking turns: machines are
@@ -19,34 +17,29 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 )
 
+// rounds of each comparison, the sides taking turns.
+const rounds = 9
+
 func main() {
-	rounds := flag.Int("rounds", 9, "interleaved rounds of each comparison, at least 7")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *rounds); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int) error {
-	if rounds < 7 {
-		return fmt.Errorf("-rounds is %d: fewer than 7 say nothing", rounds)
-	}
+func run(ctx context.Context) error {
 	d, err := openDynamo(ctx)
 	if err != nil {
 		return err
 	}
-	memory := memoryBench(rounds)
+	memory := memoryBench()
 	units := unitsTable(ctx, d)
-	dynamo := dynamoBench(ctx, d, rounds)
-	queue := queueBench(ctx, d, rounds)
-	return errors.Join(memory, units, dynamo, queue)
+	return errors.Join(memory, units, dynamoBench(ctx, d))
 }

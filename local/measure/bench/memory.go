@@ -56,13 +56,13 @@ var work = idem.Operation{Name: "bench", Repeat: idem.Repeatable}
 // memoryBench compares the engine over memory with what every call must do anyway,
 // and the HTTP contract with the engine alone, which gets key, fingerprint and
 // response ready-made.
-func memoryBench(rounds int) error {
+func memoryBench() error {
 	fmt.Printf("over memory, %d bytes of JSON in and out, median of %d rounds\n", len(newFixture().body), rounds)
 	fmt.Printf("  %-8s %-8s %12s %12s %12s %7s %9s\n", "path", "added by", "fp and codec", "without", "with", "adds", "allocs")
 	var errs []error
 	for _, replay := range []bool{false, true} {
 		name := map[bool]string{false: "first", true: "replay"}[replay]
-		times, allocs := measure(rounds, replay, alone, do, execute, serve)
+		times, allocs := measure(replay, alone, do, execute, serve)
 		add := func(what string, from, to int, maxShare float64, maxAllocs int64) {
 			share, more := (times[to]-times[from])/times[0], allocs[to]-allocs[from]
 			fmt.Printf("  %-8s %-8s %9.1f µs %9.1f µs %9.1f µs %6.2fx %+9d\n", name, what, times[0]/1e3, times[from]/1e3, times[to]/1e3, share, more)
@@ -82,7 +82,7 @@ func memoryBench(rounds int) error {
 }
 
 // measure returns the sides' median times and their allocations; they take turns.
-func measure(rounds int, replay bool, sides ...side) (times []float64, allocs []int64) {
+func measure(replay bool, sides ...side) (times []float64, allocs []int64) {
 	all := make([][]float64, len(sides))
 	allocs = make([]int64, len(sides))
 	for range rounds {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -126,32 +124,4 @@ func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
 			require.Equal(t, []effect{{"g0", 0}, {"g", 1}}, s.done())
 		})
 	}
-}
-
-// A message whose failure is permanent lies in the queue of failures, with the reason,
-// and nowhere else.
-func TestFailedMessageIsForwarded(t *testing.T) {
-	t.Parallel()
-	// However often a busy machine gives the message back, it is not given up.
-	q, failures := newQueue(t, false, 1000, visibility), queuetest.New(t, queuetest.Spec{})
-	s := newSetup(t, runtime.Function{MaxInstances: instances}, func(int, int) string { return "permanent" },
-		"ORDERS_REPEATABLE=1", "ORDERS_SQS="+queuetest.Endpoint(t), "ORDERS_FAILURES="+failures.URL)
-	w := s.poll(q)
-	id := send(t, q, 1)
-	waitFor(t, 5*time.Minute, func() bool { return len(w.of(id)) > 0 && queuetest.Held(t, q.Client, q.URL) == 0 }, "the original is gone")
-	there := queuetest.Drain(t, q.Client, failures.URL)
-	require.Len(t, there, 1)
-	forwarded := there[0]
-	require.Equal(t, body(1, "g"), *forwarded.Body)
-	attribute := func(name string) string { return aws.ToString(forwarded.MessageAttributes[name].StringValue) }
-	require.Equal(t, "no such article", attribute(sqsfailures.FailureAttribute))
-	require.Equal(t, recordID(1), attribute(sqsfailures.RecordAttribute))
-	require.Equal(t, id, attribute(sqsfailures.MessageAttribute))
-	require.Equal(t, q.ARN, attribute(sqsfailures.QueueAttribute))
-	require.Equal(t, value(1), attribute(idemlambda.SQSKeyAttribute))
-	require.True(t, strings.HasPrefix(attribute(sqsfailures.FailureTypeAttribute), "errorString"))
-	require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
-	got := w.of(id)
-	require.False(t, got[len(got)-1].back, "%+v", got)
-	require.Empty(t, s.done())
 }

@@ -5,8 +5,7 @@
 // IDEM_DYNAMODB_ENDPOINT the local DynamoDB, ORDERS_RECORDER the test, ORDERS_SOURCE the
 // event source: sqs, sns, eventbridge or async. ORDERS_REPEATABLE=1 declares the
 // operation repeatable, its effect being written under its token. ORDERS_SQS is the
-// queue server: with it, duplicates in flight are hidden; ORDERS_FAILURES the URL of a queue
-// there for what has failed.
+// queue server: with it, duplicates in flight are hidden.
 package main
 
 import (
@@ -24,7 +23,6 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsfailures"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
 	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
@@ -88,10 +86,6 @@ func queueOptions() *idemlambda.SQSOptions {
 	if server == "" {
 		return o
 	}
-	client := queue.NewClient(server)
-	o.OnRedelivery = sqsvisibility.New(client, nil)
-	if url := os.Getenv("ORDERS_FAILURES"); url != "" {
-		o.OnFailed = sqsfailures.New(client, url)
-	}
+	o.OnRedelivery = sqsvisibility.New(queue.NewClient(server), nil)
 	return o
 }
