@@ -1,9 +1,6 @@
 package faultnet
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // Fault does to a call what the network does instead of passing it on.
 type Fault func(*Call) (*Reply, error)
@@ -37,34 +34,4 @@ func LoseAndArrive(d time.Duration) Fault {
 		c.Later(func() { _, _ = Delay(d)(c) }) // nobody hears of it
 		return nil, ErrReset
 	}
-}
-
-// Kept holds calls that are lost until they are delivered.
-type Kept struct {
-	mu    sync.Mutex
-	calls []*Call
-}
-
-// Lose is a [Fault]: it breaks the connection and keeps the call.
-func (k *Kept) Lose(c *Call) (*Reply, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.calls = append(k.calls, c)
-	return nil, ErrReset
-}
-
-// Deliver brings what is kept to the service, in order, and returns the replies.
-func (k *Kept) Deliver() ([]*Reply, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var all []*Reply
-	for _, c := range k.calls {
-		r, err := c.Pass()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	k.calls = nil
-	return all, nil
 }

@@ -155,24 +155,6 @@ var killed atomic.Int32
 
 func kill(*faultnet.Call) { killed.Add(1) }
 
-func TestLostCallsAreKeptAndDelivered(t *testing.T) {
-	ways(t, func(t *testing.T, s *service, n *faultnet.Network, send func(ctx context.Context, op, body string) (string, error)) {
-		kept := new(faultnet.Kept)
-		n.Set(func(*faultnet.Call) faultnet.Fault { return kept.Lose })
-		for _, body := range []string{"one", "two"} {
-			_, err := send(t.Context(), "PutItem", body)
-			require.Error(t, err)
-		}
-		require.Empty(t, s.arrived())
-		for _, want := range []int{2, 0} {
-			replies, err := kept.Deliver()
-			require.NoError(t, err)
-			require.Len(t, replies, want)
-		}
-		require.Equal(t, []string{"one", "two"}, s.arrived())
-	})
-}
-
 func TestBrokenConnectionsInTheProcessAreResets(t *testing.T) {
 	n := faultnet.New()
 	n.Set(func(*faultnet.Call) faultnet.Fault { return faultnet.LoseRequest })
