@@ -26,6 +26,7 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	require.Contains(t, srv.Source(), "folder "+dir)
 	require.Contains(t, srv.Source(), "shipped loopback class")
 	requireAnswers(t, srv.Endpoint())
+	childtest.RequireLoopbackOnly(t, srv.pid, srv.Endpoint())
 
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")

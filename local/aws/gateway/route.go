@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,6 +20,8 @@ var methods = []string{
 	anyMethod, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
 	http.MethodPatch, http.MethodPost, http.MethodPut,
 }
+
+var parameterName = regexp.MustCompile(`\{[^}+]*`)
 
 type segmentKind int
 
@@ -52,7 +55,7 @@ func newTable(routes map[string]Invoke) (table, error) {
 		return table{}, errors.New(`gateway: no routes; give at least one, such as "POST /payments"`)
 	}
 	var t table
-	shapes := map[string]string{}
+	shapes := map[string]string{} // the same for routes that match the same requests
 	for key, invoke := range routes {
 		if invoke == nil {
 			return table{}, fmt.Errorf("gateway: route %q has no function", key)
@@ -65,23 +68,25 @@ func newTable(routes map[string]Invoke) (table, error) {
 		if err != nil {
 			return table{}, err
 		}
-		if other, taken := shapes[parsed.shape()]; taken {
+		shape := parameterName.ReplaceAllString(key, "{")
+		if other, taken := shapes[shape]; taken {
 			return table{}, fmt.Errorf("gateway: routes %q and %q match the same requests", min(key, other), max(key, other))
 		}
-		shapes[parsed.shape()] = key
+		shapes[shape] = key
 		parsed.invoke = invoke
 		t.routes = append(t.routes, parsed)
 	}
 	slices.SortFunc(t.routes, func(a, b route) int {
 		bySegment := slices.CompareFunc(a.segments, b.segments, func(a, b segment) int { return cmp.Compare(a.kind, b.kind) })
-		byMethod := 0
-		if (a.method == anyMethod) != (b.method == anyMethod) {
-			byMethod = -1
-			if a.method == anyMethod {
-				byMethod = 1
-			}
+		switch {
+		case bySegment != 0:
+			return bySegment
+		case a.method == anyMethod && b.method != anyMethod:
+			return 1
+		case b.method == anyMethod && a.method != anyMethod:
+			return -1
 		}
-		return cmp.Or(bySegment, byMethod, cmp.Compare(a.key, b.key))
+		return cmp.Compare(a.key, b.key)
 	})
 	return t, nil
 }
@@ -124,23 +129,6 @@ func parseRoute(key string) (route, error) {
 		parsed.segments = append(parsed.segments, segment{kind, name})
 	}
 	return parsed, nil
-}
-
-// shape is the same for routes that match the same requests.
-func (r route) shape() string {
-	var shape strings.Builder
-	shape.WriteString(r.method)
-	for _, s := range r.segments {
-		switch s.kind {
-		case literal:
-			shape.WriteString("/" + s.text)
-		case parameter:
-			shape.WriteString("/{}")
-		case greedy:
-			shape.WriteString("/{+}")
-		}
-	}
-	return shape.String()
 }
 
 // match finds the route and its path parameters; nil if there is none.

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
@@ -28,13 +26,10 @@ type table struct {
 }
 
 func newTable(t *testing.T) *table {
-	endpoint := dynamotest.Endpoint(t)
-	cfg := aws.Config{Region: "local", Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}
-	tab := &table{
-		db:     dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.BaseEndpoint = &endpoint }),
-		client: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.BaseEndpoint = &endpoint }),
-		name:   "streampoller-" + rand.Text(),
-	}
+	tab := &table{db: dynamotest.Client(t), name: "streampoller-" + rand.Text()}
+	tab.client = dynamodbstreams.New(dynamodbstreams.Options{
+		BaseEndpoint: tab.db.Options().BaseEndpoint, Region: "us-east-1", Credentials: tab.db.Options().Credentials,
+	})
 	require.NoError(t, dynamostore.CreateTable(t.Context(), tab.db, tab.name))
 	t.Cleanup(func() {
 		_, err := tab.db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &tab.name})

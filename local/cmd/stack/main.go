@@ -165,12 +165,11 @@ func usage(out io.Writer, c command, fs *flag.FlagSet) {
 
 // options of what starts a stack.
 type options struct {
-	endpoint, jarDir, cacheDir string
-	port                       int
+	endpoint, cacheDir string
+	port               int
 }
 
 func (o *options) declare(fs *flag.FlagSet) {
 	fs.StringVar(&o.endpoint, "endpoint", "", "DynamoDB endpoint to use instead of starting one")
-	fs.StringVar(&o.jarDir, "jar", "", "folder with DynamoDBLocal.jar to start")
 	fs.IntVar(&o.port, "port", 0, "port of the HTTP API (default: a free one)")
 }

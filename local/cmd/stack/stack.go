@@ -120,7 +120,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 		return err
 	})
 	begin("fetching and starting DynamoDB Local", func() (err error) {
-		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{Endpoint: o.endpoint, JarDir: o.jarDir, CacheDir: o.cacheDir, Log: log})
+		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{Endpoint: o.endpoint, CacheDir: o.cacheDir, Log: log})
 		if err == nil {
 			err = createTables(gctx, s.db.Endpoint())
 		}

@@ -46,13 +46,19 @@ type Socket struct {
 // then, and does not count.
 func (s Socket) Open(t testing.TB) bool { return slices.Contains(sockets(t), s) }
 
-// RequireLoopbackOnly checks that the process listens only on this port of the loopback
-// address.
-func RequireLoopbackOnly(t testing.TB, pid, port int) {
+// RequireLoopbackOnly checks that the process listens at the URL, on the loopback address,
+// and nowhere else.
+func RequireLoopbackOnly(t testing.TB, pid int, endpoint string) {
 	t.Helper()
-	found := Loopback(t, pid)
-	require.Len(t, found, 1, "one port and nothing else")
-	require.Equal(t, port, found[0].Port)
+	address := strings.TrimPrefix(endpoint, "http://")
+	require.Regexp(t, `^127\.0\.0\.1:`, address)
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		port, err := strconv.Atoi(strings.TrimPrefix(address, "127.0.0.1:"))
+		require.NoError(t, err)
+		found := Loopback(t, pid)
+		require.Len(t, found, 1, "one port and nothing else")
+		require.Equal(t, port, found[0].Port)
+	}
 }
 
 // Loopback returns the sockets on which the process listens, and fails if it listens on an
