@@ -4,23 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
-
-// standing reports whether the process is stopped.
-func standing(t *testing.T, pid int) bool {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	require.NoError(t, err)
-	return strings.Contains(string(stat), ") T ")
-}
 
 func needProcfs(t *testing.T) {
 	t.Helper()
@@ -35,7 +27,7 @@ func TestFreezeBetweenInvocations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ticks")
 	pid := invoke(t, pool, `{"do":"tick","say":"`+file+`"}`).PID
 	for range 20 {
-		require.True(t, standing(t, pid), "it stands still when its caller has the answer")
+		require.True(t, childtest.Standing(t, pid), "it stands still when its caller has the answer")
 		require.True(t, pool.Instances()[0].Frozen)
 		before, _ := os.ReadFile(file)
 		again, _ := os.ReadFile(file)
@@ -84,7 +76,7 @@ func TestFrozenInstanceEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pool := start(t, runtime.Function{}, &runtime.Options{Freeze: true})
 			pid := invoke(t, pool, `{"do":"who"}`).PID
-			require.True(t, standing(t, pid))
+			require.True(t, childtest.Standing(t, pid))
 			end(pool, pid)
 			waitFor(t, func() bool { return !alive(pid) && len(pool.Instances()) == 0 }, "it is gone")
 		})
@@ -114,6 +106,6 @@ func TestFreezeAtFullSpeed(t *testing.T) {
 	}
 	for _, inst := range pool.Instances() {
 		require.True(t, inst.Frozen)
-		require.True(t, standing(t, inst.PID))
+		require.True(t, childtest.Standing(t, inst.PID))
 	}
 }

@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,8 +16,7 @@ func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 	needProcfs(t)
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
 	pid := invoke(t, pool, `{"do":"who"}`).PID
-	require.NoError(t, syscall.Kill(-pid, syscall.SIGSTOP))
-	waitFor(t, func() bool { return standing(t, pid) }, "it stands still")
+	childtest.Stop(t, pid)
 	result := invoke(t, pool, `{"do":"who"}`)
 	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
 	require.False(t, alive(pid))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 )
@@ -30,7 +31,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 			r := s.post(p, path(to), via(several))
 			first := s.background(t, r)
 			pid := p.process(t)
-			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+			childtest.Stop(t, pid)
 			close(p.gate)
 			elsewhere := r.with(via(s.calm))
 			after := s.lapses(t, elsewhere)

@@ -116,7 +116,7 @@ func Feed(tb testing.TB, relay *runtime.Pool, table string) *streampoller.Poller
 	client, arn := Streams(tb, table)
 	p, err := streampoller.Start(context.Background(), client, arn, relay.Call, &streampoller.Options{
 		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true,
-		BatchSize: 20, PollInterval: 10 * time.Millisecond, Backoff: 10 * time.Millisecond,
+		BatchSize: 20, PollInterval: 50 * time.Millisecond, Backoff: 10 * time.Millisecond,
 	})
 	require.NoError(tb, err)
 	tb.Cleanup(p.Close)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +32,25 @@ func Gone(pid int) bool {
 func RequireGone(t testing.TB, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return Gone(pid) }, 20*time.Second, 10*time.Millisecond)
+}
+
+// Stop stops a process, and returns when it stands still: kill(2) returns earlier. The
+// test is skipped where there is no /proc to see that.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("needs /proc to see whether a process stands still")
+	}
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	require.Eventually(t, func() bool { return Standing(t, pid) }, 20*time.Second, time.Millisecond)
+}
+
+// Standing reports whether a process is stopped.
+func Standing(t testing.TB, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	return strings.Contains(string(stat), ") T ")
 }
 
 // Addresses as /proc/net/tcp and tcp6 write them.
