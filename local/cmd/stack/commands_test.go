@@ -137,7 +137,7 @@ func pay(t *testing.T, url, token, key string) int {
 // TestInvokeStartsWhatItNeeds, and leaves nothing.
 func TestInvokeStartsWhatItNeeds(t *testing.T) {
 	t.Parallel()
-	endpoint := dynamotest.Endpoint(t)
+	endpoint := sharedDatabase(t)
 	s := open(t, exec.Command(build(t), "invoke", "-event", "../../../lambda/functions/orders/event.json", "-times", "2", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
 	require.Contains(t, s.seen.String(), "nothing runs here: starting everything")
@@ -148,7 +148,7 @@ func TestInvokeStartsWhatItNeeds(t *testing.T) {
 // TestWhatIsMissingIsNamed in one line, with what to do.
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
-	endpoint := dynamotest.Endpoint(t)
+	endpoint := sharedDatabase(t)
 	for name, c := range map[string]struct {
 		programs []string
 		endpoint string

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +38,17 @@ const (
 // build returns the path of the command, compiled, so that signals reach it and not
 // `go run`.
 func build(t *testing.T) string { return testmain.Program(t, ".") }
+
+// created makes the tables of the shared DynamoDB Local: sessions that start side by side
+// would find half of one.
+var created sync.Once
+
+// sharedDatabase is the endpoint of a DynamoDB Local that several sessions use.
+func sharedDatabase(t *testing.T) string {
+	endpoint := dynamotest.Endpoint(t)
+	created.Do(func() { require.NoError(t, createTables(t.Context(), endpoint)) })
+	return endpoint
+}
 
 // environ marks the processes of a test, so that they are found whatever their
 // parent is by now.
@@ -166,7 +178,7 @@ func (s *session) requireNoFiles() {
 // TestTour takes the whole tour: every line must be what was expected.
 func TestTour(t *testing.T) {
 	t.Parallel()
-	endpoint := dynamotest.Endpoint(t)
+	endpoint := sharedDatabase(t)
 	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  "), "%s", &s.seen)
@@ -252,7 +264,7 @@ func TestNothingIsLeft(t *testing.T) {
 // `go run` alone.
 func TestGoRunIsTerminated(t *testing.T) {
 	t.Parallel()
-	endpoint := dynamotest.Endpoint(t)
+	endpoint := sharedDatabase(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
