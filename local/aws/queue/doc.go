@@ -1,24 +1,22 @@
-// Package queue runs an SQS-compatible server on this machine, for the local
-// commands and for tests: the npm package [Package] under Node.js. It fetches
-// it once, runs it so that only this machine can reach it, and takes it away
-// again.
+// Package queue runs an SQS-compatible server on this machine, for the local commands and
+// for tests: the npm package [Package] under Node.js. It fetches the server once, runs it
+// so that only this machine can reach it, and stops it again.
 //
-// The package and all that it needs are pinned by package-lock.json and kept in the
-// cache folder (IDEM_CACHE_DIR), as package npm describes. Every later start needs
-// node alone.
+// package-lock.json pins the package and its dependencies. They are kept in the cache
+// folder (IDEM_CACHE_DIR), as package npm describes. Later starts need only node.
 //
-// The server's own start-up listens on every interface. serve.mjs, part of this
-// package, takes the application without it and lets it listen on 127.0.0.1, on
-// a port that the operating system chooses. The process ends when its standard
-// input does, and so cannot outlive the process that called [Start].
+// The server's own start-up listens on every interface. serve.mjs, part of this package,
+// starts the application without it and lets it listen on 127.0.0.1, on a port that the
+// operating system chooses. The process ends when its standard input does, and so cannot
+// outlive the process that called [Start].
 //
 // # What the server does
 //
 // SQS: standard and FIFO queues, visibility, long polls, delays, batches,
-// deduplication, redrive to a dead-letter queue. SNS, with subscriptions of SQS
-// queues, raw delivery and filters, and the first of S3 come with it at the same
-// endpoint. Everything is in memory. Any credentials do; the account is
-// 000000000000 and the region that of the credentials' scope.
+// deduplication, redrive to a dead-letter queue. The same endpoint has SNS, with
+// subscriptions of SQS queues, raw delivery and filters, and the basics of S3. Everything
+// is in memory. Any credentials are accepted; the account is 000000000000, and the region
+// is that of the credentials' scope.
 //
 // # Where it differs from SQS
 //
@@ -29,7 +27,7 @@
 //     is not applied.
 //   - A receipt handle that is too old is deleted without effect and without
 //     error, on FIFO queues too.
-//   - A message whose receiver has closed its connection before the answer is
-//     given back at once, uncounted (serve.mjs adds this). SQS may let it wait
-//     for the end of its visibility.
+//   - If a receiver closes its connection before the answer, the message becomes visible
+//     at once and the receive does not count (serve.mjs adds this). SQS may let it wait
+//     until its visibility time-out ends.
 package queue

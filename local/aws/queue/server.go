@@ -47,9 +47,9 @@ func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
 // gone with it. It may be called more than once.
 func (s *Server) Close() error { return s.process.Close() }
 
-// Start installs the server if need be, starts it, and waits until it takes
-// requests. o may be nil. The context bounds the start only; the server lives
-// until Close, or until this process ends.
+// Start installs the server if necessary, starts it, and waits until it accepts requests. o
+// may be nil. The context bounds only the start; the server lives until Close, or until
+// this process ends.
 func Start(ctx context.Context, o *Options) (*Server, error) {
 	var opts Options
 	if o != nil {
@@ -93,8 +93,8 @@ func run(ctx context.Context, o Options) (*Server, error) {
 	return srv, nil
 }
 
-// serveCommand passes the script as an argument, so that nothing of this
-// version's is kept beside the packages.
+// serveCommand passes the script as an argument, so that it is not kept beside the packages
+// and always has this version.
 func serveCommand(node, dir string) *exec.Cmd {
 	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript)
 	cmd.Dir = dir

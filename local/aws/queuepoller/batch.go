@@ -20,12 +20,12 @@ const (
 	deleteTimeout = 10 * time.Second
 )
 
-// process delivers what was received: one event, or several one after the other
-// where one would be too large.
+// process delivers the received messages in one event, or in several one after the other if
+// one would be too large.
 func (p *Poller) process(messages []types.Message, arrived time.Time) {
 	rest, groups := p.enter(messages)
 	defer func() { p.leave(groups, nil) }()
-	stopped := map[string]bool{} // groups whose order would be broken by going on
+	stopped := map[string]bool{} // groups in which another message would break the order
 	for len(rest) > 0 {
 		var batch []types.Message
 		var records [][]byte
@@ -44,8 +44,8 @@ func (p *Poller) process(messages []types.Message, arrived time.Time) {
 	}
 }
 
-// cut takes as many messages as fit into one event, and leaves out those that
-// cannot be delivered now: they come again.
+// cut takes as many messages as fit into one event, and leaves out those that cannot be
+// delivered now: they are redelivered.
 func (p *Poller) cut(messages []types.Message, stopped map[string]bool) (batch []types.Message, records [][]byte, rest []types.Message) {
 	size := len(frame)
 	for i, m := range messages {
@@ -72,8 +72,8 @@ func (p *Poller) cut(messages []types.Message, stopped map[string]bool) (batch [
 	return batch, records, nil
 }
 
-// invoke gives the function one event and tells which of its messages are done
-// and which are redelivered. It goes on after Close, which waits for it.
+// invoke gives the function one event and reports which of its messages are done and which
+// are redelivered. Close does not interrupt it, and waits for it.
 func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) (d Delivery, done, back []types.Message) {
 	d = Delivery{Messages: batch, Arrived: arrived, Event: event}
 	d.Result, d.Err = p.function.Invoke(context.WithoutCancel(p.ctx), event, nil)
@@ -155,8 +155,8 @@ func (p *Poller) refused(messages []types.Message, failed []types.BatchResultErr
 	return left
 }
 
-// group is a message's group where groups keep an order. Messages of standard
-// queues may have one, too, which orders nothing.
+// group is a message's group in a FIFO queue. Messages of standard queues may have a group
+// too, which does not order them.
 func (p *Poller) group(m types.Message) string {
 	if !p.queue.fifo {
 		return ""
@@ -190,7 +190,7 @@ func (p *Poller) enter(messages []types.Message) (free []types.Message, groups m
 	return free, groups
 }
 
-// leave gives up the groups that no message of the rest is in.
+// leave releases the groups that have no message in the rest.
 func (p *Poller) leave(groups map[string]bool, rest []types.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

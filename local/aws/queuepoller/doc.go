@@ -1,5 +1,5 @@
-// Package queuepoller does what the SQS event source mapping of Lambda does: it
-// polls a queue and invokes a function with what it receives.
+// Package queuepoller works like Lambda's event source mapping for SQS: it polls a queue and
+// invokes a function with the received messages.
 //
 //	poller, err := queuepoller.Start(ctx, sqsClient, queueURL, pool, &queuepoller.Options{ReportBatchItemFailures: true})
 //	...
@@ -7,32 +7,31 @@
 //
 // # What is as in Lambda
 //
-//   - Batches of up to 10 messages: what one receive returns, in several events if
-//     one would exceed 6 MB.
+//   - Batches of up to 10 messages: those of one receive, in several events if one would
+//     exceed 6 MB.
 //   - Long polls of 20 seconds, up to five at once, and a maximum concurrency.
 //   - The event's form, member by member.
-//   - What the function's answer means: see [Options.ReportBatchItemFailures].
-//     What succeeded is deleted. What failed is left alone: it becomes visible
-//     again when the queue's visibility time-out ends, and goes to the
-//     dead-letter queue by the queue's own redrive policy.
+//   - The meaning of the function's answer: see [Options.ReportBatchItemFailures].
+//     Messages that succeeded are deleted. A message that failed becomes visible again
+//     when the queue's visibility time-out ends, and goes to the dead-letter queue by the
+//     queue's own redrive policy.
 //   - FIFO queues: no two batches with messages of one group at once.
-//   - A function whose time-out is longer than the queue's visibility time-out is
-//     refused, if the time-out is told.
+//   - A function whose time-out is longer than the queue's visibility time-out is refused,
+//     if [Options.FunctionTimeout] is set.
 //
 // # What is not imitated
 //
 // Event filters, batch windows and batches of more than 10 messages, back-off while
-// the function fails, provisioned pollers, scaling up beyond the concurrency it starts
-// with, throttling (a pool's callers wait instead; keep MaxConcurrency at or
-// below the pool's instances, for the visibility time-out runs while a batch
-// waits), cross-account queues, encryption, metrics, fair queues.
+// the function fails, provisioned pollers, scaling up beyond the initial concurrency,
+// throttling, cross-account queues, encryption, metrics, fair queues. Instead of being
+// throttled, a pool's callers wait. Keep MaxConcurrency at or below the pool's instances,
+// because the visibility time-out runs while a batch waits.
 //
-// Where a message of a FIFO group arrives again while the group is still being
-// processed, because its visibility ended too early, it is not delivered; it
-// comes again.
+// If a message's visibility ends too early and it arrives again while its FIFO group is
+// still being processed, it is not delivered but redelivered later.
 //
-// Delivery is at least once, as there: a function that has succeeded is invoked
-// again if its messages could not be deleted, or not in time.
+// Delivery is at least once, as in Lambda: a function that has succeeded is invoked again if
+// its messages could not be deleted, or not in time.
 //
 // Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", with its
 // pages "Creating and configuring an Amazon SQS event source mapping",

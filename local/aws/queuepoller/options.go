@@ -15,7 +15,7 @@ import (
 const (
 	// DefaultBatchSize is Lambda's own default.
 	DefaultBatchSize = 10
-	// DefaultMaxConcurrency is what Lambda starts with.
+	// DefaultMaxConcurrency is Lambda's initial concurrency.
 	DefaultMaxConcurrency = 5
 
 	maxReceive       = 10 // messages of one receive
@@ -35,22 +35,21 @@ type Options struct {
 	// (FunctionResponseTypes). Without it an answer deletes the whole batch,
 	// whatever it says, and an error returns the whole batch.
 	ReportBatchItemFailures bool
-	// FunctionTimeout is the function's time-out, if it is to be checked against
-	// the queue's visibility time-out, as Lambda does. Default 0: unchecked.
+	// FunctionTimeout is the function's time-out, which is compared with the queue's
+	// visibility time-out, as in Lambda. Default 0: no comparison.
 	FunctionTimeout time.Duration
-	// Observer is told what happens. Default: nobody.
+	// Observer is told what happens. Default: no observer.
 	Observer Observer
 }
 
 // Observer is told what happens. Its functions may be nil. They are called from
 // several goroutines at once and must not block for long.
 type Observer struct {
-	// Delivered is called after a batch was given to the function and what
-	// succeeded was deleted.
+	// Delivered is called after a batch was given to the function and the messages that
+	// succeeded were deleted.
 	Delivered func(Delivery)
-	// Trouble is called with what went wrong outside the function: polls and
-	// deletions that failed, messages that could not be delivered. The poller
-	// goes on.
+	// Trouble gets errors outside the function: polls and deletions that failed, messages
+	// that could not be delivered. The poller keeps polling.
 	Trouble func(error)
 }
 
@@ -61,11 +60,11 @@ type Delivery struct {
 	Messages []types.Message
 	// Arrived is when the first of them came.
 	Arrived time.Time
-	// Took is from then until the batch was over.
+	// Took is the time from then until the batch was over.
 	Took time.Duration
-	// Event is what the function was given.
+	// Event is the function's event.
 	Event []byte
-	// Result of the function. It is zero where Err is set.
+	// Result of the function. It is zero if Err is set.
 	Result runtime.Result
 	// Err is set if the function could not be invoked.
 	Err error
@@ -73,15 +72,15 @@ type Delivery struct {
 	Returned []string
 	// Reason says why messages are redelivered; nil if none are.
 	Reason error
-	// Undeleted are the ids of messages that succeeded and could not be deleted,
-	// so that they come again.
+	// Undeleted are the ids of messages that succeeded but could not be deleted, and are
+	// redelivered.
 	Undeleted []string
-	// Overdue reports that Took is longer than the visibility time-out: messages
-	// may have been received again meanwhile.
+	// Overdue reports that Took is longer than the visibility time-out: messages may have
+	// been received again before the batch was over.
 	Overdue bool
 }
 
-// queueFacts is what the queue says about itself.
+// queueFacts are the queue's attributes.
 type queueFacts struct {
 	arn, region string
 	fifo        bool
@@ -104,7 +103,7 @@ func factsOf(attributes map[string]string) (queueFacts, error) {
 	return q, nil
 }
 
-// withDefaults refuses what Lambda refuses for this queue.
+// withDefaults sets the defaults, and refuses options that Lambda refuses for this queue.
 func (o *Options) withDefaults(q queueFacts) (Options, error) {
 	var opts Options
 	if o != nil {

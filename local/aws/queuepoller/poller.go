@@ -14,13 +14,13 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// Function is what is invoked; a *runtime.Pool is one. It may be invoked several
+// Function is the function to invoke; a *runtime.Pool is one. It may be invoked several
 // times at once.
 type Function interface {
 	Invoke(ctx context.Context, event []byte, options *runtime.InvokeOptions) (runtime.Result, error)
 }
 
-// Client is what the poller needs of an *sqs.Client.
+// Client has the methods of *sqs.Client that the poller calls.
 type Client interface {
 	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
@@ -43,7 +43,7 @@ type Poller struct {
 	function Function
 	queue    queueFacts
 	options  Options
-	places   chan struct{} // of which every batch on its way has one
+	places   chan struct{} // each batch in progress has one
 
 	ctx    context.Context // of the polls
 	cancel context.CancelFunc
@@ -85,16 +85,16 @@ func Start(ctx context.Context, client Client, queueURL string, function Functio
 	return p, nil
 }
 
-// Close stops polling and waits until what was received is delivered and
-// over, which is bounded by the function's time-out. It may be called more
-// than once. After the end of the context of Start, too, it waits for the same.
+// Close stops polling and waits until the received messages are processed. The function's
+// time-out bounds the wait. Close may be called more than once, and waits even after the
+// context of Start has ended.
 func (p *Poller) Close() {
 	p.cancel()
 	p.work.Wait()
 }
 
-// poll takes one batch after the other and hands them over. A place is taken
-// before the poll, so that nothing is received that would have to wait.
+// poll receives one batch after the other and lets them be processed. It takes a place
+// before it polls, so that no received message has to wait.
 func (p *Poller) poll() {
 	retry := firstRetry
 	for {
@@ -130,8 +130,8 @@ func (p *Poller) poll() {
 	}
 }
 
-// receive switches the client's own retries off: a reply that was lost has taken
-// messages with it, which the observer should hear of.
+// receive turns off the client's own retries: messages are lost with a lost reply for the
+// visibility time-out, and the observer should know.
 func (p *Poller) receive() ([]types.Message, error) {
 	out, err := p.client.ReceiveMessage(p.ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(p.url),

@@ -33,13 +33,13 @@ func (o Options) verdict(result runtime.Result, err error, ids []string) (back [
 	return nil, nil
 }
 
-// reported reads the ids out of an answer. An error means that the whole batch
+// reported reads the ids from an answer. An error means that the whole batch
 // has failed. AWS Lambda developer guide, "Handling errors for an SQS event
 // source in Lambda", success and failure conditions: an empty or null answer and
 // an empty or null list are complete successes; an answer that is not JSON, and
 // an itemIdentifier that is empty, null, under another name, or not of this
-// batch, are complete failures. The guide does not speak of JSON of another
-// form; it is taken for a failure, since nothing is lost by that.
+// batch, are complete failures. The guide does not mention JSON of another form; it counts
+// as a failure, since nothing is lost then.
 func reported(payload []byte, ids []string) ([]string, error) {
 	payload = bytes.TrimSpace(payload)
 	if len(payload) == 0 || string(payload) == "null" {

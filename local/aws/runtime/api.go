@@ -38,8 +38,8 @@ func (i *instance) api() http.Handler {
 	return mux
 }
 
-// serveNext waits for an event. The process asking is what says that it is
-// ready, and that an invocation before is over.
+// serveNext waits for an event. By this request the process says that it is ready, and that
+// the invocation before is over.
 func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	if len(i.working) >= i.pool.function.Concurrency {
@@ -53,8 +53,8 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 	if polls == 1 {
 		close(i.first)
 	}
-	// Each worker's first poll follows no invocation. Which worker it is cannot be
-	// told, but only the number of those that are back matters.
+	// Each worker's first poll follows no invocation. The worker is not known, but only the
+	// number of workers that are back matters.
 	if polls > i.pool.function.Concurrency {
 		select {
 		case i.polled <- struct{}{}:
@@ -145,9 +145,8 @@ func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {
 	accept(w, true)
 }
 
-// open finds the invocation that the request is about, or refuses. Of several
-// with the same id, which a repeated delivery brings, the oldest will do: they
-// have the same event.
+// open finds the invocation that the request is about, or refuses. A repeated delivery can
+// give several the same id: open returns the oldest, since they have the same event.
 func (i *instance) open(w http.ResponseWriter, r *http.Request) *invocation {
 	i.mu.Lock()
 	defer i.mu.Unlock()

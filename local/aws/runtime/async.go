@@ -27,16 +27,15 @@ type AsyncOptions struct {
 	Delays []time.Duration
 }
 
-// InvokeAsync runs the function as Lambda runs an asynchronous invocation: if
-// it fails in any way (error, panic, exit, time-out) the same event is run again
-// under the same request id, twice by default. It waits for a free instance each
-// time, and returns the results of all attempts, the last of which counts. The
-// error is that of the attempt that could not be made; the results before it
-// come with it.
+// InvokeAsync runs the function as Lambda runs an asynchronous invocation: if it fails in
+// any way (error, panic, exit, time-out), the same event is run again under the same request
+// id, twice by default. It waits for a free instance each time. It returns the results of
+// all attempts; the last one counts. If an attempt could not be made, the error says why,
+// and the results are those of the attempts before it.
 //
-// Unlike Lambda it returns when all is over, keeps no queue, does not deliver an
-// event twice by accident, and knows no destinations: a caller starts a goroutine
-// and looks at the last result.
+// Unlike Lambda it returns after the last attempt, has no queue and no destinations, and
+// does not deliver an event twice by accident: a caller starts a goroutine and examines the
+// last result.
 //
 // Source: AWS Lambda developer guide, "How Lambda handles errors and retries with
 // asynchronous invocation".

@@ -12,10 +12,9 @@ const (
 	envMaxConcurrency = "AWS_LAMBDA_MAX_CONCURRENCY"
 )
 
-// environment is what Lambda sets for a function on an OS-only runtime, then
-// the function's own. HOME and TMPDIR lie in the instance's own folder, and the
-// credentials are made up, so that a function run here does not find those of
-// the person who runs it.
+// environment has the variables that Lambda sets for a function on an OS-only runtime, then
+// the function's own. HOME and TMPDIR are in the instance's own folder, and the credentials
+// are invented, so that a function does not find those of the person who runs it.
 func (p *Pool) environment(runtimeAPI, folder, stream string) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),

@@ -13,8 +13,8 @@ const (
 	headerExtensionID   = "Lambda-Extension-Identifier"
 )
 
-// serveRegister takes an extension that wants no events, which is how
-// lambda.WithEnableSIGTERM of aws-lambda-go asks for SIGTERM before SIGKILL.
+// serveRegister accepts an extension without events. lambda.WithEnableSIGTERM of
+// aws-lambda-go registers one to get SIGTERM before SIGKILL.
 func (i *instance) serveRegister(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Events []string `json:"events"`

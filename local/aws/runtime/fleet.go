@@ -24,7 +24,7 @@ func (p *Pool) take() (inst *instance, cold bool, err error) {
 	return inst, cold, nil
 }
 
-// release gives back a place, unless the instance is gone or about to be.
+// release gives back a place, unless the instance is gone or leaving.
 func (p *Pool) release(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,8 +40,8 @@ func (p *Pool) release(inst *instance) {
 	p.idle = append(without(p.idle, inst), inst) // most recently used last
 }
 
-// adopt adds a process that has just started. It reports false if the pool was
-// closed meanwhile; the process must then be killed.
+// adopt adds a process that has just started. It reports false if the pool was closed while
+// the process started; the process must then be killed.
 func (p *Pool) adopt(inst *instance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *Pool) retire(inst *instance) {
 	p.idle = without(p.idle, inst)
 }
 
-// forget takes out an instance that is gone.
+// forget removes an instance that is gone.
 func (p *Pool) forget(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"syscall"
 )
 
-// Lambda freezes an execution environment between invocations: nothing in it
-// runs, so goroutines that a handler leaves behind stand still until the next
-// event, and connections may be dead by then.
+// Lambda freezes an execution environment between invocations: nothing in it runs, so
+// goroutines that a handler leaves behind stop until the next event, and connections may be
+// dead by then.
 
-// freeze stops the process and all that it has started, and returns when it
-// stands still.
+// freeze stops the process and all that it has started, and returns when the process has
+// stopped.
 func (i *instance) freeze() {
 	i.mu.Lock()
 	if !i.gone && signalGroup(i.cmd.Process, syscall.SIGSTOP) == nil {
@@ -20,7 +20,7 @@ func (i *instance) freeze() {
 	awaitStop(i.cmd.Process, i.exited)
 }
 
-// thaw lets a frozen process run on.
+// thaw continues a frozen process.
 func (i *instance) thaw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -29,9 +29,9 @@ const (
 type Function struct {
 	// Path of the compiled main. Required.
 	Path string
-	// Env adds "NAME=value" entries to the environment that Lambda sets, and
-	// overrides it, except for the address of the Runtime API. Nothing of this
-	// process's own environment is passed on but PATH.
+	// Env adds "NAME=value" entries to the environment that Lambda sets, and overrides it,
+	// except for the address of the Runtime API. Only PATH is passed on from this process's
+	// own environment.
 	Env []string
 	// Name is the function's name. Default: the file name of Path.
 	Name string
@@ -40,11 +40,10 @@ type Function struct {
 	Timeout time.Duration
 	// MaxInstances is how many processes may take work at once. Default 10.
 	MaxInstances int
-	// Concurrency is how many invocations one process may work on at once: the
-	// function is told by AWS_LAMBDA_MAX_CONCURRENCY, as on Lambda Managed
-	// Instances, and aws-lambda-go then runs as many workers. Default 1, at most
-	// 1,600. Above 1 a time-out does not end the process, see the package's
-	// documentation.
+	// Concurrency is how many invocations one process may work on at once. The function
+	// gets it in AWS_LAMBDA_MAX_CONCURRENCY, as on Lambda Managed Instances, and
+	// aws-lambda-go then runs as many workers. Default 1, at most 1,600. Above 1 a time-out
+	// does not end the process, see the package's documentation.
 	Concurrency int
 }
 
@@ -54,12 +53,12 @@ type Options struct {
 	// first event. Default 10 s.
 	InitTimeout time.Duration
 	// Freeze stops a process between invocations (SIGSTOP, with all that it has
-	// started) and continues it for the next one, as Lambda does: work that a
-	// handler left behind stands still meanwhile. Start refuses it with
-	// Function.Concurrency above 1, which Lambda does not freeze.
+	// started) and continues it for the next one, as Lambda does: work that a handler left
+	// behind does not run in between. Start refuses it with Function.Concurrency above 1,
+	// since Lambda does not freeze such a process.
 	Freeze bool
-	// Output, if set, gets every line that an instance writes, with the
-	// function's name and the pid in front. Writes are serialised.
+	// Output, if set, gets every line that an instance writes, after the function's name
+	// and the pid. Writes are serialised.
 	Output io.Writer
 }
 

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// terminateGrace is what Lambda leaves between SIGTERM and SIGKILL to a
-	// process with an internal extension.
+	// terminateGrace is Lambda's time between SIGTERM and SIGKILL for a process with an
+	// internal extension.
 	terminateGrace = 500 * time.Millisecond
-	// leaveGrace is how long a process that has broken off its poll, and has
-	// nothing to do any more, may take to end.
+	// leaveGrace is how long a process that has aborted its poll, and has no work, may
+	// take to end.
 	leaveGrace = time.Second
 )
 
@@ -38,7 +38,7 @@ type instance struct {
 	inbox   chan handover // to a pending poll
 	first   chan struct{} // closed when the process first asks for work
 	polled  chan struct{} // a token for each time that a worker is back
-	leaving chan struct{} // closed when it breaks off a poll: it takes no more work
+	leaving chan struct{} // closed when it aborts a poll: it takes no more work
 	exited  chan struct{} // closed when it is gone and cleaned up after
 
 	// ready is closed when the init is over; if it failed, failure is set before.
@@ -49,7 +49,7 @@ type instance struct {
 	free int // invocations that it could take now
 
 	mu          sync.Mutex
-	gone        bool // reaped; its pid may belong to somebody else
+	gone        bool // reaped; another process may have its pid
 	left        bool // leaving is closed
 	frozen      bool
 	terminable  bool // it has registered an extension, so SIGTERM comes first
@@ -109,8 +109,8 @@ func (i *instance) launch() error {
 	return nil
 }
 
-// live starts the process, waits for its end and cleans up. It keeps its thread
-// for itself: the kernel ties the child's life to the thread that started it.
+// live starts the process, waits for its end and cleans up. It locks its thread: the kernel
+// kills the child when the thread that started it ends.
 func (i *instance) live(failed chan<- error) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
@@ -119,10 +119,10 @@ func (i *instance) live(failed chan<- error) {
 		return
 	}
 	if !i.pool.adopt(i) {
-		i.signal(syscall.SIGKILL) // closed meanwhile
+		i.signal(syscall.SIGKILL) // the pool was closed while it started
 	}
 	failed <- nil
-	i.cmd.Wait() // the end, however it came, is in ProcessState
+	i.cmd.Wait() // ProcessState says how it ended
 	i.mu.Lock()
 	signalGroup(i.cmd.Process, syscall.SIGKILL) // what it has started; usually nothing
 	i.gone = true
@@ -158,9 +158,9 @@ func (i *instance) kill() {
 	<-i.exited
 }
 
-// end is what Lambda does with an environment that it needs no more: a process
-// with an extension gets SIGTERM and a moment, then, as all others at once,
-// SIGKILL. It returns when the process is gone.
+// end ends an instance as Lambda ends an environment. A process with an extension first gets
+// SIGTERM and terminateGrace; then, like all others, it gets SIGKILL. end returns when the
+// process is gone.
 func (i *instance) end() {
 	i.mu.Lock()
 	warn := i.terminable
@@ -185,8 +185,8 @@ type handover struct {
 	taken chan bool
 }
 
-// hand gives an event to the next worker of the process that asks for one. It
-// reports false if the process went away, or began to, before it had the event.
+// hand gives an event to the process's next worker that asks for one. It reports false if
+// the process ended, or was leaving, before it had the event.
 func (i *instance) hand(inv *invocation) bool {
 	i.thaw()
 	h := handover{inv, make(chan bool, 1)}
@@ -199,7 +199,7 @@ func (i *instance) hand(inv *invocation) bool {
 	return false
 }
 
-// leave notes that the process takes no more work, and sees to it that it ends.
+// leave notes that the process takes no more work, and ends it when it has none.
 func (i *instance) leave() {
 	i.mu.Lock()
 	first := !i.left
@@ -231,8 +231,8 @@ func (i *instance) endIfLeft() {
 	})
 }
 
-// answer takes the outcome that the process has posted for an invocation. It
-// reports false if it has posted one before.
+// answer accepts the outcome that the process has posted for an invocation. It reports false
+// if the process has posted one before.
 func (i *instance) answer(inv *invocation, out outcome) bool {
 	i.mu.Lock()
 	at := slices.Index(i.working, inv)
@@ -257,7 +257,7 @@ func (i *instance) overdue() bool {
 		!slices.ContainsFunc(i.working, func(inv *invocation) bool { return !inv.done() })
 }
 
-// inFlight lists what the process works on and somebody waits for.
+// inFlight lists the process's invocations that a caller waits for.
 func (i *instance) inFlight() []*invocation {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // Instance describes a process of the function.
 type Instance struct {
 	PID int
-	// RequestID is what it works on, the oldest if it is several; empty if nothing.
+	// RequestID is that of its oldest invocation; empty if it has none.
 	RequestID string
 	// InFlight is how many invocations it works on.
 	InFlight int
@@ -19,8 +19,7 @@ type Instance struct {
 	Invocations int
 }
 
-// InFlight is an invocation that a process has been given, and whose caller has
-// no outcome yet.
+// InFlight is an invocation that a process works on and whose caller has no outcome yet.
 type InFlight struct {
 	RequestID string
 	PID       int
@@ -39,8 +38,8 @@ func (p *Pool) Instances() []Instance {
 	return list
 }
 
-// InFlight lists what the processes work on now, so that the one with a certain
-// event can be found and signalled.
+// InFlight lists the invocations in progress, so that the process with a certain event can
+// be found and signalled.
 func (p *Pool) InFlight() []InFlight {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +52,8 @@ func (p *Pool) InFlight() []InFlight {
 	return list
 }
 
-// Kill ends a process with SIGKILL, as a crash would, and returns when it is
-// gone. What it works on gets Runtime.ExitError.
+// Kill ends a process with SIGKILL, like a crash, and returns when it is gone. Its
+// invocations get Runtime.ExitError.
 func (p *Pool) Kill(pid int) error {
 	inst, err := p.find(pid)
 	if err != nil {
@@ -65,10 +64,10 @@ func (p *Pool) Kill(pid int) error {
 	return nil
 }
 
-// Close ends all processes, waits until they are gone, and lets invocations end
-// with ErrClosed. Those with an extension, as lambda.WithEnableSIGTERM registers
-// one, get SIGTERM and half a second before SIGKILL, all at the same time. It may
-// be called more than once.
+// Close ends all processes, waits until they are gone, and lets invocations end with
+// ErrClosed. Processes with an extension, such as that of lambda.WithEnableSIGTERM, get
+// SIGTERM half a second before SIGKILL, all at the same time. It may be called more than
+// once.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	first := !p.shut

@@ -13,7 +13,7 @@ import (
 // Error types as Lambda reports them.
 const (
 	// TypeTimedOut: there was no answer by the deadline, or the init took too long.
-	// The process was killed, but for one of several invocations in a process.
+	// The process was killed, unless it may have several invocations.
 	TypeTimedOut = "Sandbox.Timedout"
 	// TypeExit: the process ended without an answer.
 	TypeExit = "Runtime.ExitError"
@@ -32,14 +32,14 @@ type Result struct {
 	Payload []byte
 	// Error is nil unless the function failed.
 	Error *FunctionError
-	// Killed reports that a signal ended the process before it had answered:
-	// the time-out's, Kill's or somebody else's.
+	// Killed reports that a signal ended the process before it had answered: that of the
+	// time-out, of Kill, or another one.
 	Killed bool
 	// PID is the process that worked on it, 0 if none could be started.
 	PID int
 	// ColdStart reports that the process was started for this invocation.
 	ColdStart bool
-	// Duration is from handing over the event to the outcome, without start-up.
+	// Duration is from giving the event to the process until the outcome, without start-up.
 	Duration time.Duration
 }
 
@@ -62,14 +62,14 @@ type outcome struct {
 	cut bool
 }
 
-// lambdaError is an outcome in the words of the platform.
+// lambdaError is an outcome that the platform reports.
 func lambdaError(kind, requestID, format string, args ...any) outcome {
 	err := &FunctionError{Type: kind, Message: "RequestId: " + requestID + " Error: " + fmt.Sprintf(format, args...)}
 	payload, _ := json.Marshal(err) // two strings cannot fail
 	return outcome{payload: payload, err: err}
 }
 
-// postedError is an outcome in the words of the function.
+// postedError is an outcome that the function reports.
 func postedError(body []byte, headerType string) outcome {
 	err := &FunctionError{}
 	if json.Unmarshal(body, err) != nil {
@@ -81,7 +81,7 @@ func postedError(body []byte, headerType string) outcome {
 	return outcome{payload: body, err: err}
 }
 
-// timedOut is for a process that was, or is being, killed for it.
+// timedOut is the outcome of an invocation whose process is killed for its time-out.
 func timedOut(requestID, format string, args ...any) outcome {
 	out := lambdaError(TypeTimedOut, requestID, format, args...)
 	out.killed, out.cut = true, true
@@ -125,7 +125,7 @@ func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
 	return inv
 }
 
-// begin lets the time run.
+// begin starts the invocation's time.
 func (inv *invocation) begin(timeout time.Duration) {
 	inv.started = time.Now()
 	inv.deadline = inv.started.Add(timeout)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrClosed is what Invoke returns when the pool is closed, before or meanwhile.
+// ErrClosed is the error of Invoke if the pool is closed before the outcome.
 var ErrClosed = errors.New("runtime: the pool is closed")
 
 // readyTime is how long an answer waits for its process to ask for the next
@@ -38,7 +38,7 @@ type Pool struct {
 // InvokeOptions of one invocation; nil means none.
 type InvokeOptions struct {
 	// RequestID is Lambda's request id. Default: a random UUID. Retries of an
-	// asynchronous invocation carry the id of the first.
+	// asynchronous invocation have the id of the first.
 	RequestID string
 	// TenantID is the tenant of a function with tenant isolation.
 	TenantID string
@@ -76,9 +76,10 @@ func (p *Pool) arn() string {
 	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", region, account, p.function.Name)
 }
 
-// Invoke runs the function once with payload, which must be JSON of at most
-// 6 MB, and waits for a free instance first if need be. A failing function is not an error of Invoke: see Result.Error. If
-// ctx ends while the function runs, Invoke returns and the function runs on.
+// Invoke runs the function once with payload, which must be JSON of at most 6 MB. It first
+// waits for a free instance if necessary. A failing function is not an error of Invoke: see
+// Result.Error. If ctx ends while the function runs, Invoke returns and the function keeps
+// running.
 func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOptions) (Result, error) {
 	if options == nil {
 		options = &InvokeOptions{}
@@ -120,8 +121,8 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	}
 }
 
-// Call is Invoke for callers that need the answer alone. A failing function is
-// an error, a *FunctionError.
+// Call is Invoke for callers that need only the answer. A failing function is an error, a
+// *FunctionError.
 func (p *Pool) Call(ctx context.Context, payload []byte) ([]byte, error) {
 	result, err := p.Invoke(ctx, payload, nil)
 	if err != nil {

@@ -20,9 +20,8 @@ const (
 	stopLimit = 2 * time.Second
 )
 
-// awaitStop returns when a child that was sent SIGSTOP stands still, or is
-// gone. kill(2) returns earlier: a thread of the process on a busy machine may
-// go on for a while.
+// awaitStop returns when a child that was sent SIGSTOP has stopped, or is gone. kill(2)
+// returns earlier: on a busy machine a thread of the process may run for a while.
 func awaitStop(process *os.Process, exited <-chan struct{}) {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
@@ -39,7 +38,7 @@ func awaitStop(process *os.Process, exited <-chan struct{}) {
 	}
 }
 
-// stopped reports whether the child stands still, or is no child any more.
+// stopped reports whether the child has stopped, or is no longer a child.
 func stopped(pid int) bool {
 	var info [sizeofSiginfo]byte
 	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idTypePID, uintptr(pid),

@@ -2,7 +2,7 @@ package runtime
 
 import "time"
 
-// run takes one invocation from a slot to its outcome and gives the slot back.
+// run brings one invocation that has a slot to its outcome and gives the slot back.
 func (p *Pool) run(inv *invocation, delivery chan<- Result) {
 	defer p.work.Done()
 	defer func() { <-p.slots }()
@@ -44,8 +44,8 @@ func cannotStart(requestID string, err error) outcome {
 	return out
 }
 
-// initialise starts the process and waits until it asks for work. If it does
-// not, that is the outcome of all who wait for it.
+// initialise starts the process and waits until it asks for work. If it does not, that is
+// the outcome of all invocations that wait for it.
 func (p *Pool) initialise(inst *instance) {
 	defer close(inst.ready)
 	if err := inst.launch(); err != nil {
@@ -114,10 +114,9 @@ func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 	}
 }
 
-// overdue ends a process that works on one thing at a time. One that works on
-// several runs on, and so does the handler that is late: what it posts in the
-// end is dropped, but frees its worker. Only a process whose workers are all late
-// can do nothing for anybody any more, and is ended.
+// overdue ends a process that has one invocation at a time. A process that may have several
+// keeps running, with the late handler: the handler's answer is dropped, but frees its
+// worker. Only a process whose workers are all late is ended, since it can do no more work.
 func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
 	late := timedOut(inv.id, "Task timed out after %.2f seconds", p.function.Timeout.Seconds())
 	if p.function.Concurrency == 1 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// deliver brings a batch to the function until it is done with. It reports false if
-// the poller ends before.
+// deliver delivers a batch to the function until all its records are done. It reports false
+// if the poller ends before.
 func (s *shard) deliver(batch []record) bool {
 	for pause := s.Backoff; ; pause = min(2*pause, maxBackoff) {
 		done, whole, ended := s.once(batch)
@@ -23,7 +23,7 @@ func (s *shard) deliver(batch []record) bool {
 			return s.deliver(batch[:half:half]) && s.deliver(batch[half:])
 		}
 		if done > 0 {
-			pause = s.Backoff // what is left has not been tried as often
+			pause = s.Backoff // the remaining records have not been tried as often
 		}
 		if !s.pause(pause) {
 			return false
@@ -31,8 +31,8 @@ func (s *shard) deliver(batch []record) bool {
 	}
 }
 
-// once invokes the function. It returns how many records are done with, whether the
-// batch failed as a whole, and whether the poller has ended.
+// once invokes the function. It returns how many records are done, whether the batch failed
+// as a whole, and whether the poller has ended.
 func (s *shard) once(batch []record) (done int, whole, ended bool) {
 	if s.ctx.Err() != nil {
 		return 0, false, true
@@ -56,9 +56,9 @@ func (s *shard) once(batch []record) (done int, whole, ended bool) {
 	return done, whole, false
 }
 
-// checkpoint reads a function's answer under ReportBatchItemFailures: the index of
-// the first record that is to be delivered again, or the length of the batch. An
-// error is an answer that makes the whole batch a failure.
+// checkpoint reads a function's answer under ReportBatchItemFailures. It returns the index of
+// the first record to deliver again, or the length of the batch. After an error the whole
+// batch has failed.
 //
 // Source: AWS Lambda developer guide, "Configuring partial batch response with
 // DynamoDB and Lambda".

@@ -14,13 +14,13 @@
 //   - Shards side by side, one batch at a time in each, in the order of the shard;
 //     a shard begins when its parent has been delivered.
 //   - TRIM_HORIZON; filters before batching; batch size, and 6 MB for an event.
-//   - A batch that fails is delivered again without end, with growing pauses, and
-//     holds up its shard meanwhile.
+//   - A batch that fails is delivered again without end, with growing pauses, and the
+//     shard's later records wait for it.
 //   - Bisecting after a function error.
-//   - ReportBatchItemFailures: the lowest sequence number in the answer is where the
-//     next delivery begins; an answer that cannot be understood fails the batch.
-//   - The event's form, that of events/dynamodb-stream.json; a removal by TTL has
-//     the service's userIdentity.
+//   - ReportBatchItemFailures: the next delivery begins at the lowest sequence number in
+//     the answer; after an invalid answer the whole batch has failed.
+//   - The event's form, as in events/dynamodb-stream.json; a removal by TTL has the
+//     service's userIdentity.
 //
 // # What is not imitated
 //

@@ -14,16 +14,16 @@ import (
 
 // Filter is a compiled pattern of an event source mapping's filter criteria.
 //
-// A pattern is a JSON object shaped as the record; the fields that it names must
-// all match. A leaf is an array of rules, of which one must match: a string,
-// number, true, false or null that the field equals, or one of
+// A pattern is a JSON object in the form of the record; all fields in it must match. A leaf
+// is an array of rules, and one of them must match: a string, number, true, false or null
+// that the field equals, or one of
 //
 //	{"prefix": "a"}                  {"suffix": "a"}
 //	{"equals-ignore-case": "a"}      {"exists": true}
 //	{"anything-but": ["a", 1]}       {"numeric": [">", 0, "<=", 10]}
 //
-// A field that is an array matches if one of its elements does. Everything else
-// that AWS has ($or, wildcard, cidr, nested anything-but) is refused. Numbers of
+// A field that is an array matches if one of its elements does. AWS's other rules ($or,
+// wildcard, cidr, nested anything-but) are refused. Numbers of
 // an item are strings ({"N": "12"}) and are compared as such, so numeric is for
 // fields such as SizeBytes.
 //
@@ -120,8 +120,8 @@ func compile(pattern any, at string) (matcher, error) {
 	return nil, fmt.Errorf("%s must be an object or an array of rules, as [%s]", at, toJSON(pattern))
 }
 
-// inElements applies a matcher to the elements of an array, of which one must match;
-// an empty one counts as absent.
+// inElements applies a matcher to the elements of an array. One element must match; an empty
+// array counts as absent.
 func inElements(m matcher) matcher {
 	return func(value any, present bool) bool {
 		list, ok := value.([]any)
@@ -241,7 +241,7 @@ func compileNumeric(v any) (matcher, error) {
 	}, nil
 }
 
-// limit is the largest number that AWS's numeric rules take: five billion.
+// limit is the largest number in AWS's numeric rules: five billion.
 var limit = big.NewRat(5e9, 1)
 
 func number(v any) (*big.Rat, bool) {
@@ -259,7 +259,7 @@ func number(v any) (*big.Rat, bool) {
 	return r, true
 }
 
-// equal compares scalars; an object or array equals none.
+// equal compares scalars; an object or array equals nothing.
 func equal(a, b any) bool {
 	m, mok := number(a)
 	n, nok := number(b)

@@ -11,22 +11,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 )
 
-// Defaults and limits, those of an event source mapping where it has them.
+// Defaults and limits; those of an event source mapping if it has them.
 const (
 	DefaultBatchSize = 100
 	MaxBatchSize     = 10_000
 	MaxFilters       = 5
 	// DefaultPollInterval is Lambda's base rate for a shard: four times a second.
 	DefaultPollInterval = 250 * time.Millisecond
-	// DefaultBackoff is the pause before a retry, which doubles up to 5 s. What Lambda
-	// does is not documented.
+	// DefaultBackoff is the pause before a retry, which doubles up to 5 s. Lambda's pause
+	// is not documented.
 	DefaultBackoff = 100 * time.Millisecond
 
 	maxBackoff = 5 * time.Second
 	maxEvent   = 6 << 20 // that Lambda takes
 )
 
-// Client is what the poller uses of a *dynamodbstreams.Client.
+// Client has the methods of *dynamodbstreams.Client that the poller calls.
 type Client interface {
 	DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error)
 	GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error)
@@ -42,25 +42,25 @@ type Invoke func(ctx context.Context, event []byte) ([]byte, error)
 // Options are the settings of an event source mapping. Nil, and zero values, mean
 // the defaults.
 type Options struct {
-	// Filters are patterns (see [Filter]), of which a record must match one. At
-	// most 5. None lets all through.
+	// Filters are at most 5 patterns (see [Filter]). A record must match one of them.
+	// Without filters all records are delivered.
 	Filters []string
 	// BatchSize is the most records of an event. Default 100; at most 10,000.
 	BatchSize int
 	// BisectBatchOnFunctionError splits a failed batch in two before it is tried
 	// again.
 	BisectBatchOnFunctionError bool
-	// ReportBatchItemFailures reads from the function's answer at which record the
-	// next delivery begins.
+	// ReportBatchItemFailures reads the first record of the next delivery from the
+	// function's answer.
 	ReportBatchItemFailures bool
 
-	// PollInterval is the pause between two looks at a shard without new records.
+	// PollInterval is the pause between two reads of a shard without new records.
 	// Default 250 ms.
 	PollInterval time.Duration
 	// Backoff is the pause before the first retry; it doubles up to 5 s. Default
 	// 100 ms.
 	Backoff time.Duration
-	// Logf, if set, gets what goes wrong, one line each.
+	// Logf, if set, gets each error, one line a call.
 	Logf func(format string, args ...any)
 }
 
@@ -101,7 +101,7 @@ func (o *Options) withDefaults() (*settings, error) {
 	return s, nil
 }
 
-// TableDescriber is what [StreamOf] uses of a *dynamodb.Client.
+// TableDescriber has the method of *dynamodb.Client that [StreamOf] calls.
 type TableDescriber interface {
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
 }

@@ -36,16 +36,16 @@ type Stats struct {
 	// Read and Filtered count records: read from the stream, and not delivered
 	// because no filter matches.
 	Read, Filtered int
-	// Invocations and Failures count deliveries and those of them that failed,
-	// partially or as a whole.
+	// Invocations and Failures count deliveries, and the deliveries that failed partially
+	// or as a whole.
 	Invocations, Failures int
-	// Delivered counts the records that are done with.
+	// Delivered counts the records that are done.
 	Delivered int
-	// Shards counts the shards that were begun.
+	// Shards counts the shards that were started.
 	Shards int
 }
 
-// Start begins to deliver the stream with the oldest record that it still has. The
+// Start starts to deliver the stream from its oldest record. The
 // poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
 	s, err := options.withDefaults()
@@ -79,7 +79,7 @@ func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, 
 }
 
 // Close stops the poller and waits until no delivery is under way. A function
-// that runs in a pool runs on. It may be called more than once.
+// that runs in a pool keeps running. It may be called more than once.
 func (p *Poller) Close() {
 	p.cancel()
 	<-p.done
@@ -116,7 +116,7 @@ type discovery struct {
 	known map[string]*shard
 }
 
-// begin starts the shards that there are.
+// begin starts the existing shards.
 func (d *discovery) begin() error {
 	list, err := d.list()
 	if err != nil {
@@ -171,8 +171,8 @@ func (d *discovery) add(info types.Shard) {
 	d.known[s.id] = s
 }
 
-// startReady starts the shards whose parent is done, or gone from the stream:
-// what is in a parent came before what is in its children.
+// startReady starts the shards whose parent is done, or gone from the stream: a parent's
+// records come before those of its children.
 func (d *discovery) startReady() {
 	for _, s := range d.known {
 		if s.started {

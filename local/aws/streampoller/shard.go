@@ -41,7 +41,7 @@ func (s *shard) run() bool {
 			var expired *types.ExpiredIteratorException
 			var trimmed *types.TrimmedDataAccessException
 			if errors.As(err, &trimmed) {
-				s.last = "" // what is left begins at the horizon
+				s.last = "" // the remaining records begin at the horizon
 			}
 			if errors.As(err, &expired) || errors.As(err, &trimmed) {
 				s.iterator = nil
@@ -72,7 +72,7 @@ func (s *shard) run() bool {
 	return false
 }
 
-// open gets an iterator behind what was read.
+// open gets an iterator after the last record that was read.
 func (s *shard) open() error {
 	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
 	if s.last != "" {
@@ -88,7 +88,7 @@ func (s *shard) open() error {
 	return nil
 }
 
-// gather adds what the filters let through to what is to be delivered.
+// gather adds the records that match the filters to the pending ones.
 func (s *shard) gather(records []types.Record) {
 	for i := range records {
 		r, err := newRecord(&records[i], s.stream)

@@ -22,15 +22,15 @@ import (
 	"testing"
 )
 
-// Role makes another program of a copy of the test: Main runs instead of the tests where
-// the environment variable Env is not empty, and gets its value. What it returns is written to
-// standard error, and the exit code is 1 then.
+// Role makes another program of a copy of the test: Main runs instead of the tests if the
+// environment variable Env is not empty, and gets its value. If Main returns an error, the
+// error is written to standard error, and the exit code is 1.
 type Role struct {
 	Env  string
 	Main func(value string) error
 }
 
-// Run plays the role that the environment asks for, or runs the tests. It exits.
+// Run runs the role that the environment names, or the tests. It exits.
 func Run(m *testing.M, roles ...Role) {
 	for _, r := range roles {
 		value := os.Getenv(r.Env)
@@ -56,8 +56,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// Parallel sets how many tests run at once, for those that wait most of the time. Call it
-// before [Run].
+// Parallel sets how many tests run at once, for tests that mostly wait. Call it before
+// [Run].
 func Parallel(n int) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
@@ -70,10 +70,10 @@ var (
 	programs sync.Map // by package: func() (string, error)
 )
 
-// Program returns the path of a compiled main package, which is compiled once a process
-// as functions are: with the tag lambda.norpc. The package is a path that begins with a
-// dot, seen from the test's folder. Its sources are looked at, so that go test takes no
-// cached result after a change in them. The package's TestMain must call [Run].
+// Program compiles a main package like a function, with the tag lambda.norpc and once a
+// process, and returns the path of the binary. The package is a path relative to the test's
+// folder that begins with a dot. Program opens its sources, so that go test uses no cached
+// result after a change in them. The package's TestMain must call [Run].
 func Program(tb testing.TB, pkg string) string {
 	tb.Helper()
 	once, _ := programs.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return compile(pkg) }))

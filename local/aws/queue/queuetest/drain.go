@@ -14,14 +14,13 @@ import (
 // hidden is for how many seconds [Drain] hides what it receives.
 const hidden = 2
 
-// Drain empties a queue. It returns each message once, with all attributes, in the
-// order in which they came first, and it returns when the queue holds nothing any
-// more, neither visible nor hidden nor delayed.
+// Drain empties a queue. It returns each message once, with all attributes, in the order of
+// their first receives. It returns when the queue has no visible, hidden or delayed
+// messages.
 //
-// A queue delivers at least once: a receive whose reply is lost has hidden messages
-// that nobody has seen. They are redelivered, so one reply without messages is not the
-// end. Nobody else may receive from the queue meanwhile: Drain waits for what others
-// have hidden.
+// A queue delivers at least once: a receive whose reply is lost has hidden messages that
+// nobody has seen. They are redelivered, so one reply without messages is not the end. Do
+// not receive from the queue elsewhere at the same time: Drain waits for hidden messages.
 func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) {
 	tb.Helper()
 	seen := map[string]bool{}
@@ -45,7 +44,7 @@ func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) 
 		if len(taken) == 0 {
 			continue
 		}
-		// What is not deleted is redelivered.
+		// A message that is not deleted is redelivered.
 		if _, err := client.DeleteMessageBatch(tb.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: taken}); err != nil {
 			tb.Fatalf("delete from %s: %v", url, err)
 		}
@@ -53,7 +52,7 @@ func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) 
 	return all
 }
 
-// Held counts the messages that a queue holds: visible, hidden and delayed ones.
+// Held counts a queue's messages: visible, hidden and delayed ones.
 func Held(tb testing.TB, client *sqs.Client, url string) int {
 	tb.Helper()
 	n, err := queue.Held(tb.Context(), client, url)

@@ -24,9 +24,9 @@ var shared = sync.OnceValues(func() (*queue.Server, error) {
 // process share, so tests should use queues of their own, with random names: see
 // [New]. It is started at the first call and ends with the process.
 //
-// Where none can be had the test is skipped, with the reason, or fails if
-// IDEM_REQUIRE_DYNAMODB is 1. Call it from the test's own goroutine; several
-// tests may call it at once.
+// If no server can be started, the test is skipped with the reason, or fails if
+// IDEM_REQUIRE_DYNAMODB is 1. Call it from the test's own goroutine; several tests may call
+// it at once.
 func Endpoint(tb testing.TB) string {
 	tb.Helper()
 	return childtest.Need(tb, "queue server", shared).Endpoint()
