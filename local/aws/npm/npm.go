@@ -73,7 +73,7 @@ func (p Package) Install(ctx context.Context, cacheDir string, log func(format s
 		return dir, nil
 	}
 	if !errors.Is(damage, os.ErrNotExist) {
-		log("what is kept in %s is damaged (%v): it is deleted and installed anew", dir, damage)
+		log("the package in %s is damaged (%v): it is deleted and installed again", dir, damage)
 	}
 	log("installing npm package %s (%s, once) into %s", p, p.Download, folder)
 	return dir, p.install(ctx, folder, dir)

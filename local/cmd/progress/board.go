@@ -1,5 +1,5 @@
-// Package progress keeps a command from being silent: whatever is under way for
-// longer is told of every two seconds.
+// Package progress reports every two seconds which steps of a command are under way, so that
+// the command is not silent for long.
 package progress
 
 import (
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Interval is how often a board tells what is under way.
+// Interval is the time between a board's lines.
 const Interval = 2 * time.Second
 
-// Board knows what is under way. Its methods, and those of its steps, may be called
-// from several goroutines at once.
+// Board knows the steps that are under way. Its methods, and those of its steps, may be
+// called from several goroutines at once.
 type Board struct {
 	say   func(format string, args ...any)
 	begun time.Time
@@ -35,7 +35,7 @@ func Open(say func(format string, args ...any)) *Board {
 	return b
 }
 
-// Close ends the telling. When it returns, nothing is said any more. It may be called
+// Close stops the board. After it has returned, say is not called any more. It may be called
 // more than once.
 func (b *Board) Close() {
 	b.once.Do(func() { close(b.stop) })
@@ -94,7 +94,7 @@ func (s *Step) Note(format string, args ...any) {
 	s.detail = fmt.Sprintf(format, args...)
 }
 
-// End takes the step off the board.
+// End removes the step from the board.
 func (s *Step) End() {
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()

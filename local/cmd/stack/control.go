@@ -15,8 +15,8 @@ import (
 // failed is the trailer of an answer that says, escaped, why the command failed.
 const failed = "Command-Failed"
 
-// control runs commands for other processes. A command's flags come as JSON, and what
-// it prints is the answer's body.
+// control runs commands for other processes. A command's flags come as JSON, and its output
+// is the answer's body.
 func (s *stack) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{command}", func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func (s *stack) control() http.Handler {
 	return mux
 }
 
-// flushing sends every piece at once, for commands that go on.
+// flushing sends every piece at once, for commands that keep printing.
 type flushing struct{ http.ResponseWriter }
 
 func (f flushing) Write(p []byte) (int, error) {
@@ -45,7 +45,7 @@ func (f flushing) Write(p []byte) (int, error) {
 	return n, errors.Join(err, http.NewResponseController(f.ResponseWriter).Flush())
 }
 
-// ask has the running stack run a command, and prints what it prints.
+// ask lets the running stack run a command, and prints its output.
 func ask(ctx context.Context, socket, command string, t task, out io.Writer) error {
 	flags, err := json.Marshal(t)
 	if err != nil {
@@ -70,7 +70,7 @@ func ask(ctx context.Context, socket, command string, t task, out io.Writer) err
 		return fmt.Errorf("the running stack answers %s; is it of another version?", res.Status)
 	}
 	if _, err := io.Copy(out, res.Body); errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the running stack has ended meanwhile")
+		return errors.New("the running stack ended before it had answered: start it again with `go run ./local`")
 	} else if err != nil {
 		return err
 	}

@@ -8,23 +8,23 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-// delivery is what became of one event.
+// delivery is the result of delivering one event.
 type delivery struct {
 	runtime.Result
 	lines []string // that the function logged about this invocation
 }
 
-// The last lines of an invocation may still be on their way through the pipe when
-// its answer has come: so long it is waited for the first, and so many looks without
-// a new one end the wait.
+// The last lines of an invocation may still be in the pipe when its answer has come. These
+// are how long to wait for the first line, and how many checks without a new one end the
+// wait.
 const (
 	logPatience = time.Second
 	logLook     = 5 * time.Millisecond
 	logQuiet    = 4
 )
 
-// deliveryOf adds to a result what an instance has written about the invocation. A
-// function that names no request in its lines has none.
+// deliveryOf adds to a result the lines that an instance has written about the invocation. A
+// function that does not name the request in its lines has none.
 func (s *stack) deliveryOf(ctx context.Context, res runtime.Result) delivery {
 	ctx, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()

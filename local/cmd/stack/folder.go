@@ -33,8 +33,8 @@ func runDir(cacheDir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// folder is a running stack's own: compiled functions, their temporary files, and
-// the socket by which other commands reach it. It is its owner's alone, and its name
+// folder is a running stack's folder. It has the compiled functions, their temporary files,
+// and the socket by which other commands reach the stack. Only its owner can use it. Its name
 // starts with the process id.
 type folder string
 
@@ -79,7 +79,7 @@ const socketName = "control"
 // errNothingRuns says what to do.
 var errNothingRuns = errors.New("nothing runs here; start it in another terminal with `go run ./local`, and leave it running")
 
-// running returns the socket of the running stack, the latest if there are several.
+// running returns the socket of the running stack; if there are several, of the latest.
 func running(cacheDir string) (string, error) {
 	dir, err := runDir(cacheDir)
 	if err != nil {
@@ -94,7 +94,7 @@ func running(cacheDir string) (string, error) {
 	for _, socket := range sockets {
 		info, err := os.Stat(socket)
 		if err != nil || info.ModTime().Before(latest) {
-			continue // it ended meanwhile, or is an earlier one
+			continue // it has ended since it was listed, or is an earlier one
 		}
 		if c, err := net.Dial("unix", socket); err == nil { // else its process was killed
 			_ = c.Close()

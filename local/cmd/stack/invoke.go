@@ -55,10 +55,10 @@ func (t *invokeTask) check() error {
 	return err
 }
 
-// maxParallel keeps the number of open files on a laptop within its limits.
+// maxParallel keeps the number of open files within a laptop's limits.
 const maxParallel = 200
 
-// readEvent takes a file, and a sample where there is none of the name.
+// readEvent reads a file, or the sample if there is no file of this name.
 func readEvent(name string) ([]byte, error) {
 	event, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func readEvent(name string) ([]byte, error) {
 	return event, nil
 }
 
-// functionFor tells by the form of an event who takes it.
+// functionFor returns the function for events of this form.
 func functionFor(event []byte) (string, error) {
 	var form struct {
 		Version  string
@@ -92,8 +92,8 @@ func functionFor(event []byte) (string, error) {
 	return "", misuse("this event is neither an HTTP API's (payload 2.0), which %s takes, nor a queue's, which %s takes; name one with -function to send it all the same", payments, orders)
 }
 
-// run delivers the event, times after each other, parallel at once, and shows
-// what became of each.
+// run delivers the event in rounds, Times one after the other and Parallel events at once in
+// each, and shows the result of each delivery.
 func (t *invokeTask) run(ctx context.Context, s *stack, out io.Writer) error {
 	shown := newTable(out)
 	shown.AppendHeader(table.Row{"time", "outcome", "attempt", "took", "instance", "request id"})

@@ -18,11 +18,10 @@ type line struct {
 
 func (l line) ok() bool { return l.expected == l.got }
 
-// pageWidth is how wide the table is at most, in columns.
+// pageWidth is the table's greatest width, in columns.
 const pageWidth = 100
 
-// printLines prints what came. What was expected is said only where it differs, below
-// the line and in full.
+// printLines prints the results. If a line differs, the expected value is below it in full.
 func printLines(out io.Writer, lines []line) error {
 	var b strings.Builder
 	b.WriteByte('\n')

@@ -20,23 +20,23 @@ const keptLines = 100_000
 // entry is one line of a log: it begins with the function's name and the process id in
 // brackets.
 type entry struct {
-	at                   time.Time // of a line that does not say: that of its function's last
+	at                   time.Time // if the line has none: that of its function's last line
 	name, instance, text string
 }
 
-// book keeps the latest lines of the functions, and of what delivers to them. It is
-// safe for concurrent use.
+// book keeps the latest lines of the functions, and of the gateway and the poller that
+// deliver to them. It is safe for concurrent use.
 type book struct {
 	mu      sync.Mutex
 	entries []entry
-	dropped int           // how many came before
+	dropped int           // how many lines came before
 	grown   chan struct{} // closed when there are more
 	last    map[string]time.Time
 }
 
 func newBook() *book { return &book{grown: make(chan struct{}), last: map[string]time.Time{}} }
 
-// page is where one part of the stack writes, a whole line each time.
+// page is the writer of one part of the stack, which writes a whole line each time.
 type page struct {
 	*book
 	name string
@@ -62,8 +62,8 @@ func (p page) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// since returns what was written after the first n lines, how many there are then,
-// and what is closed when there are more.
+// since returns the lines after the first n, the number of lines, and a channel that is
+// closed when there are more.
 func (b *book) since(n int) ([]entry, int, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-// Command stack is what `go run ./local` compiles and becomes; see package local.
+// Command stack is the program that `go run ./local` compiles and becomes; see package local.
 package main
 
 import (
@@ -21,10 +21,10 @@ type command struct {
 	task          func() task
 }
 
-// task is a command with its flags. It is checked where it is typed and run by the
-// process of the stack, where its exported fields come as JSON.
+// task is a command with its flags. The process in which it is typed checks it. The stack's
+// process runs it, and gets its exported fields as JSON.
 type task interface {
-	// flags declares the task's, and those of o that it needs beside -cache.
+	// flags declares the task's flags, and those of o that it needs besides -cache.
 	flags(fs *flag.FlagSet, o *options)
 	check() error
 	run(ctx context.Context, s *stack, out io.Writer) error
@@ -44,7 +44,8 @@ func commands() []command {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, end := gorun.EndWithParent(ctx)
-	// Caught, a broken pipe is an error of the write and no sudden death.
+	// With a handler for SIGPIPE a broken pipe is an error of the write and does not end
+	// the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &output{Writer: os.Stdout, gone: end}
 	err := dispatch(ctx, os.Args[1:], out, os.Stderr)
@@ -62,7 +63,7 @@ func main() {
 	}
 }
 
-// output ends the command when nobody reads any more what it prints, such as head.
+// output ends the command when its reader, such as head, has ended.
 type output struct {
 	io.Writer
 	gone func()
@@ -116,8 +117,8 @@ func dispatch(ctx context.Context, args []string, out, errOut io.Writer) error {
 	return perform(ctx, c.name, t, o, out)
 }
 
-// perform has the running stack run a task. Two can do without one: up starts its
-// own, and so does invoke where none runs.
+// perform lets the running stack run a task. Two tasks need none: up starts its own, and
+// invoke starts one if none is running.
 func perform(ctx context.Context, name string, t task, o options, out io.Writer) error {
 	if _, up := t.(*upTask); up {
 		return withStack(ctx, o, t, out)
@@ -163,7 +164,7 @@ func usage(out io.Writer, c command, fs *flag.FlagSet) {
 	}
 }
 
-// options of what starts a stack.
+// options of commands that start a stack.
 type options struct {
 	endpoint, cacheDir string
 	port               int

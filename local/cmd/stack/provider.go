@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// provider stands for the payment provider that the example charges. It counts
-// what it is asked, so that the tour can tell how often a handler really ran.
+// provider stands for the payment provider of the example. It counts the requests, so that
+// the tour can tell how often a handler really ran.
 type provider struct {
 	mu      sync.Mutex
 	asked   map[string]int // by the reference in the request
@@ -52,8 +52,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"id": id})
 }
 
-// hold makes the provider take its time over a reference, and returns what ends
-// that.
+// hold lets the provider's answers to a reference wait until release is called.
 func (p *provider) hold(reference string) (release func()) {
 	ch := make(chan struct{})
 	p.mu.Lock()

@@ -34,7 +34,7 @@ func (t *recordsTask) flags(fs *flag.FlagSet, _ *options) {
 	fs.BoolVar(&t.IDs, "ids", false, "with the records' ids, as resolving needs them")
 }
 
-// check refuses what would look like an empty table.
+// check refuses values with which the table would look empty.
 func (t *recordsTask) check() error {
 	states := []idem.State{idem.Pending, idem.InProgress, idem.Completed, idem.Failed, idem.Released, idem.Unknown}
 	switch {
@@ -63,7 +63,7 @@ func (t *recordsTask) run(ctx context.Context, s *stack, out io.Writer) error {
 	for _, id := range ids {
 		rec, err := store.Get(ctx, id)
 		if rec == nil && err == nil {
-			continue // deleted meanwhile
+			continue // deleted since it was listed
 		}
 		if t.State == "" || rec != nil && string(rec.State) == t.State {
 			rows = append(rows, row{id, rec, err})
@@ -116,7 +116,7 @@ func (t *recordsTask) print(out io.Writer, rows []row, now time.Time) {
 	shown.Render()
 }
 
-// newTable draws without lines, so that columns are easy to cut.
+// newTable draws no lines, so that columns are easy to cut.
 func newTable(out io.Writer) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(out)
@@ -127,7 +127,7 @@ func newTable(out io.Writer) table.Writer {
 	return t
 }
 
-// nameOf takes a record's id apart.
+// nameOf splits a record's id.
 func nameOf(id string) (tenant, operation string) {
 	tenant, rest, _ := strings.Cut(id, "#")
 	operation, _, _ = strings.Cut(rest, "#")
@@ -145,7 +145,7 @@ func nameOf(id string) (tenant, operation string) {
 
 func ago(t, now time.Time) string { return span(now.Sub(t)) + " ago" }
 
-// until says what the record waits for.
+// until says when the record's lease ends, or when it expires.
 func until(r *idem.Record, now time.Time) string {
 	what, past, at := "expires", "expired", r.ExpiresAt
 	if r.State == idem.InProgress || r.State == idem.Unknown && at.IsZero() {
@@ -177,7 +177,7 @@ func span(d time.Duration) string {
 	return zeros.ReplaceAllString(d.Round(unit).String(), "$1")
 }
 
-// zeros are units of zero behind another one.
+// zeros matches units of zero after another unit.
 var zeros = regexp.MustCompile(`([hm])(?:0m)?0s$`)
 
 func resultOf(r *idem.Record) string {

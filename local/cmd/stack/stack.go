@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
-// defaultTenant is the tour's, and that of the token that is printed.
+// defaultTenant is the tenant of the tour and of the printed token.
 const defaultTenant = "acme"
 
 // stack is everything that runs.
@@ -57,7 +57,7 @@ func start(ctx context.Context, o options, say func(string, ...any)) (*stack, er
 	if err := s.start(ctx, o, say); err != nil {
 		s.close()
 		if ctx.Err() != nil {
-			return nil, ctx.Err() // whatever else failed did so because of this
+			return nil, ctx.Err() // the reason for all other errors
 		}
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 			return err
 		}
 	}
-	// What instances leave behind goes with the folder, even if this is killed.
+	// Files that instances leave are removed with the folder, even if this is killed.
 	if err := os.Setenv("TMPDIR", s.folder.path("tmp")); err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 	return s.announce()
 }
 
-// startServers compiles the functions and starts the servers, side by side. The
-// first that fails stops the others.
+// startServers compiles the functions and starts the servers, side by side. The first error
+// stops the others.
 func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
 	board := progress.Open(say)
 	defer board.Close()
@@ -179,8 +179,8 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 
 // startOrders runs the queue example behind its queue.
 func (s *stack) startOrders(ctx context.Context) error {
-	// What the infrastructure tells a queue's function of its queue, which it checks
-	// when it starts.
+	// The queue's settings, as the infrastructure sets them; the function checks them when
+	// it starts.
 	err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable,
 		schema.EnvFunctionTimeout+"="+seconds(functionTimeout), schema.EnvQueueVisibility+"="+seconds(queueVisibility),
 		schema.EnvQueueBatchSize+"="+strconv.Itoa(queuepoller.DefaultBatchSize), schema.EnvQueueBatchWindow+"=0",

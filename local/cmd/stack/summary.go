@@ -12,21 +12,21 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// summary is what became of one delivery, in few words.
+// summary describes the result of one delivery in few words.
 type summary struct {
 	outcome string
 	attempt string // of the operation; "-" if nothing was logged about one
 }
 
-// logLine is what the library logs about a call or a message.
+// logLine is the library's log line about a call or a message.
 type logLine struct {
 	Message string `json:"message"`
 	Attempt int    `json:"attempt"`
 	Reason  string `json:"reason"` // of a queue's message
 }
 
-// summary tells an HTTP answer by its status and code, a batch by what was logged
-// of its messages, anything else by what the library logged last.
+// summary describes an HTTP answer by its status and code, a batch by the log lines about its
+// messages, and anything else by the library's last log line.
 func (d delivery) summary() summary {
 	var lines []logLine
 	for _, raw := range d.lines {
@@ -81,7 +81,7 @@ func answerOf(payload []byte, lines []logLine) string {
 	return r.say()
 }
 
-// messagesOf counts the messages of a batch by what became of them.
+// messagesOf counts the messages of a batch by their results.
 func messagesOf(lines []logLine, back int) string {
 	count := map[string]int{}
 	for _, l := range lines {
@@ -100,7 +100,7 @@ func messagesOf(lines []logLine, back int) string {
 	return fmt.Sprintf("%s (%d redelivered)", listed(count), back)
 }
 
-// listed lists what was counted, the most frequent first.
+// listed lists the counts, the most frequent first.
 func listed(count map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))

@@ -22,7 +22,7 @@ func newDynamoDB(endpoint string) (*dynamodb.Client, error) {
 	return dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 }
 
-// createTables makes the tables, unless an endpoint that was given has them.
+// createTables makes the tables, unless a given endpoint has them.
 func createTables(ctx context.Context, endpoint string) error {
 	client, err := newDynamoDB(endpoint)
 	if err != nil {

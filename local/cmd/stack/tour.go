@@ -40,12 +40,12 @@ type tour struct {
 	*stack
 	client *http.Client
 	run    int64          // makes keys new on a table that was there before
-	told   map[string]int // deliveries of watched messages that were told of
+	told   map[string]int // deliveries of watched messages that were reported
 	lines  []line
 	step   *progress.Step
 }
 
-// reply is what came over HTTP.
+// reply is an HTTP answer.
 type reply struct {
 	status   int
 	replayed bool
@@ -82,9 +82,9 @@ func (t *tour) post(ctx context.Context, path, key, body string) reply {
 	return t.postAs(ctx, defaultTenant, path, key, body)
 }
 
-// postAs sends a request with a tenant's token, or without one. As a client should,
-// it repeats what was refused because the store was too slow: a busy machine does
-// not get the tour wrong.
+// postAs sends a request with a tenant's token, or without one. Like any client it repeats a
+// request that was refused because the store was too slow, so that the tour is right on a
+// busy machine.
 func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply {
 	for try := 1; ; try++ {
 		r := t.postOnce(ctx, tenant, path, key, body)
@@ -162,7 +162,7 @@ func (t *tour) basics(ctx context.Context) {
 	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
 }
 
-// tenants are told apart by their tokens alone.
+// tenants sends requests of two tenants, which only their tokens tell apart.
 func (t *tour) tenants(ctx context.Context) {
 	key, ref := t.key("tenants"), t.key("tenants-ref")
 	t.add(ctx, "without a token", "401 Unauthorized", func() string {

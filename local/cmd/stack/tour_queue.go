@@ -87,8 +87,8 @@ func await(ctx context.Context, done func() bool) bool {
 	return true
 }
 
-// delivery waits for the next delivery of a watched message and says what became
-// of it. One for which the store was too slow is followed by another.
+// delivery waits for the next delivery of a watched message and returns its result. After a
+// delivery for which the store was too slow it waits for another.
 func (t *tour) delivery(ctx context.Context, text string) string {
 	for try := 1; ; try++ {
 		n := t.told[text]
@@ -135,7 +135,7 @@ func (t *tour) effects(ctx context.Context, order string) string {
 	return fmt.Sprintf("%d row, %d write", rows.Count, t.wire.writes.Load())
 }
 
-// left waits until a queue holds so many messages, and says how many it holds.
+// left waits until a queue has this many messages, and returns how many it has.
 func (t *tour) left(ctx context.Context, url string, want int) string {
 	got := 0
 	var err error
@@ -149,8 +149,8 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 	return fmt.Sprint(got)
 }
 
-// poison sends a message without a key: it is redelivered as often as the queue allows,
-// and then to the dead-letter queue, from where it is taken.
+// poison sends a message without a key. The message is redelivered as often as the queue
+// allows, and then moved to the dead-letter queue, from which poison removes it.
 func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	t.delivered.watch(text)
@@ -177,7 +177,7 @@ func (t *tour) poison(ctx context.Context) {
 	})
 }
 
-// takeDead takes the message out of the dead-letter queue.
+// takeDead removes the message from the dead-letter queue.
 func (t *tour) takeDead(ctx context.Context, text string) error {
 	out, err := t.queue.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.queue.DeadURL})
 	if err != nil {

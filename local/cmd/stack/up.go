@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// errDiffers is the tour's: a line was not what was expected.
+// errDiffers says that a line of the tour differs from the expected one.
 var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
 
-// endedError says that a server which the stack cannot do without is gone.
+// endedError says that a server that the stack needs is gone.
 type endedError struct{ server string }
 
 func (e *endedError) Error() string {
@@ -100,7 +100,7 @@ func (s *stack) guide(ctx context.Context, out io.Writer, say func(string, ...an
 	return differs, printLines(out, lines)
 }
 
-// explain says how to call what keeps serving.
+// explain says how to call the running stack.
 func (s *stack) explain(say func(string, ...any)) error {
 	token, err := s.issuer.Token(defaultTenant, nil, tokenLifetime)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// wire stands between the functions and DynamoDB and counts what passes.
+// wire is a proxy between the functions and DynamoDB that counts the requests.
 type wire struct {
 	proxy *httputil.ReverseProxy
 	calls atomic.Int64
@@ -58,7 +58,7 @@ func isWrite(r *http.Request) bool {
 	return slices.Contains([]string{"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}, action)
 }
 
-// watch counts the writes to the orders' table from now on that bear the text.
+// watch counts the writes to the orders' table from now on that contain the text.
 func (w *wire) watch(text string) {
 	w.writes.Store(0)
 	w.watched.Store(&text)

@@ -9,12 +9,12 @@
 // It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT
 // and dummy AWS credentials for the command, passes signals on to it, and exits
 // with its exit code (128 + the signal's number if a signal ended it) after
-// DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be had, and
+// DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be provisioned, and
 // with 127 if the command cannot be started.
 //
 // (go run itself turns every exit code but 0 into 1.)
 //
-// An IDEM_DYNAMODB_ENDPOINT that is set already is used as it is.
+// If IDEM_DYNAMODB_ENDPOINT is already set, that endpoint is used.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
-// Exit codes of our own, as env(1) and timeout(1) have them.
+// The command's own exit codes, as in env(1) and timeout(1).
 const (
 	exitUsage       = 2
 	exitNoServer    = 125
@@ -63,7 +63,7 @@ func run(args []string, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
-	var mu sync.Mutex // progress is told of beside what the start says
+	var mu sync.Mutex // the board and the start write at the same time
 	log := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -71,7 +71,7 @@ func run(args []string, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
 		}
 	}
-	// From here on signals are ours: DynamoDB Local is to end in order.
+	// From here on this process handles signals, so that DynamoDB Local ends in order.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, passedOn...)
 	defer signal.Stop(signals)
@@ -91,7 +91,7 @@ func run(args []string, stderr io.Writer) int {
 	return code
 }
 
-// provision starts the server. A signal meanwhile ends the attempt.
+// provision starts the server. A signal before it has started ends the attempt.
 func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Writer) (*dynamodblocal.Server, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -138,7 +138,7 @@ func command(args []string, endpoint string, signals <-chan os.Signal, stderr io
 	for {
 		select {
 		case s := <-signals:
-			// The terminal has given its signals to the command itself.
+			// The terminal has sent its signals to the command itself.
 			if !fromTerminal(s) {
 				_ = cmd.Process.Signal(s) // it may be gone already
 			}
@@ -167,8 +167,8 @@ func signalCode(s os.Signal) int {
 	return exitSignalShift
 }
 
-// environment replaces what could lead the AWS SDK to anything real. DynamoDB
-// Local takes alphanumeric access key ids only.
+// environment replaces variables by which the AWS SDK could reach a real account. DynamoDB
+// Local accepts only alphanumeric access key ids.
 func environment(base []string, endpoint string) []string {
 	replaced := map[string]string{
 		dynamodblocal.EnvEndpoint:   endpoint,

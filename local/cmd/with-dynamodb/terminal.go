@@ -10,10 +10,10 @@ import (
 // command.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP}
 
-// fromTerminal tells whether the terminal has sent s to the command too: it
-// sends Ctrl-C and Ctrl-\ to the whole foreground process group, of which the
-// command is a part. Passing it on would deliver it twice, and many programs
-// take the second one for "at once".
+// fromTerminal reports whether the terminal has sent s to the command too. The terminal sends
+// Ctrl-C and Ctrl-\ to the whole foreground process group, which includes the command. If
+// the signal were passed on, the command would get it twice, and many programs end at once
+// after the second one.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT {
 		return false
