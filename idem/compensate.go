@@ -86,7 +86,7 @@ func (j *journal) beginUndoing(cause error) error {
 }
 
 // compensate undoes the steps in reverse order, each recorded as a step. The first
-// write is a mark, so that a later attempt goes on undoing and not forward.
+// write is a mark, by which a later attempt continues to undo and does not run forward.
 func (a *attempt) compensate(ctx context.Context, cause error) error {
 	j := &a.journal
 	j.undoing.Lock()

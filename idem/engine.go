@@ -169,7 +169,7 @@ func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation goes on", "panic", p, "record", n.ID)
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "panic", p, "record", n.ID)
 		}
 	}()
 	n.Kind = kind

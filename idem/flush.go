@@ -55,7 +55,7 @@ func (q *queue) writePendingOf(ctx context.Context, id string) error {
 }
 
 // writePending writes what this process knows of the key's earlier attempts, if it
-// knows anything. It returns false if it knows nothing: the claim may go on.
+// knows anything. It returns false if it knows nothing: the claim may continue.
 func (x *execution) writePending(ctx context.Context) (wrote bool, err error) {
 	q, id := x.engine.queue, x.call.Key.id
 	if !q.hasOutcomeOf(id) {
@@ -183,8 +183,8 @@ func (q *queue) drain() {
 }
 
 // Flush writes the outcomes that could not be written yet. Call it before a
-// process outside Lambda ends: when it returns nil, nothing goes on in the
-// background. It returns the store's error if some still wait;
+// process outside Lambda ends: when it returns nil, no background work is
+// left. It returns the store's error if some outcomes still wait;
 // inside Lambda the next call does it by itself.
 func (e *Engine) Flush(ctx context.Context) error {
 	pause := flushPauseMin

@@ -326,7 +326,7 @@ func (j *journal) close() error {
 		}
 	}
 	if j.undoers > 0 {
-		return &ConfigError{What: "Abort", Problem: "it still goes on although the handler has returned: wait for it before"}
+		return &ConfigError{What: "Abort", Problem: "it still runs although the handler has returned: wait for it before you return"}
 	}
 	return nil
 }

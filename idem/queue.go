@@ -203,8 +203,8 @@ func (q *queue) take() []pendingWrite {
 	return ls
 }
 
-// requeue ends a round of what was taken: back, in front of what has come meanwhile,
-// waits again.
+// requeue ends a round for the writes that were taken: those in back wait again, before
+// those that have come since.
 func (q *queue) requeue(took, back []pendingWrite) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

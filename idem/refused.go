@@ -73,7 +73,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 }
 
 // undo compensates the steps of an operation that fails permanently because its unit of
-// work was refused. The lease goes on meanwhile. Nothing is undone while the commit may
+// work was refused, while the lease is still renewed. Nothing is undone if the commit may
 // still land: that is left to the next attempt.
 func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	if r.Ambiguous {

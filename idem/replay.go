@@ -44,7 +44,7 @@ func (x *execution) reused(ctx context.Context, rec *Record) error {
 }
 
 // replay answers with the recorded outcome. If its result cannot be read, the record is
-// read once more: it may have changed meanwhile.
+// read once more: it may have changed since the first read.
 func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,

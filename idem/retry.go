@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Defaults of [Retry]: they fit into an invocation, which waits meanwhile.
+// Defaults of [Retry]: they fit into an invocation, which waits for the retries.
 const (
 	defaultInitialDelay = 100 * time.Millisecond
 	defaultMaxDelay     = 5 * time.Second

@@ -26,7 +26,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 			return
 		}
 		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
-		// goes on as it is once the record says what is known.
+		// continues unchanged after the write of the record.
 		l.stop()
 		a.unit.seal()
 		_ = a.journal.close()

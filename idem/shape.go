@@ -216,7 +216,7 @@ func (e *Engine) walk(v reflect.Value, pointed bool, at func(reflect.Value, bool
 	return true
 }
 
-// visit says how a walk goes on.
+// visit says how a walk continues.
 type visit uint8
 
 const (

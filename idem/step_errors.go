@@ -71,7 +71,7 @@ func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepU
 
 // StepLimitError is what a step gives that does not run because the record might
 // have no room for its outcome: see [protocol.StepRoom]. It matches [ErrStepLimit]. A handler
-// that cannot go on without the step returns it marked as [Permanent]: the steps
+// that cannot continue without the step returns it marked as [Permanent]: the steps
 // before it are then undone, for which there is room.
 type StepLimitError struct {
 	// Name of the step.

@@ -14,7 +14,7 @@ import (
 )
 
 // Finish implements [idem.Store]: one UpdateItem, after the parts of a large result, and
-// a second one for a record that was parked meanwhile; a PutItem for an attempt that has
+// a second one if another call has parked the record; a PutItem for an attempt that has
 // no claim. With a [*Tx] each is one TransactWriteItems instead.
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	tx, ok := f.Unit.(*Tx)

@@ -49,6 +49,6 @@ func Context(tb testing.TB, key idem.Key) context.Context {
 		return ctx
 	case err := <-ended:
 		h.fail("Context: %v", err)
-		panic(err) // a tb that goes on after Fatalf
+		panic(err) // the tb returns from Fatalf
 	}
 }

@@ -83,8 +83,8 @@ func (h *Harness) process() *process {
 
 // Crash kills the process now: from here on none of its store calls reaches the
 // store, its contexts are cancelled, and its deliveries get [ErrCrashed],
-// whatever they would have returned. A handler that calls it goes on until it
-// returns, and nobody hears of what it returns.
+// whatever they would have returned. A handler that calls it keeps running until it
+// returns, and its result is lost.
 func (h *Harness) Crash() { h.process().crash() }
 
 // CrashAfter kills the process at its n-th store call from now, counted from 1;

@@ -87,7 +87,7 @@ func (p *process) call(do func() error) error {
 		p.crash()
 		return crashError{}
 	}
-	// A reply to a process that died meanwhile is seen by nobody.
+	// A process that died before the reply does not see it.
 	if p.crashed() {
 		return crashError{}
 	}

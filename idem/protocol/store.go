@@ -119,8 +119,8 @@ type Withdrawal struct {
 	Owner, Write string
 	// ExpiresAt of what is left; zero if the record has steps.
 	ExpiresAt time.Time
-	// Uncertain says that an attempt before the claim may have taken effect. What a
-	// call has parked meanwhile then stays parked.
+	// Uncertain says that an attempt before the claim may have taken effect. If another
+	// call has parked the record, it then stays parked.
 	Uncertain bool
 }
 

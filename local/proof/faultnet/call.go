@@ -66,7 +66,7 @@ func (c *Call) Pass() (*Reply, error) {
 	return r, nil
 }
 
-// Later does something while the call goes on; [Network.Calm] waits for it. Only a fault
+// Later does something while the call continues; [Network.Calm] waits for it. Only a fault
 // may call it.
 func (c *Call) Later(do func()) { c.network.rest.Go(do) }
 

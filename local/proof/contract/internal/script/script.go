@@ -20,7 +20,7 @@ const (
 	// EnvClaimBudget is the engine's ClaimBudget, a duration.
 	EnvClaimBudget = "CONTRACT_CLAIM_BUDGET"
 	// EnvControl is the URL of the test's server. GET <url>/<case>?pid=<n> tells that
-	// the handler runs, and is answered with an Answer when the handler may go on.
+	// the handler runs, and is answered with an Answer when the handler may continue.
 	EnvControl = "CONTRACT_CONTROL"
 )
 
