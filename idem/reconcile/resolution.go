@@ -91,7 +91,7 @@ type NotUndoneError struct {
 
 func (e *NotUndoneError) Error() string {
 	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or, only if an interrupted step provably had no effect, "+
-		"resolve to released: the next attempt runs that step again, and undoes them or goes on", ErrNotUndone, e.Steps)
+		"resolve to released: the next attempt runs that step again, and undoes them or continues", ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }

@@ -58,7 +58,7 @@ func handle(ctx context.Context, raw json.RawMessage) (any, error) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-	case "tick": // goes on after the reply, but for a freeze
+	case "tick": // runs after the reply, unless it is frozen
 		go func() {
 			for {
 				ticks.Add(1)

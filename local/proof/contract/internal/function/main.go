@@ -129,7 +129,7 @@ func nobody(context.Context, *idemhttp.Request) (string, error) { return "", nil
 // play tells the test that the handler runs, and does what the test says.
 func play(ctx context.Context, name string) (a script.Answer, err error) {
 	at := fmt.Sprintf("%s/%s?pid=%d", os.Getenv(script.EnvControl), url.PathEscape(name), os.Getpid())
-	// The script goes on where the handler's own time has ended.
+	// The script continues after the handler's own time has ended.
 	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, at, nil)
 	if err != nil {
 		return a, err
