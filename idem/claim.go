@@ -98,7 +98,13 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoReplay:
-			out, err := x.replay(ctx, seen)
+			// A result within the record is there already. One beside it gets time of its own.
+			within, cancel := part.ctx, func() {}
+			if seen.Body.Parts > 0 {
+				within, cancel = x.bounded(ctx, seen.Body.Stored)
+			}
+			out, err := x.replay(within, seen)
+			cancel()
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
 				x.notify(ctx, notice.Replayed, notice.Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
 				return nil, out, err

@@ -59,8 +59,6 @@ func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 		out.Failure = f
 		return out, &RecordedError{*f}
 	}
-	ctx, cancel := x.bounded(ctx, rec.Body.Stored)
-	defer cancel()
 	body, err := x.engine.store.Result(ctx, rec)
 	if errors.Is(err, ErrRecordUnreadable) {
 		again, gErr := x.engine.store.Get(ctx, rec.ID)

@@ -12,31 +12,40 @@ import (
 // item is a stored item, or the values of an expression.
 type item = map[string]types.AttributeValue
 
-// values fills an item. The members are made in slices, a few allocations for
-// all of them instead of one for each. What it is made for is the usual item, to which
-// two more members may come: a map that is made larger is slower to send.
+// values fills an item. The usual members are made with it, in one allocation instead
+// of one for each.
 type values struct {
 	item
-	s []types.AttributeValueMemberS
-	n []types.AttributeValueMemberN
+	s      [8]types.AttributeValueMemberS
+	n      [4]types.AttributeValueMemberN
+	sn, nn int // how many of them are used
 }
 
+// newValues makes an item for so many members, to which two more may come: a map that is
+// made larger is slower to send.
 func newValues(strings, numbers int) *values {
-	return &values{
-		item: make(item, strings+numbers+2),
-		s:    make([]types.AttributeValueMemberS, 0, strings),
-		n:    make([]types.AttributeValueMemberN, 0, numbers),
-	}
+	return &values{item: make(item, strings+numbers+2)}
 }
 
 func (v *values) str(name, value string) {
-	v.s = append(v.s, types.AttributeValueMemberS{Value: value})
-	v.item[name] = &v.s[len(v.s)-1]
+	if v.sn == len(v.s) {
+		v.item[name] = &types.AttributeValueMemberS{Value: value}
+		return
+	}
+	v.s[v.sn].Value = value
+	v.item[name] = &v.s[v.sn]
+	v.sn++
 }
 
 func (v *values) num(name string, value int64) {
-	v.n = append(v.n, types.AttributeValueMemberN{Value: strconv.FormatInt(value, 10)})
-	v.item[name] = &v.n[len(v.n)-1]
+	text := strconv.FormatInt(value, 10)
+	if v.nn == len(v.n) {
+		v.item[name] = &types.AttributeValueMemberN{Value: text}
+		return
+	}
+	v.n[v.nn].Value = text
+	v.item[name] = &v.n[v.nn]
+	v.nn++
 }
 
 func (v *values) bytes(name string, value []byte) {
