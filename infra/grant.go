@@ -31,12 +31,13 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows a person to resolve open questions: to list them in the index, to
-// read a record with its result, and to resolve it, with a large result in items of its
-// own. It covers every tenant.
+// GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs
+// that settle open questions: list them in the index, read a record with its result and its
+// history, resolve it and keep who did so in one transaction, and remove records that have
+// ended. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
-	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
-	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
+	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
+	t.allowIndex(to)
 }
 
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting
@@ -44,7 +45,7 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 // need the permission must depend on the returned grant.
 func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
 	t.allow(to, nil, "BatchGetItem", "UpdateItem")
-	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
+	t.allowIndex(to)
 	return allow(to, nil, []string{*t.TableStreamArn()},
 		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")
 }
@@ -75,6 +76,10 @@ func (t *Table) allow(to awsiam.IGrantable, o *GrantOptions, actions ...string) 
 	}
 	allow(to, o.conditions(t), []string{*t.TableArn()}, full...)
 	grantKey(t.EncryptionKey(), to)
+}
+
+func (t *Table) allowIndex(to awsiam.IGrantable) {
+	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
 }
 
 func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string, actions ...string) awsiam.Grant {

@@ -35,10 +35,10 @@ const permissionsFile = "permissions.json"
 
 // Who calls.
 const (
-	asHandler = "handler"
-	asRelay   = "relay"
-	asSweeper = "sweeper"
-	asCheck   = "check"
+	asHandler  = "handler"
+	asRelay    = "relay"
+	asOperator = "operator"
+	asCheck    = "check"
 )
 
 func need(caller, resource, action string) {

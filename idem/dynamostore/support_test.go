@@ -145,7 +145,7 @@ func open(tb testing.TB, o *Options) *fixture {
 // questions is the store with its other half.
 func (f *fixture) questions(tb testing.TB) *Questions {
 	tb.Helper()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
 	require.NoError(tb, err)
 	q, err := NewQuestions(client, f.table, &patient)
 	require.NoError(tb, err)

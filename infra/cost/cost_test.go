@@ -55,6 +55,8 @@ func TestMeasuredUnits(t *testing.T) {
 	require.Equal(t, 2, all[0].first.calls())
 	require.Equal(t, 1, all[0].replay.calls())
 	require.Equal(t, all[0].first.Calls, all[1].first.Calls, "Powertools makes the same calls")
+	require.Equal(t, all[0].first.Calls, all[2].first.Calls, "watching takes no call")
+	require.Equal(t, all[0].first.Write+2, all[2].first.Write, "an index entry that is written and removed")
 }
 
 func TestSettingsRefuse(t *testing.T) {
