@@ -147,7 +147,6 @@ func (l *lease) parkFromTheSide() {
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending, Watched: l.a.watched()})
 	if err == nil {
 		x.notify(ctx, notice.Parked, notice.Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
-		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,9 +190,6 @@ func (l *lease) beat() {
 	switch {
 	case err == nil:
 		l.until = sent.Add(whole)
-	case errors.As(err, &conflict) && parkedBy(conflict.Existing, l.a.rec.Owner):
-		// Parked, the record still takes this attempt's own outcome.
-		return
 	case errors.As(err, &conflict):
 		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // count returns how often the method was called.
@@ -297,6 +298,61 @@ func TestZombieChangesNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 77, v)
 			require.Equal(t, done, r.record(t, key))
+		})
+	}
+}
+
+// parkedMeanwhile runs a handler whose claim another process parks, because their clocks
+// are apart.
+func parkedMeanwhile(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
+	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		r.clock.Advance(time.Minute)
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		handler(ctx)
+		return 1, ctx.Err()
+	})
+}
+
+// A parked attempt that still runs is not run beside: its lease says so. It stops once
+// its record was resolved.
+func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), unsafe.Key("t", "k")
+		_, err := parkedMeanwhile(t, r, key, func(ctx context.Context) {
+			for range 10 {
+				time.Sleep(idem.DefaultLease / 2)
+				require.ErrorIs(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}), reconcile.ErrTooEarly)
+				require.Zero(t, r.record(t, key).ExpiresAt)
+			}
+			require.NoError(t, ctx.Err())
+			require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed}))
+			time.Sleep(idem.DefaultLease / 2)
+			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+		})
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable, "it completed, as the resolution says")
+	})
+}
+
+// One that cannot say so stops before the operation may run again.
+func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"refused": idemtest.Refuse, "black hole": idemtest.BlackHole} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, key := newRig(t, nil), unsafe.Key("t", "k")
+				got, err := parkedMeanwhile(t, r, key, func(ctx context.Context) {
+					time.Sleep(idem.DefaultLease / 2) // renewed once
+					r.faults.Always(fault, idemtest.Extend)
+					time.Sleep(idem.DefaultLease)
+					require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+					require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
+					v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
+					require.NoError(t, err)
+					require.Equal(t, 2, v)
+				})
+				require.NoError(t, err)
+				require.Equal(t, 2, got, "the recorded outcome, not its own")
+			})
 		})
 	}
 }

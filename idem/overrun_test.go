@@ -74,18 +74,16 @@ func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
 	}
 }
 
-// What nobody takes over is parked and not renewed; if it could not be parked its
-// claim lives on.
-func TestAnOverrunThatIsParkedIsNotRenewed(t *testing.T) {
+// What nobody takes over is parked; parked or not, its lease says that it still runs.
+func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		fault idemtest.Fault
 		state idem.State
-		want  int
 	}{
-		{"parked", idemtest.Pass, idem.Unknown, 0},
-		{"its reply lost", idemtest.LoseReply, idem.Unknown, 1},
-		{"not parked", idemtest.Refuse, idem.InProgress, 1},
+		{"parked", idemtest.Pass, idem.Unknown},
+		{"its reply lost", idemtest.LoseReply, idem.Unknown},
+		{"not parked", idemtest.Refuse, idem.InProgress},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,10 +95,11 @@ func TestAnOverrunThatIsParkedIsNotRenewed(t *testing.T) {
 					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
 					require.Error(t, err)
 					require.Equal(t, tc.state, r.state(t, key))
+					require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
 					return 1, nil
 				})
 				require.NoError(t, err)
-				require.Equal(t, tc.want, r.count(idemtest.Extend))
+				require.Equal(t, 1, r.count(idemtest.Extend))
 				require.Equal(t, idem.Completed, r.state(t, key))
 				require.NotContains(t, r.events.take(), "lease_lost")
 			})

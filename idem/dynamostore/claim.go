@@ -152,24 +152,26 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 }
 
 // Extend implements [idem.Store]: one UpdateItem, and a second one only if a
-// step took the expiry away since.
+// step, or another call's park, took the expiry away since.
 func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	k := s.retry.begin(ctx, "Extend")
 	defer k.end()
 	old, err := inForm(!e.ExpiresAt.IsZero(), "", func(expires bool) (item, error) {
-		u := newUpdate(extendSet, 3, 3)
+		u := newUpdate(extendSet, 4, 3)
 		u.str(":own", e.Owner)
 		u.str(":is", string(protocol.InProgress))
 		u.str(":id", e.Write)
 		u.num(":lease_until", millis(e.LeaseUntil))
 		u.num(":now", millis(now))
-		cond := ifHeld + ifEarlier
 		if expires {
-			cond += ifNoSteps
 			u.expires(e.ExpiresAt)
+			return s.update(k, e.ID, u, ifHeld+ifEarlier+ifNoSteps)
 		}
-		return s.update(k, e.ID, u, cond)
-	}, func(old item) (expires, ok bool) { return false, hasSteps(old) })
+		u.str(":unknown", string(protocol.Unknown))
+		return s.update(k, e.ID, u, ifHeldOrParked+ifEarlier)
+	}, func(old item) (expires, ok bool) {
+		return false, hasSteps(old) || text(old, schema.State) == string(protocol.Unknown)
+	})
 	if err != errRefused || old == nil {
 		return conclude(old, err, "")
 	}
@@ -177,7 +179,7 @@ func (s *Store) Extend(ctx context.Context, now time.Time, e protocol.Extension)
 	if err != nil {
 		return err
 	}
-	if rec.Owner == e.Owner && rec.State == protocol.InProgress && millis(rec.LeaseUntil) >= millis(e.LeaseUntil) {
+	if rec.HeldBy(e.Owner) && millis(rec.LeaseUntil) >= millis(e.LeaseUntil) {
 		return nil
 	}
 	return &protocol.ConflictError{Existing: rec}

@@ -58,7 +58,7 @@ func (e Extension) Apply(rec *Record, now time.Time) (*Record, error) {
 	case DoApply:
 		next := *rec
 		next.LeaseUntil, next.Write, next.UpdatedAt = e.LeaseUntil, e.Write, now
-		if len(rec.Steps) == 0 && !e.ExpiresAt.IsZero() {
+		if rec.State == InProgress && len(rec.Steps) == 0 && !e.ExpiresAt.IsZero() {
 			next.ExpiresAt = e.ExpiresAt
 		}
 		return &next, nil

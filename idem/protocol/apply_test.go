@@ -110,6 +110,14 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r.LeaseUntil, r.ExpiresAt, r.Write, r.UpdatedAt, r.Steps = lease, expires, "w", instant, nil
 			},
 		},
+		"extension of a parked attempt": {
+			func() *protocol.Record {
+				r := parked()
+				r.Steps = nil
+				return r
+			}, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
+		},
 		"earlier extension": {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
 			func(*protocol.Record) {},

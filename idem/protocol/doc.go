@@ -28,7 +28,8 @@
 // conditional on the claim's random owner. A lease bounds how long a claim is
 // respected. When it lapses without an outcome, the next call takes a repeatable
 // operation over and parks any other one as unknown. An unknown record ends by the
-// parked attempt's own late outcome, or by a resolution.
+// parked attempt's own late outcome, or by a resolution. A parked attempt that still runs
+// goes on renewing its lease, and is not resolved to released before that is over.
 //
 // A completion whose result cannot be stored in time is recorded without it. The
 // same owner can add the result later, as long as no other write has followed.

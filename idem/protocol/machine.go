@@ -11,7 +11,7 @@ const (
 	// EventWork: the worker wants to run what was accepted for later. Like
 	// EventClaim, but a pending record gives it the claim.
 	EventWork
-	// EventExtend: the holder renews its lease. Uses Owner and LeaseUntil.
+	// EventExtend: the holder renews its lease, parked or not. Uses Owner and LeaseUntil.
 	EventExtend
 	// EventBegin: the holder begins an at-most-once step. Uses Owner.
 	EventBegin
@@ -244,11 +244,14 @@ func nextOwner(rec *Record, ev Event) Decision {
 	running := rec.State == InProgress
 	switch ev.Kind {
 	case EventExtend:
-		if running && !rec.LeaseUntil.Before(ev.LeaseUntil) {
-			return Decision{DoNothing, InProgress}
-		}
-		if running {
-			return Decision{DoApply, InProgress}
+		// A parked attempt that still runs says so: who asks whether the operation may run
+		// again goes by its lease.
+		switch {
+		case !rec.HeldBy(ev.Owner):
+		case rec.LeaseUntil.Before(ev.LeaseUntil):
+			return Decision{DoApply, rec.State}
+		default:
+			return Decision{DoNothing, rec.State}
 		}
 	case EventBegin:
 		if running {

@@ -207,12 +207,12 @@ released R excluded, expired            | -     -       -    -     | -    -    -
 released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-unknown R before the lease's end        | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R in the margin                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R after the lease               | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown NR after the lease              | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R past an expiry                | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R, an open step                 | -     -       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
 of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 `
 

@@ -37,9 +37,9 @@ type Store interface {
 	// claim's own owner in InProgress or, unless it is uncertain, Unknown.
 	Withdraw(ctx context.Context, now time.Time, w Withdrawal) error
 
-	// Extend raises the lease of the owner's InProgress record. A record of the
-	// owner's in InProgress with a lease at least as late counts as applied. Its
-	// expiry moves along only while the record has no steps.
+	// Extend raises the lease of the owner's InProgress or Unknown record. Such a
+	// record with a lease at least as late counts as applied. The expiry of one that is
+	// InProgress moves along while it has no steps.
 	Extend(ctx context.Context, now time.Time, e Extension) error
 
 	// RecordStep writes a step of the owner's record and removes the record's expiry.

@@ -132,7 +132,12 @@ func delayedCases(steps bool) []check {
 			a := c.start()
 			e := a.extend(2 * lease)
 			c.lands(a.park())
-			c.refused(e)
+			c.lands(e)
+			r := a.resolve(protocol.Released)
+			c.lands(a.extend(3 * lease))
+			c.refused(r)
+			c.lands(a.resolve(protocol.Released))
+			c.refused(a.extend(4 * lease))
 		}},
 		{"park after the own completion", func(c *cell) {
 			a := c.start()

@@ -84,6 +84,7 @@ var claimFaults = []fault{
 	}},
 	{"extension leaves the write as it is", []string{
 		"claim/takeover fails after an extension", "delayed/another call's park after an extension",
+		"delayed/extension after the own park",
 	}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil {
@@ -92,13 +93,24 @@ var claimFaults = []fault{
 			return e.Apply(rec, now)
 		}
 	}},
-	{"extension sets the expiry again", []string{"expiry/is not set again by an extension after a step"},
-		func(s *faulty) {
-			s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-				next, err := e.Apply(rec, now)
-				return changed(next, rec, err, func(r *protocol.Record) { r.ExpiresAt = e.ExpiresAt }), err
+	{"extension sets the expiry again", []string{
+		"expiry/is not set again by an extension after a step", "fencing/extension after another call's park",
+	}, func(s *faulty) {
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := e.Apply(rec, now)
+			return changed(next, rec, err, func(r *protocol.Record) { r.ExpiresAt = e.ExpiresAt }), err
+		}
+	}},
+	{"extension of a parked attempt is refused", []string{
+		"delayed/extension after the own park", "fencing/extension after another call's park",
+	}, func(s *faulty) {
+		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil && rec.State == protocol.Unknown {
+				return nil, &protocol.ConflictError{Existing: rec}
 			}
-		}},
+			return e.Apply(rec, now)
+		}
+	}},
 	{"extension creates a deleted record", []string{"fencing/extension after deletion"}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {

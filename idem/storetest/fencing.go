@@ -120,7 +120,7 @@ func fencingCases(steps bool) []check {
 // attempt ended but can neither begin anything nor make itself repeatable.
 func parkedCases(steps bool) []check {
 	lands := map[string]bool{
-		"completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
+		"extension": true, "completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
 		"completion without a claim": true, "release without a claim": true, "step": true, "reference": true,
 	}
 	var cases []check

@@ -156,7 +156,6 @@ func writeIDCases(steps bool) []check {
 		two("own failure is not a completion", fail, complete),
 		two("own completion is not an extension", complete,
 			func(a *attempt) write { return a.extend(4 * lease) }),
-		two("own park is not an extension", park, func(a *attempt) write { return a.extend(4 * lease) }),
 		two("own park is not an uncertain release", park, func(a *attempt) write { return a.release(true) }),
 		two("another call's completion is not mine", func(a *attempt) write {
 			b := a.next()
