@@ -163,7 +163,7 @@ func (p *RelayProps) setDefaults() (problems []string) {
 		}
 		seen[name] = true
 		if !isDestination(name) {
-			invalid("the destination %q is no name of one: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
+			invalid("the destination %q is not a valid name: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
 		}
 	}
 	return problems

@@ -49,7 +49,7 @@ func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn 
 func RequestID(ctx context.Context, _ json.RawMessage) (tenant, value string, err error) {
 	lc, ok := lambdacontext.FromContext(ctx)
 	if !ok || lc.AwsRequestID == "" {
-		return "", "", fmt.Errorf("%w: the context has no request id: it is not that of an invocation", idem.ErrKeyInvalid)
+		return "", "", fmt.Errorf("%w: the context has no request id: use the context of an invocation", idem.ErrKeyInvalid)
 	}
 	return idem.NoTenant, lc.AwsRequestID, nil
 }

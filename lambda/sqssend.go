@@ -45,7 +45,7 @@ func SQSSendingOf(op idem.Operation, tenant, value string) (SQSSending, error) {
 	}
 	for name, text := range s.Attributes {
 		if !isXMLText(text) {
-			return SQSSending{}, fmt.Errorf("%w: SQS takes no control characters and no invalid UTF-8, and the attribute %q has some: encode it first",
+			return SQSSending{}, fmt.Errorf("%w: the attribute %q has control characters or invalid UTF-8, which SQS does not accept: encode it first",
 				idem.ErrKeyInvalid, name)
 		}
 	}

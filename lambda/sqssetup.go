@@ -61,7 +61,7 @@ func readSQSSetup() (s sqsSetup, err error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < v.min || n > v.max {
 			return s, &idem.ConfigError{What: "environment variable " + v.name,
-				Problem: fmt.Sprintf("%q is no whole number from %d to %d: have the stack set it to what it deploys", text, v.min, v.max)}
+				Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to the value that it deploys", text, v.min, v.max)}
 		}
 		v.to.value, v.to.known = n, true
 	}

@@ -51,15 +51,15 @@ func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxWindow {
 			return &idem.ConfigError{What: "environment variable " + w.env,
-				Problem: fmt.Sprintf("%q is no whole number from 1 to %d: have the stack set it to the seconds in which the source may deliver the same again", text, maxWindow)}
+				Problem: fmt.Sprintf("%q is not a whole number from 1 to %d: let the stack set it to the seconds for which the source may deliver the same event again", text, maxWindow)}
 		}
 		length, from = time.Duration(n)*time.Second, "the source, by "+w.env+","
 	}
 	if op.Retention > length {
 		return nil
 	}
-	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same again for %v: a late delivery would find no record and run again; "+
-		"set Retention above that or leave it out for the source's default, or set %s to the seconds in which yours does", op.Retention, from, length, w.env)
+	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same event again for %v: a late delivery would find no record and run again; "+
+		"set a longer Retention, or leave it out for the source's default, or set %s to the seconds for which your source does", op.Retention, from, length, w.env)
 	if op.Repeat == idem.NotRepeatable {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
 	}

@@ -220,7 +220,7 @@ func (o *Options) check() (Options, error) {
 		}
 	}
 	if !isLinkTarget(out.Documentation) {
-		return out, mistake("Documentation %q is no URL, such as \"https://example.com/docs/idempotency\"", out.Documentation)
+		return out, mistake("Documentation %q is not a URL: use one such as \"https://example.com/docs/idempotency\"", out.Documentation)
 	}
 	old, err := out.MaxAge.check()
 	out.MaxAge = old

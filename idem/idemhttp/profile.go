@@ -96,7 +96,7 @@ func (p Profile) rows(own map[Code]Override, where string) (map[Code]row, error)
 		}
 		if o.Type != "" {
 			if _, err := url.Parse(o.Type); err != nil {
-				return nil, mistake("Overrides gives %s the type %q, which is no URI reference", code, o.Type)
+				return nil, mistake("Overrides gives %s the type %q, which is not a URI reference: use one such as \"https://example.com/problems/in-progress\"", code, o.Type)
 			}
 			r.kind = o.Type
 		}

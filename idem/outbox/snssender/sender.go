@@ -50,7 +50,7 @@ func New(client Client, topicARN string) (*Sender, error) {
 		return nil, errors.New("snssender: the client is nil: pass sns.NewFromConfig(cfg)")
 	}
 	if parts := strings.Split(topicARN, ":"); len(parts) != 6 || parts[0] != "arn" || parts[2] != "sns" {
-		return nil, fmt.Errorf("snssender: %q is no topic ARN, such as arn:aws:sns:eu-central-1:111122223333:orders", topicARN)
+		return nil, fmt.Errorf("snssender: %q is not a topic ARN: use one such as arn:aws:sns:eu-central-1:111122223333:orders", topicARN)
 	}
 	return &Sender{client: client, arn: topicARN, fifo: strings.HasSuffix(topicARN, ".fifo")}, nil
 }

@@ -137,7 +137,7 @@ func TestFailures(t *testing.T) {
 
 func TestBadSenders(t *testing.T) {
 	_, err := New(client("http://127.0.0.1:1"), "arn:aws:sqs:eu-central-1:1:q")
-	require.ErrorContains(t, err, "no topic ARN")
+	require.ErrorContains(t, err, "not a topic ARN")
 	_, err = New(nil, topic)
 	require.ErrorContains(t, err, "client is nil")
 	var none *sns.Client

@@ -50,7 +50,7 @@ func New(client Client, queueURL string) (*Sender, error) {
 		return nil, errors.New("sqssender: the client is nil: pass sqs.NewFromConfig(cfg)")
 	}
 	if !strings.HasPrefix(queueURL, "https://") && !strings.HasPrefix(queueURL, "http://") {
-		return nil, fmt.Errorf("sqssender: %q is no queue URL, such as https://sqs.eu-central-1.amazonaws.com/111122223333/orders", queueURL)
+		return nil, fmt.Errorf("sqssender: %q is not a queue URL: use one such as https://sqs.eu-central-1.amazonaws.com/111122223333/orders", queueURL)
 	}
 	return &Sender{client: client, url: queueURL, fifo: strings.HasSuffix(queueURL, ".fifo")}, nil
 }

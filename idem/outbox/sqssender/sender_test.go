@@ -135,7 +135,7 @@ func TestFailures(t *testing.T) {
 func TestBadSenders(t *testing.T) {
 	client, _ := answering(t, 200, "", "")
 	_, err := New(client, "arn:aws:sqs:eu-central-1:1:q")
-	require.ErrorContains(t, err, "no queue URL")
+	require.ErrorContains(t, err, "not a queue URL")
 	_, err = New(nil, "https://sqs/1/q")
 	require.ErrorContains(t, err, "client is nil")
 	var none *sqs.Client

@@ -162,8 +162,8 @@ func TestRoutes(t *testing.T) {
 		``:                                     "use a JSON object",
 		`{}`:                                   "use a JSON object",
 		`{"a":1}`:                              "use a JSON object",
-		`{"a":"orders"}`:                       `destination "a": "orders" is no queue URL, topic ARN or event bus ARN`,
-		`{"a":"arn:aws:sqs:eu-central-1:1:q"}`: "is no queue URL",
+		`{"a":"orders"}`:                       `destination "a": "orders" is not a queue URL, topic ARN or event bus ARN`,
+		`{"a":"arn:aws:sqs:eu-central-1:1:q"}`: "is not a queue URL",
 		`{"a":"arn:aws:events:eu-central-1:1:event-bus/bus"}`: "set " + schema.EnvOutboxSource,
 	} {
 		_, err := sendersOf(cfg, routes, "")

@@ -52,5 +52,5 @@ func senderOf(cfg aws.Config, target, source string) (outbox.Sender, error) {
 	case service == "events":
 		return eventbridgesender.New(eventbridge.NewFromConfig(cfg), target, source)
 	}
-	return nil, fmt.Errorf("%q is no queue URL, topic ARN or event bus ARN", target)
+	return nil, fmt.Errorf("%q is not a queue URL, topic ARN or event bus ARN: use one of them", target)
 }

@@ -71,7 +71,7 @@ const givenTimeout = 5 * time.Second
 
 func given(ctx context.Context, o Options) (*Server, error) {
 	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout, nil); err != nil {
-		return nil, fmt.Errorf("dynamodblocal: the given endpoint is of no use: %w; start DynamoDB there, or unset %s to have it provisioned", err, EnvEndpoint)
+		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s to have it provisioned", err, EnvEndpoint)
 	}
 	return &Server{endpoint: o.Endpoint, source: "given endpoint " + o.Endpoint + " (not started here, not stopped here)"}, nil
 }

@@ -77,14 +77,14 @@ func last(values map[string][]string) map[string]string {
 func parseALB(answer []byte, multi bool) (response, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
-		return response{}, errors.New("gateway: the function's response is no JSON object with a statusCode")
+		return response{}, errors.New("gateway: the function's response is not a JSON object with a statusCode")
 	}
 	unread, read := "multiValueHeaders", "headers"
 	if multi {
 		unread, read = read, unread
 	}
 	if raw := members[read]; raw == nil || string(raw) == "null" {
-		return response{}, errors.New("gateway: the function's response has no " + read + ", which the target group's mode wants")
+		return response{}, errors.New("gateway: the function's response has no " + read + ", which the target group's mode requires")
 	}
 	delete(members, unread)
 	delete(members, "cookies")

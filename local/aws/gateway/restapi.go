@@ -49,7 +49,7 @@ func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 func parseREST(answer []byte, binary bool) (response, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
-		return response{}, errors.New("gateway: the function's response is no JSON object with a statusCode")
+		return response{}, errors.New("gateway: the function's response is not a JSON object with a statusCode")
 	}
 	for name := range members {
 		switch name {

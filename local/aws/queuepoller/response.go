@@ -26,7 +26,7 @@ func (o Options) verdict(result runtime.Result, err error, ids []string) (back [
 	back, err = reported(result.Payload, ids)
 	switch {
 	case err != nil:
-		return ids, fmt.Errorf("the answer is no report of failed messages, so the whole batch counts as failed: %w", err)
+		return ids, fmt.Errorf("the answer is not a report of failed messages, so the whole batch counts as failed: %w", err)
 	case len(back) > 0:
 		return back, errReported
 	}

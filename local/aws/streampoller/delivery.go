@@ -70,7 +70,7 @@ func checkpoint(answer []byte, batch []record) (int, error) {
 		Failures []map[string]any `json:"batchItemFailures"`
 	}
 	if err := json.Unmarshal(answer, &response); err != nil {
-		return 0, fmt.Errorf("the answer is no batch response: %w", err)
+		return 0, fmt.Errorf("the answer is not a batch response: %w", err)
 	}
 	first := len(batch)
 	for _, f := range response.Failures {

@@ -228,7 +228,7 @@ func compileNumeric(v any) (matcher, error) {
 		}
 		limit, ok := number(list[i+1])
 		if !ok {
-			return nil, fmt.Errorf("%s is no number in the range of a filter", toJSON(list[i+1]))
+			return nil, fmt.Errorf("%s is not a number in the range of a filter", toJSON(list[i+1]))
 		}
 		if len(list) == 4 && !strings.HasPrefix(operator, []string{">", "<"}[i/2]) {
 			return nil, errors.New("a range has its lower bound first, with > or >=, then the upper one, with < or <=")

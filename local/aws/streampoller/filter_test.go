@@ -96,8 +96,8 @@ func TestFiltersThatAreRefused(t *testing.T) {
 		`{"a":[{"anything-but":{"prefix":"x"}}]}`:  "only strings and numbers",
 		`{"a":[{"numeric":[">"]}]}`:                "use [",
 		`{"a":[{"numeric":["!",1]}]}`:              "is none of",
-		`{"a":[{"numeric":["=","1"]}]}`:            "no number",
-		`{"a":[{"numeric":["=",5000000001]}]}`:     "no number in the range",
+		`{"a":[{"numeric":["=","1"]}]}`:            "not a number",
+		`{"a":[{"numeric":["=",5000000001]}]}`:     "not a number in the range",
 		`{"a":[{"numeric":["<",5,">",1]}]}`:        "lower bound first",
 		`{"a":{"b":[{"nope":1}]},"c":{"d":["x"]}}`: "a.b: operator",
 	} {
