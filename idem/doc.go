@@ -24,9 +24,9 @@
 //
 // A claim is one conditional write, and every later write of the attempt is conditional on
 // the claim's random owner. A lease bounds how long a claim is respected. When it lapses
-// without an outcome, the next call takes a repeatable operation over, and parks any other
-// one as unknown. Without a next call the record stays as it is. An unknown record ends by
-// the parked attempt's own late outcome, or by package reconcile.
+// without an outcome, the next call takes a repeatable operation over. Any other one is
+// parked as unknown, by the next call or the sweep of package reconcile. An unknown record
+// ends by the parked attempt's own late outcome, or is resolved with package reconcile.
 //
 // A [Step] is recorded under the claim, and later attempts skip it. A [Unit] of work is
 // written together with the outcome, or not at all. In [Atomic] mode there is no claim: one

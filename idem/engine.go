@@ -36,41 +36,33 @@ type Options struct {
 	// at a third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
 	// paused process loses its claim; too long, and a crash blocks its key.
 	Lease time.Duration
-
 	// Margin is the clock skew that observers allow for before they take a lease as
 	// lapsed, or an outcome as expired: it is replayed for up to as much longer. Zero means [DefaultMargin]. Too short, and an attempt with a slow
 	// clock is taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
-
 	// Guard is how long before the kill time the handler's context ends, so that
 	// the outcome can still be written; a quarter of the time left if that is
 	// less. Zero means [DefaultGuard].
 	Guard time.Duration
-
 	// ClaimBudget bounds the store calls before the handler runs, a quarter of the
 	// time left if that is less. When it is used up the call fails closed. Zero
 	// means [DefaultClaimBudget].
 	ClaimBudget time.Duration
-
 	// FinishBudget bounds the store calls after the handler ran; results and units of
 	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
 	// that could not be written by then is queued, and so is a result that could not be
 	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
-
 	// Wait is how long a call waits for another call in flight before it answers
 	// [ErrInFlight]. Zero means not at all.
 	Wait time.Duration
-
 	// QueueBytes bounds what is kept in memory of outcomes to be written later, in bytes.
 	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
 	// claims under which nothing ran, then outcomes; all are reported to the observer. The
 	// record goes by the operation's declaration then.
 	QueueBytes int
-
 	// Observer is told what happens. Nil means nobody.
 	Observer Observer
-
 	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
 	// times go by time.Now, always. Nil means time.Now.
 	Now func() time.Time

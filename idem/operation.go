@@ -83,46 +83,36 @@ type Operation struct {
 	// Name tells operations apart: the same caller's value under another name is
 	// another record. Required; at most 128 bytes. Changing it forgets all records.
 	Name string
-
 	// Repeat is the operation's declaration. The zero value is NotRepeatable.
 	Repeat Repeat
-
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
-
 	// ReplayRunsHandler leaves out the read before the handler in atomic mode, which
 	// saves a first execution a read unit and a round trip. Its price is that every later
 	// call runs the handler too, in vain, before it gets the recorded outcome.
 	ReplayRunsHandler bool
-
 	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
 	// means [DefaultRetention]; at least one second, at most five years; shorter than
 	// [Options.FinishBudget] counts as that. A caller that retries later than this runs
 	// the handler again: it must be longer than the longest retry in front of it.
 	Retention time.Duration
-
 	// MinTime is the least time the handler must have before its deadline guard. With
 	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
 	// means [DefaultMinTime]; at least a millisecond.
 	MinTime time.Duration
-
 	// Classify decides what an attempt's end means where the declaration alone would
 	// decide wrongly. It gets what the handler returned (over HTTP an *idemhttp.Response)
 	// and the error, and returns [ClassDefault] for what it does not want to decide. It
 	// must be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
-
 	// OnStoreFailure says whether the handler may run when the store cannot be
 	// reached before the claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy
-
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
-
 	// MaxAttempts is how often the handler may run if each time it may have taken effect
 	// and left no outcome; after that the operation is parked. Zero means no limit.
 	MaxAttempts int
-
 	// KeepValue stores the caller's value beside its digest, for operators to read.
 	// Leave it off where values are personal data.
 	KeepValue bool
