@@ -11,154 +11,71 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// The instant of all cells, around which the records' times lie.
-var instant = time.Date(2030, 5, 6, 7, 8, 9, 123e6, time.UTC)
-
-const (
-	thisInput  = protocol.Fingerprint("1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k")
-	otherInput = protocol.Fingerprint("1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8")
-	newerInput = protocol.Fingerprint("2:anything")
-	noInput    = protocol.Fingerprint("damaged")
-
-	skew = 2 * time.Second
-)
-
-// situation is a row of the tables: a record as it stands at the instant.
-type situation struct {
-	name string
-	rec  *protocol.Record
-}
-
-// situations are all rows. "R" and "NR" are the stored declaration; a record is
-// live, lapsed (lease and margin over), or in the margin; "expired" is past its
-// ExpiresAt and the margin.
-func situations() []situation {
-	const (
-		live    = time.Minute
-		margin  = -time.Second
-		lapsed  = -time.Minute
-		expired = -time.Minute
-	)
-	step := map[string]protocol.RecordedStep{"ship": {Write: "w-ship", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
-	open := map[string]protocol.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
-	row := func(name string, state protocol.State, lease time.Duration, change ...func(*protocol.Record)) situation {
-		r := &protocol.Record{
-			ID: "t#op#x", State: state, Repeat: protocol.Repeatable, Fingerprint: thisInput, Owner: "own",
-			Write: "seen", Attempt: 1, LeaseUntil: instant.Add(lease), CreatedAt: instant.Add(-time.Hour),
-		}
-		if strings.Contains(name, "NR") {
-			r.Repeat = protocol.NotRepeatable
-		}
-		for _, f := range change {
-			f(r)
-		}
-		return situation{name, r}
-	}
-	past := func(r *protocol.Record) { r.ExpiresAt = instant.Add(expired) }
-	now := func(r *protocol.Record) { r.ExpiresAt = instant.Add(-skew) }
-	within := func(r *protocol.Record) { r.ExpiresAt = instant.Add(time.Nanosecond - skew) }
-	later := func(r *protocol.Record) { r.ExpiresAt = instant.Add(time.Nanosecond) }
-	uncertain := func(r *protocol.Record) { r.Uncertain = true }
-	steps := func(r *protocol.Record) { r.Steps = step }
-	begun := func(r *protocol.Record) { r.Steps = open }
-	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown
-	return []situation{
-		{"absent", nil},
-		row("pending R", protocol.Pending, 0),
-		row("pending NR", protocol.Pending, 0),
-		row("in_progress R live", p, live, later),
-		row("in_progress NR live", p, live),
-		row("in_progress R in the margin", p, margin),
-		row("in_progress NR in the margin", p, margin),
-		row("in_progress R lapsed", p, lapsed, later),
-		row("in_progress NR lapsed", p, lapsed),
-		row("in_progress R lapsed, past its expiry", p, lapsed, past),
-		row("in_progress R lapsed, a step", p, lapsed, steps),
-		row("in_progress NR lapsed, a step", p, lapsed, steps),
-		row("in_progress R live, an open step", p, live, begun),
-		row("in_progress R lapsed, an open step", p, lapsed, begun),
-		row("completed", c, lapsed, later),
-		row("completed, a step", c, lapsed, later, steps),
-		row("completed, no expiry", c, lapsed),
-		row("completed without its result", c, lapsed, later, func(r *protocol.Record) { r.Omitted = true }),
-		row("completed, in the margin", c, lapsed, within),
-		row("completed, expiring now", c, lapsed, now),
-		row("completed, expired", c, lapsed, past),
-		row("completed, a step, expired", c, lapsed, past, steps),
-		row("failed", f, lapsed, later),
-		row("failed, expired", f, lapsed, past),
-		row("released R excluded", rt, live, later),
-		row("released NR excluded", rt, live, later),
-		row("released R uncertain", rt, live, later, uncertain),
-		row("released NR uncertain", rt, live, later, uncertain),
-		row("released R excluded, a step", rt, live, steps),
-		row("released R uncertain, a step", rt, live, uncertain, steps),
-		row("released NR uncertain, a step", rt, live, uncertain, steps),
-		row("released R excluded, an open step", rt, live, begun),
-		row("released R uncertain, an open step", rt, live, uncertain, begun),
-		row("released R excluded, expired", rt, lapsed, past),
-		row("released R uncertain, expired", rt, lapsed, past, uncertain),
-		row("released R excluded, a step, expired", rt, lapsed, past, steps),
-		row("released R uncertain, a step, expired", rt, lapsed, past, uncertain, steps),
-		row("unknown R before the lease's end", u, live, uncertain),
-		row("unknown R in the margin", u, margin, uncertain),
-		row("unknown R after the lease", u, lapsed, uncertain),
-		row("unknown NR after the lease", u, lapsed, uncertain),
-		row("unknown R past an expiry", u, lapsed, uncertain, past),
-		row("unknown R, an open step", u, lapsed, uncertain, begun),
-		row("of no known state", "paused", lapsed),
-	}
-}
-
 // What a call gets. Columns: the call declares itself NR or R; it brings another
 // input; the record's fingerprint is of a newer version or damaged; the worker
-// comes, NR or R.
+// comes, NR or R; the call is R, and bounds the attempts that may have taken effect to
+// one, and to two.
 const claimTable = `
-                                        | NR         R          other       newer       damaged    | work NR    work R
-absent                                  | create     create     create      create      create     | create     create
-pending R                               | accepted   accepted   reused      unreadable  unreadable | takeover   takeover
-pending NR                              | accepted   accepted   reused      unreadable  unreadable | takeover   takeover
-in_progress R live                      | inflight   inflight   reused      unreadable  unreadable | inflight   inflight
-in_progress NR live                     | inflight   inflight   reused      unreadable  unreadable | inflight   inflight
-in_progress R in the margin             | inflight   inflight   reused      unreadable  unreadable | inflight   inflight
-in_progress NR in the margin            | inflight   inflight   reused      unreadable  unreadable | inflight   inflight
-in_progress R lapsed                    | park       takeover   reused      unreadable  unreadable | park       takeover
-in_progress NR lapsed                   | park       park       reused      unreadable  unreadable | park       park
-in_progress R lapsed, past its expiry   | park       takeover   reused      unreadable  unreadable | park       takeover
-in_progress R lapsed, a step            | park       takeover   reused      unreadable  unreadable | park       takeover
-in_progress NR lapsed, a step           | park       park       reused      unreadable  unreadable | park       park
-in_progress R live, an open step        | inflight   inflight   reused      unreadable  unreadable | inflight   inflight
-in_progress R lapsed, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover
-completed                               | replay     replay     reused      unreadable  unreadable | replay     replay
-completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay
-completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay
-completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay
-completed, in the margin                | replay     replay     reused      unreadable  unreadable | replay     replay
-completed, expiring now                 | replace    replace    replace     replace     replace    | replace    replace
-completed, expired                      | replace    replace    replace     replace     replace    | replace    replace
-completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace
-failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay
-failed, expired                         | replace    replace    replace     replace     replace    | replace    replace
-released R excluded                     | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
-released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover
-released R uncertain                    | park       takeover   reused      unreadable  unreadable | park       takeover
-released NR uncertain                   | park       park       reused      unreadable  unreadable | park       park
-released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
-released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | park       takeover
-released NR uncertain, a step           | park       park       reused      unreadable  unreadable | park       park
-released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | park       takeover
-released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover
-released R excluded, expired            | replace    replace    replace     replace     replace    | replace    replace
-released R uncertain, expired           | replace    replace    replace     replace     replace    | replace    replace
-released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover
-released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | park       takeover
-unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-unknown R in the margin                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-unknown R after the lease               | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-unknown NR after the lease              | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-unknown R past an expiry                | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-unknown R, an open step                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown
-of no known state                       | unreadable unreadable reused      unreadable  unreadable | unreadable unreadable
+                                        | NR         R          other       newer       damaged    | work NR    work R     | R 1st      R 2nd
+absent                                  | create     create     create      create      create     | create     create     | create     create
+pending R                               | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
+pending NR                              | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
+in_progress R live                      | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress NR live                     | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R in the margin             | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress NR in the margin            | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R lapsed                    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+in_progress NR lapsed                   | park       park       reused      unreadable  unreadable | park       park       | park       park
+in_progress R lapsed, past its expiry   | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+in_progress R lapsed, a step            | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+in_progress NR lapsed, a step           | park       park       reused      unreadable  unreadable | park       park       | park       park
+in_progress R live, an open step        | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R lapsed, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+in_progress R live, watched             | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R lapsed, watched           | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+in_progress NR lapsed, unwatched        | park       park       reused      unreadable  unreadable | park       park       | park       park
+in_progress NR lapsed, swept            | park       park       reused      unreadable  unreadable | park       park       | park       park
+in_progress R live, taken over          | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R lapsed, taken over        | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
+completed                               | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed, in the margin                | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed, expiring now                 | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+completed, expired                      | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+completed from outside                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed from outside, lease not over  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+completed from outside, expired         | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+failed, expired                         | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+failed from outside                     | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
+released R excluded                     | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
+released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R uncertain                    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+released NR uncertain                   | park       park       reused      unreadable  unreadable | park       park       | park       park
+released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+released NR uncertain, a step           | park       park       reused      unreadable  unreadable | park       park       | park       park
+released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+released R excluded, expired            | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+released R uncertain, expired           | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
+released R excluded, taken over         | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R uncertain, taken over        | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
+released NR from outside                | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
+released NR from outside, a step        | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
+unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown R in the margin                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown R after the lease               | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown NR after the lease              | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown R past an expiry                | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown R, an open step                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+unknown NR after the lease, swept       | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+of no known state                       | unreadable unreadable reused      unreadable  unreadable | unreadable unreadable | unreadable unreadable
 `
 
 // What the other writes do, by their own owner or with the write seen; "-" is
@@ -184,6 +101,12 @@ in_progress R lapsed, a step            | P     =       P    P     | C    F    R
 in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
 in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
 in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, taken over          | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, taken over        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
 completed                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
@@ -192,8 +115,12 @@ completed, in the margin                | -     -       -    -     | -    -    -
 completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+failed from outside                     | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R excluded                     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released NR excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R uncertain                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
@@ -207,12 +134,17 @@ released R excluded, expired            | -     -       -    -     | -    -    -
 released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, taken over         | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, taken over        | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR from outside                | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
 unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
 unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
 of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 `
 
@@ -246,6 +178,13 @@ func TestClaimTable(t *testing.T) {
 			return protocol.Event{Kind: kind, Repeat: repeat, Fingerprint: thisInput, Margin: skew}
 		}
 	}
+	bounded := func(attempts int) func(*protocol.Record) protocol.Event {
+		return func(*protocol.Record) protocol.Event {
+			return protocol.Event{
+				Kind: protocol.EventClaim, Repeat: protocol.Repeatable, Fingerprint: thisInput, Margin: skew, MaxAttempts: attempts,
+			}
+		}
+	}
 	columns := []func(*protocol.Record) protocol.Event{
 		claim(protocol.EventClaim, protocol.NotRepeatable, thisInput),
 		claim(protocol.EventClaim, protocol.Repeatable, thisInput),
@@ -254,6 +193,8 @@ func TestClaimTable(t *testing.T) {
 		claim(protocol.EventClaim, protocol.Repeatable, noInput),
 		claim(protocol.EventWork, protocol.NotRepeatable, thisInput),
 		claim(protocol.EventWork, protocol.Repeatable, thisInput),
+		bounded(1),
+		bounded(2),
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -276,10 +217,6 @@ func TestClaimTable(t *testing.T) {
 }
 
 func TestWriteTable(t *testing.T) {
-	table := rows(t, writeTable)
-	letters := map[protocol.State]string{
-		protocol.InProgress: "P", protocol.Completed: "C", protocol.Failed: "F", protocol.Released: "R", protocol.Unknown: "U",
-	}
 	later, earlier := instant.Add(time.Hour), instant.Add(-time.Hour)
 	columns := []protocol.Event{
 		{Kind: protocol.EventExtend, Owner: "own", LeaseUntil: later},
@@ -306,6 +243,17 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Released},
 		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Completed},
 		{Kind: protocol.EventAddResult, Owner: "own", Seen: "seen"},
+	}
+	holds(t, writeTable, columns)
+}
+
+// holds requires that the machine does with the events, one a column, what the table says.
+func holds(t *testing.T, written string, columns []protocol.Event) {
+	t.Helper()
+	table := rows(t, written)
+	letters := map[protocol.State]string{
+		protocol.Absent: "X", protocol.Pending: "Q", protocol.InProgress: "P", protocol.Completed: "C", protocol.Failed: "F",
+		protocol.Released: "R", protocol.Unknown: "U",
 	}
 	all := situations()
 	require.Len(t, table, len(all))
@@ -337,8 +285,8 @@ func TestEveryCell(t *testing.T) {
 	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := protocol.EventClaim; kind <= protocol.EventAddResult; kind++ {
-			for n := range 1 << 7 {
+		for kind := protocol.EventClaim; kind <= protocol.EventForget; kind++ {
+			for n := range 1 << 7 { // no kind looks at two that share a bit
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := protocol.Event{
 					Kind: kind, Owner: "other", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
@@ -350,11 +298,14 @@ func TestEveryCell(t *testing.T) {
 				if bit(1) {
 					ev.Seen = "seen"
 				}
-				if bit(5) {
+				if bit(3) {
+					ev.MaxAttempts = 2
+				}
+				if ev.Again = bit(5); bit(5) {
 					ev.Repeat = protocol.Repeatable
 				}
 				if bit(6) {
-					ev.LeaseUntil = instant.Add(time.Hour)
+					ev.LeaseUntil, ev.Sweep = instant.Add(time.Hour), "sweep"
 				}
 				before := s.rec.Clone()
 				d := protocol.Next(s.rec, ev, instant)
@@ -366,7 +317,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*15*128, cells)
+	require.Equal(t, len(situations())*int(protocol.EventForget+1)*128, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Event, d protocol.Decision) {
@@ -385,7 +336,8 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	case protocol.EventClaim, protocol.EventWork:
 		expired := rec.Expired(instant.Add(-skew))
 		require.Equal(t, expired, d.Do == protocol.DoReplace, where)
-		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable
+		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable ||
+			ev.MaxAttempts == 2 && rec.Takeovers == 1
 		interrupted := rec.Steps["charge"].Begun
 		if d.Do == protocol.DoTakeOver && strict && rec.State != protocol.Pending {
 			require.Equal(t, protocol.Released, rec.State, where)
@@ -394,8 +346,20 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		if rec.State == protocol.InProgress && !rec.Lapsed(instant, skew) {
 			require.Equal(t, protocol.DoInFlight, d.Do, where)
 		}
-	case protocol.EventLapse, protocol.EventResolve:
-		require.True(t, seen || d.Do == protocol.DoRefuse, where)
+	case protocol.EventLapse:
+		left := rec.State == protocol.InProgress || rec.State == protocol.Released
+		require.Equal(t, seen && left, changes, where)
+	case protocol.EventResolve:
+		open := rec.State == protocol.Unknown || ev.Again && rec.Resolved
+		early := ev.To == protocol.Released && !rec.Lapsed(instant, skew)
+		require.Equal(t, seen && open && !early, changes, where)
+		require.Equal(t, seen && open && early, d.Do == protocol.DoTooEarly, where)
+	case protocol.EventPostpone:
+		require.Equal(t, seen && !rec.Due.IsZero() && ev.Sweep == rec.Sweep, changes, where)
+		require.Equal(t, rec.State, d.To, where)
+	case protocol.EventForget:
+		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Released && len(rec.Steps) == 0
+		require.Equal(t, seen && ended, changes, where)
 	case protocol.EventCommit:
 		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
 		require.Equal(t, outcome && seen, changes, where)
