@@ -61,6 +61,10 @@ func recordCall(caller, op string, req *http.Request) {
 	if op == "" || req.Body == nil {
 		return
 	}
+	if op != "TransactWriteItems" && op != "Query" && op != "Scan" {
+		need(caller, "records", op) // the others name no index
+		return
+	}
 	body, err := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil {
