@@ -182,10 +182,9 @@ func (q *queue) drain() {
 	}
 }
 
-// Flush writes the outcomes that could not be written yet. Call it before a
-// process outside Lambda ends: when it returns nil, no background work is
-// left. It returns the store's error if some outcomes still wait;
-// inside Lambda the next call does it by itself.
+// Flush writes the outcomes that could not be written yet. Call it before a process outside
+// Lambda ends. It returns nil when nothing runs in the background any more, else the
+// store's error. Inside Lambda the next call does it.
 func (e *Engine) Flush(ctx context.Context) error {
 	pause := flushPauseMin
 	for {

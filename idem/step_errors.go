@@ -69,10 +69,10 @@ func (e *StepUnavailableError) Error() string {
 
 func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepUnavailable }
 
-// StepLimitError is what a step gives that does not run because the record might
-// have no room for its outcome: see [protocol.StepRoom]. It matches [ErrStepLimit]. A handler
+// StepLimitError says that a step did not run because the record might have
+// no room for its outcome: see [protocol.StepRoom]. It matches [ErrStepLimit]. A handler
 // that cannot continue without the step returns it marked as [Permanent]: the steps
-// before it are then undone, for which there is room.
+// before it are then undone; the record has room for that.
 type StepLimitError struct {
 	// Name of the step.
 	Name string

@@ -98,7 +98,7 @@ func TestRelayChecks(t *testing.T) {
 		"no destination": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Queues = nil }, []string{"no destination", "one queue, topic or bus"}},
 		"a destination's URL": {func(_ awscdk.Stack, p *infra.RelayProps) {
 			p.Queues = map[string]awssqs.IQueue{"https://queue": p.Queues["orders"]}
-		}, []string{`"https://queue" is no name`}},
+		}, []string{`"https://queue" is not a valid name`}},
 		"a name twice": {func(s awscdk.Stack, p *infra.RelayProps) {
 			p.Topics = map[string]awssns.ITopic{"orders": awssns.NewTopic(s, jsii.String("News"), nil)}
 		}, []string{`"orders" is there twice`}},

@@ -29,7 +29,7 @@
 // respected. When it lapses without an outcome, the next call takes a repeatable
 // operation over and parks any other one as unknown. An unknown record ends by the
 // parked attempt's own late outcome, or by a resolution. A parked attempt that still runs
-// goes on renewing its lease, and is not resolved to released before that is over.
+// keeps renewing its lease, and is not resolved to released before that is over.
 //
 // A completion whose result cannot be stored in time is recorded without it. The
 // same owner can add the result later, as long as no other write has followed.
