@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,4 +122,48 @@ func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 		require.Equal(t, "402", got)
 		require.Equal(t, []int{1, 0, 1}, e.all("flight", "hotel", "undo flight"))
 	}
+}
+
+// An Abort waits for another one, as long as its context does. A compensation that calls
+// Abort waits for itself.
+func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newRig(t, nil), new(effects)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		key := safe.Key("t", "k")
+		_, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{
+				Compensate: func(undo context.Context, _ receiptOf) error {
+					var mistake *idem.ConfigError
+					require.ErrorAs(t, idem.Abort(undo, errPlain), &mistake)
+					return idem.Abort(ctx, errPlain) // the handler's own context
+				},
+			})
+			require.NoError(t, err)
+			return "", idem.Abort(ctx, declinedError{})
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "a compensation must not call Abort")
+		require.Equal(t, idem.Released, r.state(t, key))
+	})
+}
+
+// Two that abort side by side undo once, and both know when it is done.
+func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		_, err := trip(e, nil)(ctx)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				assert.NoError(t, idem.Abort(ctx, declinedError{}))
+				assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+			})
+		}
+		wg.Wait()
+		return "402", nil
+	})
+	require.NoError(t, err)
 }

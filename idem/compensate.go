@@ -89,8 +89,11 @@ func (j *journal) beginUndoing(cause error) error {
 // write is a mark, by which a later attempt continues to undo and does not run forward.
 func (a *attempt) compensate(ctx context.Context, cause error) error {
 	j := &a.journal
-	j.undoing.Lock()
-	defer j.undoing.Unlock()
+	end, err := j.undoAlone(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	// Nothing new runs forward from here on, and the operation has no outcome before all
 	// is undone: what cannot be now, and what runs already, is left to the attempt's end.
 	begun := j.beginUndoing(cause)
@@ -130,6 +133,29 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 		a.notifyStep(ctx, notice.Compensated, c.step.name, nil)
 	}
 	return nil
+}
+
+// undoAlone lets one goroutine undo at a time. A compensation that calls Abort with the
+// handler's context waits here for itself: it cannot be told from a goroutine beside it.
+func (j *journal) undoAlone(ctx context.Context) (end func(), err error) {
+	j.mu.Lock()
+	if j.undoing == nil {
+		j.undoing = make(chan struct{}, 1)
+	}
+	undoing := j.undoing
+	j.mu.Unlock()
+	end = func() { <-undoing }
+	select {
+	case undoing <- struct{}{}:
+		return end, nil // also where the context has ended, which is for compensate to judge
+	default:
+	}
+	select {
+	case undoing <- struct{}{}:
+		return end, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("idem: another Abort goes on; a compensation must not call Abort: %w", context.Cause(ctx))
+	}
 }
 
 // undoUnrecorded undoes steps that ran without a claim: nobody after this attempt

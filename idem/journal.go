@@ -28,7 +28,7 @@ type journal struct {
 	large   bool                             // a result may lie beside the record
 	parks   bool                             // somebody must look
 	closed  bool                             // the handler has returned
-	undoing sync.Mutex                       // one goroutine undoes at a time
+	undoing chan struct{}                    // holds the one who undoes
 	undoers int                              // calls of Abort on their way
 }
 
