@@ -167,3 +167,31 @@ func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// What could not be undone needs somebody to look, whatever the handler answers.
+func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
+	for _, op := range both {
+		for name, handler := range map[string]func(ctx context.Context, e *effects) (string, error){
+			"an error": func(ctx context.Context, e *effects) (string, error) {
+				return "", idem.NotExecuted(idem.Abort(ctx, declinedError{}))
+			},
+			"a response": func(ctx context.Context, e *effects) (string, error) {
+				_ = idem.Abort(ctx, declinedError{})
+				idem.SetNotExecuted(ctx)
+				return "402", nil
+			},
+		} {
+			t.Run(op.Name+" "+name, func(t *testing.T) {
+				r, e := newRig(t, nil), new(effects)
+				_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
+					cfg := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge", idem.Permanent(errPlain))}
+					_, err := idem.Step(ctx, "charge", e.step("charge"), cfg)
+					require.NoError(t, err)
+					return handler(ctx, e)
+				})
+				require.Equal(t, name == "an error", err != nil)
+				require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
+			})
+		}
+	}
+}

@@ -31,6 +31,9 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
+	if class == ClassNotExecuted && j.stuck() {
+		class = ClassUncertain // what is left to undo was executed
+	}
 	cause := ans.Err
 	if cause == nil {
 		cause = ans.Cause
@@ -78,6 +81,15 @@ func (j *journal) dropsUnit() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.aborts || j.cause != nil
+}
+
+// stuck reports whether something is left to undo that this attempt could not undo, and
+// that somebody must look at.
+func (j *journal) stuck() bool {
+	todo, err := j.compensations()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.parks && (err != nil || len(todo) > 0)
 }
 
 // complete reports whether this attempt can undo all that is left to undo.
