@@ -195,3 +195,41 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 		}
 	}
 }
+
+// A retry that an Abort refuses is no outcome of the step: where nothing was undone, the
+// next attempt goes forward.
+func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	key := safe.Key("t", "k")
+	deliver := func(aborts bool) error {
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			inside, goOn := make(chan struct{}), make(chan struct{})
+			var wg sync.WaitGroup
+			var sErr error
+			charge := e.step("charge")
+			wg.Go(func() {
+				_, sErr = idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
+					if !aborts {
+						return charge(ctx)
+					}
+					close(inside)
+					<-goOn
+					return receiptOf{}, idem.NotExecuted(errPlain)
+				}, &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 2}})
+			})
+			if aborts {
+				<-inside
+				require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+				close(goOn)
+			}
+			wg.Wait()
+			return "paid", sErr
+		})
+		return err
+	}
+	require.EqualError(t, deliver(true), "card declined")
+	require.Equal(t, idem.Released, r.state(t, key))
+	require.True(t, r.record(t, key).Steps["charge"].NotExecuted)
+	require.NoError(t, deliver(false))
+	require.Equal(t, 1, e.ran("charge"))
+}

@@ -132,12 +132,28 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 		return nil, err
 	}
 	if s.opts.semantics == AtMostOnce {
-		if err := s.begin(); err != nil {
-			return nil, err
-		}
+		return s.once(fn)
 	}
 	t, err := s.try(fn)
 	return s.recordOutcome(t, err)
+}
+
+// once runs the function of an at-most-once step, again only after a try that had no
+// effect. Each try has a begin mark with a time of its own. A try that does not begin is
+// no outcome of the step.
+func (s *step) once(fn func(context.Context) (tried, error)) ([]byte, error) {
+	ctx := s.inside(s.name)
+	for n := 1; ; n++ {
+		if err := s.begin(); err != nil {
+			return nil, err
+		}
+		t, err := fn(ctx)
+		again := classOf(err) == ClassNotExecuted && s.opts.retry.wait(ctx, n)
+		raw, err := s.recordOutcome(t, err)
+		if !again || classOf(err) != ClassNotExecuted {
+			return raw, err
+		}
+	}
 }
 
 // begin writes the begin mark. Where it returns nil the function runs.
@@ -292,7 +308,7 @@ func loseResult(w *protocol.StepWrite, why error) {
 	w.Result, w.Omitted, w.Failure = nil, true, unavailable(why)
 }
 
-// try runs the function, again where that is allowed.
+// try runs the function of an at-least-once step, again where that is allowed.
 func (s *step) try(fn func(context.Context) (tried, error)) (tried, error) {
 	ctx := s.inside(s.name)
 	for n := 1; ; n++ {
@@ -300,19 +316,8 @@ func (s *step) try(fn func(context.Context) (tried, error)) (tried, error) {
 		if err == nil {
 			return t, nil
 		}
-		class := classOf(err)
-		if class == ClassFailed || s.opts.semantics == AtMostOnce && class != ClassNotExecuted || !s.opts.retry.wait(ctx, n) {
+		if classOf(err) == ClassFailed || !s.opts.retry.wait(ctx, n) {
 			return tried{}, err
-		}
-		if s.opts.semantics != AtMostOnce {
-			continue
-		}
-		// The next try begins later than the mark says.
-		if _, wErr := s.recordOutcome(tried{}, err); classOf(wErr) != ClassNotExecuted {
-			return tried{}, wErr
-		}
-		if wErr := s.begin(); wErr != nil {
-			return tried{}, wErr
 		}
 	}
 }
