@@ -190,11 +190,11 @@ func (x *execution) unavailable(ctx context.Context, err error) error {
 }
 
 // beginAtomic begins an attempt in atomic mode, over the record that was seen. One that
-// has expired is as good as absent: its state says nothing of this attempt.
+// it replaces as a whole is as good as absent: its state says nothing of this attempt.
 func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
 	a.seenState = Absent
-	if seen != nil && !seen.Expired(x.engine.now().Add(-x.engine.opts.Margin)) {
+	if seen != nil && !c.Replace {
 		a.seenState = seen.State
 	}
 	return a

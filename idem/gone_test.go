@@ -95,3 +95,24 @@ func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
 		require.NotContains(t, r.events.take(), "outcome_queued")
 	})
 }
+
+// Whether a record has expired is decided once: a clock that is set back a moment later
+// makes an attempt without outcome no outcome of the expired record's.
+func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing.T) {
+	for reading := range 12 {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
+		require.Same(t, errPlain, err)
+		over := r.record(t, key).ExpiresAt.Add(idem.DefaultMargin)
+		readings := 0
+		engine, err := idem.New(r.mem, &idem.Options{Now: func() time.Time {
+			if readings++; readings > reading {
+				return over.Add(-time.Millisecond)
+			}
+			return over
+		}})
+		require.NoError(t, err)
+		res, _ := idem.Run(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.False(t, res.Outcome.Executed && res.Outcome.State == idem.Failed, "set back after reading %d", reading)
+	}
+}
