@@ -132,7 +132,13 @@ func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.Step
 }
 
 func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	return p.call(endLabel(f.Ending.State, f.Unit != nil), func() error { return p.Store.Finish(ctx, now, f) })
+	label := endLabel(f.Ending.State, f.Unit != nil)
+	if _, scant := p.Store.(scant); scant && refusesResult(f) {
+		label += " with its result"
+	} else if _, added := f.Attempt.(protocol.WithoutResult); added {
+		label = "add the result"
+	}
+	return p.call(label, func() error { return p.Store.Finish(ctx, now, f) })
 }
 
 func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
@@ -249,6 +255,22 @@ func (m *memory) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 		m.rows = append(m.rows, r.text)
 	}
 	return nil
+}
+
+// scant is a memory in which no result can be stored in time with its outcome: the
+// outcome is recorded without it, and the result is added by a write of its own.
+type scant struct{ *memory }
+
+func (s scant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	if refusesResult(f) {
+		return &idem.StoreError{Op: "Finish", ResultNotStored: true, Err: errors.New("no part was taken")}
+	}
+	return s.memory.Finish(ctx, now, f)
+}
+
+func refusesResult(f protocol.Finish) bool {
+	_, added := f.Attempt.(protocol.WithoutResult)
+	return f.Ending.State == idem.Completed && !f.Ending.Omitted && !added
 }
 
 func (m *memory) stored(context.Context) ([]string, error) {

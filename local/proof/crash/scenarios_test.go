@@ -22,6 +22,8 @@ type scenario struct {
 	handler func(*business, context.Context) (string, error)
 	// refused says that the transaction is.
 	refused bool
+	// scant says that no result can be stored with its outcome.
+	scant bool
 	// parks says that one that is not repeatable is parked without a crash, too.
 	parks bool
 }
@@ -40,6 +42,9 @@ var scenarios = []scenario{
 	}},
 	{name: "order that asks the bank", end: idem.Completed, asks: true, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AbsentAtOnce})
+	}},
+	{name: "order whose result is added later", end: idem.Completed, scant: true, handler: func(w *business, ctx context.Context) (string, error) {
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
 	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *business, ctx context.Context) (string, error) {
