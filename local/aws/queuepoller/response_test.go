@@ -1,7 +1,6 @@
 package queuepoller
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,21 +59,5 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		back, why = Options{}.verdict(runtime.Result{Payload: []byte(answer)}, nil, batch)
 		require.NoError(t, why, "%s", answer)
 		require.Empty(t, back, "%s", answer)
-	}
-}
-
-func TestErrorsReturnTheWholeBatch(t *testing.T) {
-	batch := []string{"a", "b"}
-	failed := &runtime.FunctionError{Type: "errorString", Message: "no"}
-	closed := errors.New("closed")
-	for _, report := range []bool{false, true} {
-		o := Options{ReportBatchItemFailures: report}
-		// Whatever else is in the result.
-		back, why := o.verdict(runtime.Result{Error: failed, Payload: []byte(`{"batchItemFailures":[]}`)}, nil, batch)
-		require.Equal(t, batch, back)
-		require.ErrorIs(t, why, failed)
-		back, why = o.verdict(runtime.Result{}, closed, batch)
-		require.Equal(t, batch, back)
-		require.ErrorIs(t, why, closed)
 	}
 }

@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -144,24 +143,4 @@ func TestCloseWhileBusy(t *testing.T) {
 		}
 		require.Empty(t, pool.Instances())
 	}
-}
-
-func TestTwentyAtOnceInTwentyInstances(t *testing.T) {
-	const n = 20
-	pool := start(t, runtime.Function{MaxInstances: n, Timeout: time.Minute}, nil)
-	file := filepath.Join(t.TempDir(), "go")
-	var callers []<-chan invoked
-	for range n {
-		callers = append(callers, goInvoke(pool, `{"do":"until","say":"`+file+`"}`))
-	}
-	waitInFlight(t, pool, n)
-	require.Len(t, pool.Instances(), n)
-	touch(t, file)
-	pids := map[int]bool{}
-	for _, caller := range callers {
-		result := <-caller
-		require.NoError(t, result.err)
-		pids[answer[who](t, result.Result).PID] = true
-	}
-	require.Len(t, pids, n)
 }

@@ -4,15 +4,16 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
@@ -60,10 +61,9 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 		return anyFate(n, run)
 	}, "ORDERS_REPEATABLE=1")
 	s.killOneIn(50)
-	var all sync.WaitGroup
-	var delivered atomic.Int64
+	var all errgroup.Group
 	for worker := range workers {
-		all.Go(func() {
+		all.Go(func() error {
 			random := rand.New(rand.NewPCG(6, uint64(worker)))
 			left := map[int][]int{} // by group
 			for g := worker; g < groups; g += workers {
@@ -72,58 +72,40 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 				}
 			}
 			for len(left) > 0 {
-				var event events.SQSEvent
-				var batch []int
-				for g := range left {
-					if len(batch) < inBatch {
-						batch = append(batch, g)
-					}
-				}
-				for i := range groupSize { // interleaved, each group in order
-					for _, g := range batch {
-						if i < len(left[g]) {
-							event.Records = append(event.Records, built(left[g][i]))
-							delivered.Add(1)
-						}
-					}
-				}
+				event := batchOf(left, inBatch)
 				if cut := 1 + random.IntN(2*len(event.Records)); cut < len(event.Records) {
 					event.Records = event.Records[:cut]
 				}
-				back, ok := s.deliver(event)
-				if !ok {
-					return
+				back, err := s.deliver(event)
+				if err != nil {
+					return err
 				}
-				waits := true
 				stopped := map[int]bool{}
 				for _, m := range event.Records {
 					n := numberOf(m)
 					g := n / groupSize
-					if back[m.MessageId] {
+					switch {
+					case back[m.MessageId]:
 						stopped[g] = true
-						continue
-					}
-					waits = false
-					if stopped[g] {
-						t.Errorf("group %d: %d is acknowledged behind a failure", g, n)
-						return
-					}
-					if left[g] = left[g][1:]; len(left[g]) == 0 {
-						delete(left, g)
+					case stopped[g]:
+						return fmt.Errorf("group %d: %d is acknowledged behind a failure", g, n)
+					default:
+						if left[g] = left[g][1:]; len(left[g]) == 0 {
+							delete(left, g)
+						}
 					}
 				}
-				if waits {
+				if len(back) == len(event.Records) {
 					// For a lease to lapse: the queue would let them wait, too.
 					<-time.After(20 * time.Millisecond)
 				}
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	require.NoError(t, all.Wait())
 	s.network.Calm()
-	kills := s.kills.Count()
-	t.Logf("%d groups of %d messages, %d deliveries, %d runs, kills %v", groups, groupSize, delivered.Load(), s.recorder.count(), kills)
-	require.NotEmpty(t, kills)
+	require.NotEmpty(t, s.kills.Count())
 	want := 0
 	for n := range groups * groupSize {
 		if !permanent(n) {
@@ -131,6 +113,20 @@ func TestBatchesOfGroupsAndRedrives(t *testing.T) {
 		}
 	}
 	require.Equal(t, want, s.requireInOrder(), "each once")
+}
+
+// batchOf takes messages of a few groups, interleaved, each group in order.
+func batchOf(left map[int][]int, most int) (event events.SQSEvent) {
+	groups := slices.Collect(maps.Keys(left))
+	groups = groups[:min(most, len(groups))]
+	for i := range groupSize {
+		for _, g := range groups {
+			if i < len(left[g]) {
+				event.Records = append(event.Records, built(left[g][i]))
+			}
+		}
+	}
+	return event
 }
 
 // built is a message as a redrive gives it: with an id that it never had.
@@ -152,31 +148,26 @@ func numberOf(m events.SQSMessage) int {
 }
 
 // deliver returns which messages are redelivered: all of them where the process went.
-func (s *setup) deliver(event events.SQSEvent) (back map[string]bool, ok bool) {
+func (s *setup) deliver(event events.SQSEvent) (map[string]bool, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
-		s.t.Error(err)
-		return nil, false
+		return nil, err
 	}
 	result, err := s.pool.Invoke(s.t.Context(), payload, nil)
 	if err != nil {
-		s.t.Error(err)
-		return nil, false
-	}
-	back = map[string]bool{}
-	if result.Error != nil {
-		for _, m := range event.Records {
-			back[m.MessageId] = true
-		}
-		return back, true
+		return nil, err
 	}
 	var res events.SQSEventResponse
-	if err := json.Unmarshal(result.Payload, &res); err != nil {
-		s.t.Errorf("%v: %s", err, result.Payload)
-		return nil, false
+	if result.Error != nil {
+		for _, m := range event.Records {
+			res.BatchItemFailures = append(res.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: m.MessageId})
+		}
+	} else if err := json.Unmarshal(result.Payload, &res); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, result.Payload)
 	}
+	back := map[string]bool{}
 	for _, f := range res.BatchItemFailures {
 		back[f.ItemIdentifier] = true
 	}
-	return back, true
+	return back, nil
 }

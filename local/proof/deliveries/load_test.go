@@ -46,9 +46,7 @@ type load struct {
 
 	mu           sync.Mutex
 	acknowledged map[sending]bool
-	delivered    int
 	killed       map[int]bool // processes that did not answer
-	troubles     int
 }
 
 // newLoad takes count messages. Odds are how many calls of DynamoDB come on one that
@@ -152,11 +150,10 @@ func (l *load) send(part []sending) {
 // empty.
 func (l *load) run(odds int) {
 	t := l.t
-	began := time.Now()
 	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances, FunctionTimeout: timeout,
-		Observer: queuepoller.Observer{Delivered: l.note, Trouble: l.trouble},
+		Observer: queuepoller.Observer{Delivered: l.note, Trouble: func(err error) { t.Log(err) }},
 	})
 	require.NoError(t, err)
 	defer poller.Close()
@@ -167,8 +164,7 @@ func (l *load) run(odds int) {
 	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
 	l.network.Calm()
-	t.Logf("%d messages sent %d times, delivered %d times in %v; %d runs of the handler, kills %v, %d troubles of the poller", l.count, len(l.sent),
-		l.delivered, time.Since(began).Round(100*time.Millisecond), l.recorder.count(), l.kills.Count(), l.troubles)
+	t.Logf("%d messages sent %d times; %d runs of the handler, kills %v", l.count, len(l.sent), l.recorder.count(), l.kills.Count())
 	kills := 0
 	for _, n := range l.kills.Count() {
 		kills += n
@@ -186,19 +182,11 @@ func (l *load) note(d queuepoller.Delivery) {
 	if d.Result.Killed || d.Result.Error != nil {
 		l.killed[d.Result.PID] = true
 	}
-	l.delivered += len(d.Messages)
 	for _, m := range d.Messages {
 		if s, ok := l.sendingOf(m); ok && !back[*m.MessageId] {
 			l.acknowledged[s] = true
 		}
 	}
-}
-
-func (l *load) trouble(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.troubles++
-	l.t.Log(err)
 }
 
 func (l *load) sendingOf(m types.Message) (s sending, ok bool) {

@@ -155,22 +155,6 @@ var killed atomic.Int32
 
 func kill(*faultnet.Call) { killed.Add(1) }
 
-func TestBrokenConnectionsInTheProcessAreResets(t *testing.T) {
-	n := faultnet.New()
-	n.Set(func(*faultnet.Call) faultnet.Fault { return faultnet.LoseRequest })
-	_, err := (&http.Client{Transport: n}).Get("http://localhost")
-	require.ErrorIs(t, err, faultnet.ErrReset)
-}
-
-func TestHostIsWhatTheProcessSigned(t *testing.T) {
-	s, n := newService(t), faultnet.New()
-	url := n.Serve(t, s.url)
-	res, err := http.Get(url)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	require.Equal(t, strings.TrimPrefix(url, "http://"), s.host)
-}
-
 func TestKillsStrikeAtEveryMoment(t *testing.T) {
 	s, n := newService(t), faultnet.New()
 	pids := make(chan int, 1000)
