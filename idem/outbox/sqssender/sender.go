@@ -14,13 +14,11 @@
 package sqssender
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -68,10 +66,9 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 		body, _ := m.Text()
 		entry := types.SendMessageBatchRequestEntry{
 			Id: awsbatch.ID(i), MessageBody: &body,
-			MessageAttributes: map[string]types.MessageAttributeValue{},
-		}
-		for name, value := range m.Tags() {
-			entry.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+			MessageAttributes: awsbatch.Attributes(m, func(dataType, text *string) types.MessageAttributeValue {
+				return types.MessageAttributeValue{DataType: dataType, StringValue: text}
+			}),
 		}
 		if s.fifo {
 			entry.MessageDeduplicationId, entry.MessageGroupId = &m.ID, awsbatch.Group(m)
@@ -84,12 +81,10 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	}
 	var replies []awsbatch.Reply
 	for _, r := range out.Successful {
-		replies = append(replies, awsbatch.Reply{ID: aws.ToString(r.Id)})
+		replies = append(replies, awsbatch.Taken(r.Id))
 	}
 	for _, r := range out.Failed {
-		replies = append(replies, awsbatch.Reply{
-			ID: aws.ToString(r.Id), Code: cmp.Or(aws.ToString(r.Code), "no code"), Message: aws.ToString(r.Message), SenderFault: r.SenderFault,
-		})
+		replies = append(replies, awsbatch.Failed(r.Id, r.Code, r.Message, r.SenderFault))
 	}
 	return service.Errors(len(batch), replies), nil
 }

@@ -3,6 +3,7 @@
 package awsbatch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -80,6 +81,31 @@ func (s Service) Errors(n int, replies []Reply) []error {
 		}
 	}
 	return errs
+}
+
+// Taken is the reply to a message that the service has taken.
+func Taken(id *string) Reply { return Reply{ID: text(id)} }
+
+// Failed is the reply to a message that the service has not taken.
+func Failed(id, code, message *string, senderFault bool) Reply {
+	return Reply{ID: text(id), Code: cmp.Or(text(code), "no code"), Message: text(message), SenderFault: senderFault}
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// Attributes are the message attributes of SQS and SNS, each of which has a type of its own
+// for their values.
+func Attributes[V any](m *outbox.Message, value func(dataType, text *string) V) map[string]V {
+	all, dataType := map[string]V{}, "String"
+	for name, text := range m.Tags() {
+		all[name] = value(&dataType, &text)
+	}
+	return all
 }
 
 // Size is the size of a message that SQS and SNS count: body, and names, types and values
