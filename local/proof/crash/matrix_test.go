@@ -59,7 +59,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	deliver := func(f fault) (string, error) {
 		if p == nil || p.isDead() {
 			p = &process{w: w}
-			p.Store = s.store(p)
+			p.open(s.store(p))
 			w.dead = p.isDead
 			var err error
 			engine, err = idem.New(p, &s.opts)

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -43,8 +45,9 @@ func (deadError) Unwrap() []error { return []error{errDead, &protocol.ConflictEr
 
 // process is the store as one process reaches it, until it is killed.
 type process struct {
-	idem.Store
-	w *business
+	*idemtest.Faults
+	store idem.Store
+	w     *business
 	// wired says that the points are on the wire, and not here.
 	wired bool
 
@@ -109,21 +112,19 @@ func (p *process) call(label string, do func() error) error {
 	return err
 }
 
-func (p *process) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return p.call("claim", func() error { return p.Store.Acquire(ctx, now, c) })
-}
-
-func (p *process) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return p.call("withdraw", func() error { return p.Store.Withdraw(ctx, now, w) })
-}
-
-func (p *process) Extend(ctx context.Context, now time.Time, x protocol.Extension) error {
-	return p.call("extend", func() error { return p.Store.Extend(ctx, now, x) })
+// open gives the process its store. Every call to it is a point; those that say more than
+// their method are named below.
+func (p *process) open(store idem.Store) {
+	p.store, p.Faults = store, idemtest.NewFaults(store)
+	p.Always(func(ctx context.Context, c *idemtest.Call) error {
+		label := map[idemtest.Method]string{idemtest.Acquire: "claim", idemtest.Settle: "park what was left"}[c.Method]
+		return p.call(cmp.Or(label, strings.ToLower(string(c.Method))), func() error { return c.Do(ctx) })
+	})
 }
 
 func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
 	return p.call(stepLabel(s.Name, s.Begin, s.NotExecuted), func() error {
-		err := p.Store.RecordStep(ctx, now, s)
+		err := p.store.RecordStep(ctx, now, s)
 		if err == nil && !s.Begin && !s.NotExecuted {
 			p.w.note(effectOf(s.Name))
 		}
@@ -133,43 +134,12 @@ func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.Step
 
 func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	label := endLabel(f.Ending.State, f.Unit != nil)
-	if _, scant := p.Store.(scant); scant && refusesResult(f) {
+	if _, scant := p.store.(scant); scant && refusesResult(f) {
 		label += " with its result"
 	} else if _, added := f.Attempt.(protocol.WithoutResult); added {
 		label = "add the result"
 	}
-	return p.call(label, func() error { return p.Store.Finish(ctx, now, f) })
-}
-
-func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	return p.call("park what was left", func() error { return p.Store.Settle(ctx, now, s) })
-}
-
-func (p *process) Get(ctx context.Context, id string) (rec *idem.Record, err error) {
-	err = p.call("read", func() (err error) {
-		rec, err = p.Store.Get(ctx, id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rec, nil
-}
-
-func (p *process) Result(ctx context.Context, rec *idem.Record) (body []byte, err error) {
-	err = p.call("read the result", func() (err error) {
-		body, err = p.Store.Result(ctx, rec)
-		return err
-	})
-	return body, err
-}
-
-func (p *process) StepResult(ctx context.Context, rec *idem.Record, name string) (body []byte, err error) {
-	err = p.call("read "+name, func() (err error) {
-		body, err = p.Store.StepResult(ctx, rec, name)
-		return err
-	})
-	return body, err
+	return p.call(label, func() error { return p.store.Finish(ctx, now, f) })
 }
 
 // The engine's own steps are named after what they are for.
