@@ -306,21 +306,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Lambda's limit on the event comes before the service's own.
-func TestRequestLimit(t *testing.T) {
-	fn := &recorder{answer: `{}`}
-	server := serve(t, map[string]gateway.Invoke{"POST /": fn.invoke}, nil)
-	plain := func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }
-	require.Equal(t, 200, send(t, "POST", server.URL+"/", strings.Repeat("a", gateway.MaxEventBytes-2048), plain).StatusCode)
-	require.Equal(t, 1, fn.calls())
-	for _, size := range []int{gateway.MaxEventBytes, gateway.MaxRequestBytes, gateway.MaxRequestBytes + 1} {
-		got := send(t, "POST", server.URL+"/", strings.Repeat("a", size), plain)
-		require.Equal(t, 413, got.StatusCode)
-		require.JSONEq(t, `{"message":"Request Entity Too Large"}`, got.body)
-	}
-	require.Equal(t, 1, fn.calls())
-}
-
 func TestTimeoutLeavesTheFunctionRunning(t *testing.T) {
 	goOn, ended := make(chan struct{}), make(chan error, 1)
 	reported := make(chan error, 1)

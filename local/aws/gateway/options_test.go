@@ -174,7 +174,9 @@ func TestLimitsOnTheWayIn(t *testing.T) {
 		"HTTP API, header":         {gateway.Options{}, 10240, 0, "", 431, gatewayHead},
 		"HTTP API, less header":    {gateway.Options{}, 9900, 0, "", 0, ""},
 		"HTTP API, event":          {gateway.Options{}, 0, 5 << 20, "", 413, `{"message":"Request Entity Too Large"}`}, // Base64
-		"HTTP API, text":           {gateway.Options{}, 0, 5 << 20, "text/plain", 0, ""},
+		"HTTP API, text":           {gateway.Options{}, 0, 6<<20 - 2048, "text/plain", 0, ""},
+		"HTTP API, larger text":    {gateway.Options{}, 0, 6 << 20, "text/plain", 413, `{"message":"Request Entity Too Large"}`},
+		"HTTP API, body":           {gateway.Options{}, 0, 10<<20 + 1, "text/plain", 413, `{"message":"Request Entity Too Large"}`},
 		"REST API, header":         {gateway.Options{Flavour: gateway.RESTAPI}, 10240, 0, "", 431, gatewayHead},
 		"REST API, event":          {gateway.Options{Flavour: gateway.RESTAPI}, 0, 6<<20 + 1, "", 413, `{"message": "Request Too Long"}`},
 		"REST API, body":           {gateway.Options{Flavour: gateway.RESTAPI}, 0, 10<<20 + 1, "", 413, "HTTP content length exceeded 10485760 bytes."},

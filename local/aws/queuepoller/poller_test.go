@@ -66,20 +66,6 @@ func TestEventsStayWithin6MB(t *testing.T) {
 	})
 }
 
-func TestPartialAnswerReturnsWhatItNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		q.send(messages(3)...)
-		f := functionFunc(func(fakeEvent) (string, error) {
-			return `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`, nil
-		})
-		open(t, q, f, Options{ReportBatchItemFailures: true, Observer: w.observer()})
-		synctest.Wait()
-		require.Equal(t, []string{"0", "2"}, q.gone())
-		require.Equal(t, []string{"id-1"}, w.deliveries()[0].Returned)
-	})
-}
-
 // Only one batch of a group at a time, even if the queue hands out a second.
 func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package deliveries
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
@@ -100,7 +101,13 @@ func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
 					}
 					return "long"
 				}, env...)
-			s.warmUp(events.SQSEvent{Records: []events.SQSMessage{built(0)}})
+			s.warmUp(events.SQSEvent{Records: []events.SQSMessage{{
+				MessageId: rand.Text(), Body: body(0, "g0"), EventSource: "aws:sqs", EventSourceARN: q.ARN,
+				Attributes: map[string]string{"ApproximateReceiveCount": "1"},
+				MessageAttributes: map[string]events.SQSMessageAttribute{
+					idemlambda.SQSKeyAttribute: {DataType: "String", StringValue: aws.String(value(0))},
+				},
+			}}})
 			w := s.poll(q)
 			original := send(t, q, 1)
 			waitFor(t, 5*time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
