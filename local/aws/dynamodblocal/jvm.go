@@ -66,9 +66,7 @@ func runJava(ctx context.Context, o Options, j java, dir, origin string) (*Serve
 	return &Server{
 		endpoint: endpoint,
 		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
-		pid:      c.PID(),
-		ended:    c.Ended(),
-		stop:     c.Close,
+		process:  c,
 	}, nil
 }
 

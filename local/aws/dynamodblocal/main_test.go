@@ -26,7 +26,7 @@ func helper(string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(srv.pid, srv.Endpoint())
+	fmt.Println(srv.process.PID(), srv.Endpoint())
 	select {}
 }
 

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/child"
 )
 
 // Server is a DynamoDB that answers. Its methods may be called from several
@@ -13,11 +14,7 @@ import (
 type Server struct {
 	endpoint string
 	source   string
-	pid      int             // of the Java process, 0 where there is none
-	ended    <-chan struct{} // nil where nothing was started
-	stop     func() error
-	once     sync.Once
-	closeErr error
+	process  *child.Process // nil where nothing was started
 }
 
 // Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port
@@ -30,17 +27,20 @@ func (s *Server) Source() string { return s.source }
 
 // Ended is closed when the process that [Start] started is gone, whatever the reason. It is
 // nil, and so never ready, for a given endpoint.
-func (s *Server) Ended() <-chan struct{} { return s.ended }
+func (s *Server) Ended() <-chan struct{} {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Ended()
+}
 
 // Close stops the process that [Start] started, and returns when it is gone. It does not
-// stop a given endpoint. Further calls do nothing and return the same.
+// stop a given endpoint. Further calls do nothing.
 func (s *Server) Close() error {
-	s.once.Do(func() {
-		if s.stop != nil {
-			s.closeErr = s.stop()
-		}
-	})
-	return s.closeErr
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Close()
 }
 
 // Start provisions DynamoDB Local as the package comment describes and waits
