@@ -38,8 +38,11 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
-		if rec.Takeovers = seen.Takeovers; rec.Uncertain {
-			rec.Takeovers++
+		if rec.Uncertain {
+			rec.Unsettled = seen.Unsettled
+		}
+		if seen.State == InProgress {
+			rec.Unsettled++
 		}
 	}
 	rec.ExpiresAt, rec.Due = time.Time{}, time.Time{}

@@ -85,8 +85,8 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Released, a.rec.Uncertain
-	} else if a.rec.Repeat == Repeatable && !a.journal.mustPark() {
-		en.State = Released
+	} else if last := x.call.Key.op.MaxAttempts; a.rec.Repeat == Repeatable && !a.journal.mustPark() && (last == 0 || a.rec.Unsettled+1 < last) {
+		en.State, en.Unsettled = Released, a.rec.Unsettled+1
 	}
 	if en.State == Released && !a.journal.any() {
 		en.ExpiresAt = expires

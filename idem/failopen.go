@@ -45,9 +45,13 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		if f.Watched {
 			watch = WatchAlways
 		}
-		aErr := e.store.Acquire(ctx, now, e.claimOver(rec, conflict.Existing, do, watch))
+		c := e.claimOver(rec, conflict.Existing, do, watch)
+		aErr := e.store.Acquire(ctx, now, c)
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
+		}
+		if f.Ending.Unsettled != 0 {
+			f.Ending.Unsettled = c.Record.Unsettled + 1
 		}
 	}
 	return err

@@ -50,6 +50,23 @@ func TestOperationCheck(t *testing.T) {
 		}, "no claim to do without"},
 		"reserved, no look": {idem.Operation{Name: "charge", ReplayRunsHandler: true}, "without idem.Atomic"},
 		"unknown mode":      {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
+		"unknown watch":     {idem.Operation{Name: "charge", Watch: 3}, "Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
+		"watched, repeatable": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
+		}, ""},
+		"unnoticed":       {idem.Operation{Name: "charge", Watch: idem.LeaveAbandonedUnnoticed}, ""},
+		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchAlways}, "leave it out"},
+		"atomic, unnoticed": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.LeaveAbandonedUnnoticed,
+		}, "Watch has no meaning with idem.Atomic"},
+		"attempts":          {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
+		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1}, "MaxAttempts is -1: it cannot be negative"},
+		"attempts of what never runs again": {idem.Operation{
+			Name: "charge", MaxAttempts: 3,
+		}, "never runs again after an uncertain attempt"},
+		"atomic, attempts": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3,
+		}, "counts no attempts"},
 		"classify": {idem.Operation{
 			Name: "charge", Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
 		}, ""},
@@ -75,6 +92,7 @@ func TestZeroValuesAreCareful(t *testing.T) {
 	var op idem.Operation
 	require.Equal(t, idem.NotRepeatable, op.Repeat)
 	require.Equal(t, idem.FailClosed, op.OnStoreFailure)
+	require.Equal(t, idem.WatchNotRepeatable, op.Watch)
 	require.Equal(t, "not_repeatable", op.Repeat.String())
 	require.Equal(t, "repeatable", idem.Repeatable.String())
 	require.Equal(t, "not_repeatable", idem.Repeat(7).String(), "what is not known is not repeated")

@@ -68,7 +68,7 @@ func (u *update) claim(rec *protocol.Record, state protocol.State, write string,
 	u.yesOr(schema.Repeatable, rec.Repeat == protocol.Repeatable)
 	u.numOr(schema.Attempt, int64(rec.Attempt), defaultAttempt)
 	u.numOr(schema.Retention, seconds(rec.Retention), defaultRetention)
-	u.numOr(schema.Takeovers, int64(rec.Takeovers), 0)
+	u.numOr(schema.Unsettled, int64(rec.Unsettled), 0)
 }
 
 func (u *update) expires(at time.Time) {

@@ -46,7 +46,7 @@ func decode(it item) (*protocol.Record, error) {
 		Failure:         d.failure(),
 		Steps:           d.steps(),
 		Resolved:        d.flag(schema.Resolved),
-		Takeovers:       int(d.optNum(schema.Takeovers, math.MaxInt32)),
+		Unsettled:       int(d.optNum(schema.Unsettled, math.MaxInt32)),
 		Due:             d.optTime(schema.OpenDue),
 		OpenSince:       d.optTime(schema.OpenSince),
 		Sweep:           d.optStr(schema.Sweep),

@@ -320,7 +320,7 @@ func (g *generator) claim(id, write string, state protocol.State, now time.Time)
 	c.Record.Attempt = 1 + g.IntN(5)
 	c.Record.Repeat = protocol.Repeat(g.IntN(2))
 	c.Record.Uncertain = g.chance(30)
-	if c.Record.Takeovers = g.IntN(3); g.chance(40) {
+	if c.Record.Unsettled = g.IntN(3); g.chance(40) {
 		c.Record.Due, c.Record.ExpiresAt = c.Record.LeaseUntil, time.Time{}
 	}
 	if state != protocol.Absent && g.chance(85) {
@@ -347,6 +347,9 @@ func (g *generator) ending(now time.Time) protocol.Ending {
 		Uncertain: g.chance(40), Stricter: g.chance(20)}
 	if g.chance(30) {
 		e.Ref = g.fresh("ref")
+	}
+	if e.State == protocol.Released {
+		e.Unsettled = g.IntN(3)
 	}
 	if e.State == protocol.Completed {
 		e.Result = [][]byte{nil, text2(100), noise(3000), text2(30000), noise(5000)}[g.IntN(5)]

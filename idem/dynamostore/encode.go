@@ -69,8 +69,8 @@ func encode(rec *protocol.Record) item {
 	if rec.Resolved {
 		v.yes(schema.Resolved)
 	}
-	if rec.Takeovers != 0 {
-		v.num(schema.Takeovers, int64(rec.Takeovers))
+	if rec.Unsettled != 0 {
+		v.num(schema.Unsettled, int64(rec.Unsettled))
 	}
 	if rec.ResponseVersion != 0 {
 		v.num(schema.ResponseVersion, int64(rec.ResponseVersion))

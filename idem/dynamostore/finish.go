@@ -320,6 +320,9 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	if e.Ref != "" {
 		u.strOr(schema.Ref, e.Ref)
 	}
+	if e.Unsettled != 0 {
+		u.numOr(schema.Unsettled, int64(e.Unsettled), 0)
+	}
 	return u, of.steps.condition()
 }
 

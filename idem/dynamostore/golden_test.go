@@ -149,7 +149,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
 		{"release-uncertain-steps", func(s *Store) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Failure: failure}))
+			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure}))
 		}},
 		{"park", func(s *Store) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))

@@ -260,6 +260,9 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 	if e.Ref != "" {
 		next.Ref = e.Ref
 	}
+	if e.Unsettled != 0 {
+		next.Unsettled = e.Unsettled
+	}
 	next.question(rec, now)
 	return next
 }

@@ -74,7 +74,7 @@ type Event struct {
 	Again bool
 	// Sweep is the latest postponement that the speaker has read.
 	Sweep string
-	// MaxAttempts bounds the attempts of a call that may take over; zero for no bound.
+	// MaxAttempts bounds the attempts that leave a record Unsettled; zero for no bound.
 	MaxAttempts int
 	// Margin is the observer's allowance for clock skew.
 	Margin time.Duration
@@ -176,7 +176,11 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	// An interrupted step parks an operation that is not repeatable. A repeatable one
 	// is taken over, the step is not: its handler may know how to close it.
 	repeatable := Stricter(rec.Repeat, ev.Repeat) == Repeatable
-	if ev.MaxAttempts > 0 && rec.Takeovers+1 >= ev.MaxAttempts {
+	unsettled := max(rec.Unsettled, 1) // the one that has left an uncertain record, at least
+	if rec.State == InProgress {
+		unsettled = rec.Unsettled + 1 // with the lapsed one
+	}
+	if ev.MaxAttempts > 0 && unsettled >= ev.MaxAttempts {
 		repeatable = false // it fails whoever runs it
 	}
 	switch rec.State {

@@ -337,7 +337,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		expired := rec.Expired(instant.Add(-skew))
 		require.Equal(t, expired, d.Do == protocol.DoReplace, where)
 		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable ||
-			ev.MaxAttempts == 2 && rec.Takeovers == 1
+			ev.MaxAttempts == 2 && (rec.Unsettled == 2 || rec.Unsettled == 1 && rec.State == protocol.InProgress)
 		interrupted := rec.Steps["charge"].Begun
 		if d.Do == protocol.DoTakeOver && strict && rec.State != protocol.Pending {
 			require.Equal(t, protocol.Released, rec.State, where)

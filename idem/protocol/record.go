@@ -73,8 +73,10 @@ type Record struct {
 	Ref string
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
 	Resolved bool
-	// Takeovers counts the claims over an attempt that may have taken effect.
-	Takeovers int
+	// Unsettled counts the attempts that are over, may have taken effect and left no
+	// outcome; a lapsed one from the claim that takes it over. It counts only where the
+	// record is Uncertain.
+	Unsettled int
 	// Due is when a sweep should look at the record next: of a watched claim after its
 	// lease, of an open question from when it was opened. Zero if none needs to. Exactly
 	// the records that have it are in the index.

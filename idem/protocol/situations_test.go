@@ -66,7 +66,8 @@ func situations() []situation {
 	begun := func(r *protocol.Record) { r.Steps = open }
 	watched := func(r *protocol.Record) { r.Due = instant }
 	swept := func(r *protocol.Record) { r.Sweep = "sweep" }
-	again := func(r *protocol.Record) { r.Takeovers = 1 }
+	again := func(r *protocol.Record) { r.Unsettled = 1 }
+	twice := func(r *protocol.Record) { r.Unsettled = 2 }
 	resolved := func(r *protocol.Record) { r.Resolved = true }
 	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown
 	return []situation{
@@ -117,8 +118,8 @@ func situations() []situation {
 		row("released R uncertain, expired", rt, lapsed, past, uncertain),
 		row("released R excluded, a step, expired", rt, lapsed, past, steps),
 		row("released R uncertain, a step, expired", rt, lapsed, past, uncertain, steps),
-		row("released R excluded, taken over", rt, live, later, again),
-		row("released R uncertain, taken over", rt, live, later, uncertain, again),
+		row("released R excluded, taken over", rt, live, later, twice),
+		row("released R uncertain, taken over", rt, live, later, uncertain, twice),
 		row("released NR from outside", rt, lapsed, later, resolved),
 		row("released NR from outside, a step", rt, lapsed, steps, resolved),
 		row("unknown R before the lease's end", u, live, uncertain),

@@ -100,7 +100,7 @@ const StepRoom = 320 << 10
 type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
 	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
-	// LeaseUntil, ExpiresAt, Retention, Uncertain, Takeovers and Due; identity (ID,
+	// LeaseUntil, ExpiresAt, Retention, Uncertain, Unsettled and Due; identity (ID,
 	// Value, Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
 	// A watched claim has Due, and no expiry.
 	Record Record
@@ -173,6 +173,8 @@ type Ending struct {
 	Failure *Failure
 	// Uncertain: see [Record].
 	Uncertain bool
+	// Unsettled of the record from now on; zero leaves it as it is.
+	Unsettled int
 	// Stricter stores NotRepeatable as the record's declaration.
 	Stricter bool
 	// ExpiresAt is the record's expiry; zero removes it.

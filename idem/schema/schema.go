@@ -52,7 +52,7 @@ const (
 	Failure         = "failure"
 	Ref             = "provider_ref"
 	Resolved        = "resolved"  // true: the outcome was recorded from outside
-	Takeovers       = "takeovers" // without it: 0
+	Unsettled       = "unsettled" // without it: 0
 
 	// Of an open question: since when it is one, the id of the latest postponement, how
 	// often the answer was looked for, when it was left to people.

@@ -74,7 +74,7 @@ func (a *attempt) next() *attempt {
 	rec.Ref, rec.ExpiresAt, rec.Resolved = "", time.Time{}, false
 	rec.Due, rec.OpenSince, rec.Sweep, rec.Probes, rec.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
 	if !old.Due.IsZero() && old.State == protocol.InProgress {
-		rec.Due, rec.Takeovers = rec.LeaseUntil, old.Takeovers+1 // watched, as before
+		rec.Due, rec.Unsettled = rec.LeaseUntil, old.Unsettled+1 // watched, as before
 	}
 	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 && rec.Due.IsZero() {
 		rec.ExpiresAt = expiry(rec.LeaseUntil)

@@ -1,0 +1,199 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// limited is parked after three attempts that may have taken effect.
+var limited = idem.Operation{Name: "limited", Repeat: idem.Repeatable, MaxAttempts: 3}
+
+// attempted plays a handler that counts its runs and ends each as told.
+type attempted struct {
+	*rig
+	key  idem.Key
+	runs int
+}
+
+func (a *attempted) errs(t *testing.T, err error) error {
+	t.Helper()
+	_, got := idem.Do(t.Context(), a.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; return 0, err })
+	return got
+}
+
+// dies leaves the claim as a process that is killed does, and waits until it has lapsed.
+func (a *attempted) dies(t *testing.T) error {
+	t.Helper()
+	h := a.elsewhere(t)
+	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+	_, err := idem.Do(inLambda(t.Context()), h.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; return 0, errPlain })
+	a.clock.Advance(time.Hour)
+	return err
+}
+
+func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
+	errs := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, errPlain)) }
+	dies := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.dies(t)) }
+	panics := func(t *testing.T, a *attempted) {
+		require.Panics(t, func() {
+			_, _ = idem.Do(t.Context(), a.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; panic("poison") })
+		})
+	}
+	clean := func(t *testing.T, a *attempted) {
+		require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain)))
+		a.runs--
+	}
+	for name, ends := range map[string][]func(*testing.T, *attempted){
+		"errors":                     {errs, errs, errs},
+		"dead processes":             {dies, dies, dies},
+		"panics":                     {panics, panics, panics},
+		"one of each":                {errs, dies, panics},
+		"a dead process last":        {errs, errs, dies},
+		"clean releases in between":  {clean, errs, clean, clean, dies, clean, errs},
+		"clean releases before":      {clean, clean, clean, errs, errs, errs},
+		"clean releases before last": {dies, dies, clean, clean, clean, dies},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
+			for n, end := range ends {
+				require.NotEqual(t, idem.Unknown, a.state(t, a.key), "before attempt %d", n+1)
+				end(t, a)
+			}
+			require.Equal(t, 3, a.runs)
+			for range 3 {
+				require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
+				a.clock.Advance(48 * time.Hour)
+			}
+			require.Equal(t, 3, a.runs)
+			rec := a.record(t, a.key)
+			require.Equal(t, idem.Unknown, rec.State)
+			require.False(t, rec.Due.IsZero(), "the question is in the index")
+		})
+	}
+}
+
+// The attempt that is the last one parks the operation itself: a sweep finds it although
+// nobody asks again.
+func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
+	a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
+	for range 2 {
+		require.Same(t, errPlain, a.errs(t, errPlain))
+		require.Equal(t, idem.Released, a.state(t, a.key))
+	}
+	a.faults.Reset()
+	require.Same(t, errPlain, a.errs(t, errPlain))
+	require.Equal(t, idem.Unknown, a.state(t, a.key))
+	require.Equal(t, m("Acquire", "Acquire", "Finish"), a.faults.Calls())
+}
+
+func TestASingleAttempt(t *testing.T) {
+	once := limited
+	once.MaxAttempts = 1
+	a := &attempted{rig: newRig(t, nil), key: once.Key("t", "k")}
+	require.Same(t, errPlain, a.errs(t, idem.NotExecuted(errPlain)))
+	require.Same(t, errPlain, a.errs(t, errPlain))
+	require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
+	require.Equal(t, 2, a.runs)
+}
+
+// A deployed operation gets a limit: what its attempts have left counts.
+func TestALimitCountsTheAttemptsBeforeIt(t *testing.T) {
+	unlimited := limited
+	unlimited.MaxAttempts = 0
+	a := &attempted{rig: newRig(t, nil), key: unlimited.Key("t", "k")}
+	for range 5 {
+		require.Same(t, errPlain, a.errs(t, errPlain))
+	}
+	a.key = limited.Key("t", "k")
+	require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
+	require.Equal(t, 5, a.runs)
+}
+
+func TestAttemptsAreCountedAnew(t *testing.T) {
+	used := func(t *testing.T) *attempted {
+		a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
+		for range 2 {
+			require.Same(t, errPlain, a.errs(t, errPlain))
+		}
+		return a
+	}
+	again := func(t *testing.T, a *attempted) {
+		before := a.runs
+		for range 3 {
+			require.Same(t, errPlain, a.errs(t, errPlain))
+		}
+		require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
+		require.Equal(t, 3, a.runs-before)
+	}
+	t.Run("once the record has expired", func(t *testing.T) {
+		a := used(t)
+		a.clock.Advance(48 * time.Hour)
+		again(t, a)
+	})
+	t.Run("once somebody has found out that none took effect", func(t *testing.T) {
+		a := used(t)
+		require.Same(t, errPlain, a.errs(t, errPlain))
+		r, err := reconcile.New(a.mem, &reconcile.Options{Now: a.clock.Now})
+		require.NoError(t, err)
+		a.clock.Advance(time.Hour)
+		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "test"}))
+		again(t, a)
+	})
+}
+
+// Whatever is lost on the way, attempts that may have taken effect are counted once each,
+// and nothing else is: claims that were taken back, and clean ends, are not.
+func TestAttemptsAreCountedOnceEach(t *testing.T) {
+	for seed := range uint64(300) {
+		a := &attempted{rig: newRig(t, nil), key: limited.Key("t", "k")}
+		g := rand.New(rand.NewPCG(13, seed))
+		var story []string
+		maybe := func(faults ...idemtest.Fault) idemtest.Fault { return faults[g.IntN(len(faults))] }
+		unsettled := 0
+		for unsettled < limited.MaxAttempts {
+			require.Less(t, len(story), 60, "seed %d", seed)
+			before := a.runs
+			var what string
+			var err error
+			switch g.IntN(5) {
+			case 0:
+				what = "a claim in doubt"
+				if g.IntN(2) == 0 {
+					a.faults.Next(idemtest.Acquire, maybe(idemtest.LoseReply, idemtest.LoseRequest))
+				} else {
+					a.faults.Next(idemtest.Acquire, idemtest.Pass, maybe(idemtest.LoseReply, idemtest.LoseRequest))
+				}
+				a.faults.Next(idemtest.Withdraw, maybe(idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest))
+				err = a.errs(t, errPlain)
+			case 1:
+				what, err = "died", a.dies(t)
+			case 2:
+				what = "a clean end"
+				err = a.errs(t, idem.NotExecuted(errPlain))
+				before = a.runs // it does not count
+			default:
+				what = "an error"
+				a.faults.Next(idemtest.Finish, maybe(idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest))
+				err = a.errs(t, errPlain)
+			}
+			a.faults.Heal()
+			require.NoError(t, a.engine.Flush(t.Context()))
+			unsettled += a.runs - before
+			story = append(story, fmt.Sprintf("%s: %v, %s", what, err, a.state(t, a.key)))
+			require.False(t, errors.Is(err, idem.ErrOutcomeUnknown), "seed %d, after %d: %q", seed, unsettled, story)
+		}
+		for range 2 {
+			require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown, "seed %d: %q", seed, story)
+		}
+	}
+}
