@@ -39,12 +39,12 @@ const (
 	// time comes after that.
 	// https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
 	EventBridgeAge = 24 * time.Hour
-	// SchedulerAge is the same time of EventBridge Scheduler.
+	// schedulerAge is the same time of EventBridge Scheduler.
 	// https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
-	SchedulerAge = 24 * time.Hour
-	// SNSAge is the same time of SNS.
+	schedulerAge = 24 * time.Hour
+	// snsAge is the same time of SNS.
 	// https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
-	SNSAge = 23 * day
+	snsAge = 23 * day
 
 	// The default retentions, as in package idemlambda.
 	DefaultAsyncRetention       = 36 * time.Hour
@@ -60,9 +60,9 @@ var eventSources = map[EventSource]struct {
 	name           string
 }{
 	FromCallers:     {0, DefaultAsyncRetention, ""},
-	FromScheduler:   {SchedulerAge, DefaultAsyncRetention, "EventBridge Scheduler"},
+	FromScheduler:   {schedulerAge, DefaultAsyncRetention, "EventBridge Scheduler"},
 	FromEventBridge: {EventBridgeAge, DefaultEventBridgeRetention, "EventBridge"},
-	FromSNS:         {SNSAge, DefaultSNSRetention, "SNS"},
+	FromSNS:         {snsAge, DefaultSNSRetention, "SNS"},
 	FromS3:          {0, DefaultS3Retention, ""},
 }
 

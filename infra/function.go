@@ -23,8 +23,8 @@ import (
 const (
 	// DefaultTimeout gives a handler 9 s before its guard.
 	DefaultTimeout = 10 * time.Second
-	// MaxTimeout is Lambda's limit.
-	MaxTimeout = 15 * time.Minute
+	// maxTimeout is Lambda's limit.
+	maxTimeout = 15 * time.Minute
 	// DefaultMemory, in MB, gives a Go function about a sixth of a core.
 	DefaultMemory = 256
 
@@ -150,8 +150,8 @@ func (p *FunctionProps) setDefaults() (problems []string) {
 	if p.Timeout == 0 {
 		p.Timeout = DefaultTimeout
 	}
-	if p.Timeout < time.Second || p.Timeout > MaxTimeout || p.Timeout%time.Second != 0 {
-		invalid("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, MaxTimeout, DefaultTimeout)
+	if p.Timeout < time.Second || p.Timeout > maxTimeout || p.Timeout%time.Second != 0 {
+		invalid("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, maxTimeout, DefaultTimeout)
 		p.Timeout = DefaultTimeout
 	}
 	if p.Memory == 0 {

@@ -24,7 +24,8 @@ const (
 // SQSDelivery is the outcome of one message.
 type SQSDelivery = Delivery[events.SQSMessage]
 
-// SQSOptions of a queue's handler: [Options] of its messages.
+// SQSOptions of a queue's handler: [Options] of its messages. Zero Concurrency means
+// [DefaultSQSConcurrency].
 type SQSOptions = Options[events.SQSMessage]
 
 // SQSHandler is a Lambda handler of a queue's batches, for lambda.Start.

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// SQSKeyFunc finds tenant and value of the key in a message. It returns
+// SQSKeyFunc finds tenant and value of the key in a message: [SQSAttribute], [SQSPointer],
+// [SQSDeduplicationID], [SQSMessageID], or a function of yours. It returns
 // [idem.NoTenant] as the tenant if there is none. It must not change or keep
 // the message and must be safe for concurrent use. After an error the message is
 // redelivered, and nothing is executed.

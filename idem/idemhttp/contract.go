@@ -10,7 +10,8 @@ import (
 
 // Headers that mark a replay.
 const (
-	// HeaderReplayed is "true" on a response that was recorded earlier.
+	// HeaderReplayed is "true" on a response that was recorded earlier. [HeaderOriginalDate]
+	// and [HeaderExpires] come with it.
 	HeaderReplayed = "Idempotency-Replayed"
 	// HeaderReplayedStripe is the name of [HeaderReplayed] in the Stripe profile.
 	HeaderReplayedStripe = "Idempotent-Replayed"

@@ -24,7 +24,7 @@ const (
 	//
 	// Refusals have Stripe's body, {"error":{"type":"idempotency_error","code":…,
 	// "message":…}} with the contract's codes and its retryable, as application/json. The
-	// header Stripe-Should-Retry says the same to Stripe's own libraries. A reused key is
+	// header [HeaderShouldRetry] says the same to Stripe's own libraries. A reused key is
 	// 400, and [HeaderReplayedStripe] marks a replay. A key is any text of printable ASCII
 	// from 1 to [MaxKey] characters, unchanged, even with quotes and commas.
 	//

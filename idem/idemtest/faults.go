@@ -33,8 +33,8 @@ const (
 	AuditBetween    Method = "AuditBetween"
 )
 
-// Methods lists all methods of a store.
-var Methods = []Method{
+// methods lists all methods of a store.
+var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
 	Due, Postpone, Forget, AuditOf, AuditBetween,
 }
@@ -141,7 +141,7 @@ func (f *Faults) Next(m Method, faults ...Fault) {
 // given with Next come first. Without methods it means all of them.
 func (f *Faults) Always(fault Fault, ms ...Method) {
 	if len(ms) == 0 {
-		ms = Methods
+		ms = methods
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

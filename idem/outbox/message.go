@@ -49,12 +49,13 @@ type Message struct {
 	ID string
 
 	// Destination names where the message goes, such as "orders". The relay knows
-	// which queue, topic or bus that is. Required; letters, digits and "._-".
+	// which queue, topic or bus that is. Required; letters, digits and
+	// "._-", at most [MaxDestination].
 	Destination string
 
 	// OrderingKey asks for order: a message is not sent before an earlier one with the same
 	// destination and ordering key. The package's comment says what is earlier. Empty means
-	// no order. Visible ASCII without spaces.
+	// no order. Visible ASCII without spaces, at most [MaxOrderingKey] characters.
 	OrderingKey string
 
 	// Type says what the message is about, such as "order.placed". On EventBridge it is the
@@ -62,15 +63,16 @@ type Message struct {
 	Type string
 
 	// ContentType of Body, such as "application/json". Queues and topics get it as
-	// an attribute.
+	// the attribute [AttributeContentType].
 	ContentType string
 
 	// Body is the content. Bytes that are not text are sent as Base64 to services that
-	// accept only text. Not empty.
+	// accept only text, and [AttributeEncoding] says so. Not empty.
 	Body []byte
 
 	// Attributes are for the consumer's or the topic's filters. Names have letters, digits
-	// and "._-"; the relay's own begin with "idem-". Values are not empty.
+	// and "._-"; the relay's own begin with "idem-". Values are not empty; at
+	// most [MaxAttributes].
 	Attributes map[string]string
 
 	// Limit is how many bytes the destination accepts in a message, 2,048 to [MaxLimit].

@@ -137,7 +137,7 @@ const (
 	DeadAt       = "dead_at"
 )
 
-// States of an outbox message.
+// States of an outbox message. A dispatched one has [DispatchedAt], a dead letter [DeadAt].
 const (
 	OutboxNew        = "new"
 	OutboxRetrying   = "retrying"

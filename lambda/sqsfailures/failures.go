@@ -65,7 +65,8 @@ type API interface {
 
 // New makes a function for [idemlambda.SQSOptions].OnFailed. It sends the unchanged body
 // and message attributes, and adds the reason: as many of this package's attributes, in
-// the order of their declaration, as fit into SQS's limits of ten attributes and of the
+// the order of their declaration ([FailureAttribute], [FailureTypeAttribute],
+// [FailureCodeAttribute], [RecordAttribute], …), as fit into SQS's limits of ten attributes and of the
 // message's length. Characters that SQS does not accept are replaced.
 //
 // The failure queue's MaximumMessageSize must be no less than the source's. A message

@@ -53,6 +53,7 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 // it; nothing is fetched from a network. API Gateway's exports are understood:
 // x-amazon-apigateway-any-method is ANY, the path /$default is $default. The
 // servers' base paths are not part of a route, just as stages are not for a handler.
+// [FromDocument] takes a document in memory.
 func FromFile(file string) ([]string, error) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
