@@ -48,28 +48,31 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 			}
 			continue
 		}
-		ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
-		switch protocol.Next(rec, ev, r.now()).Do {
-		case protocol.DoTooEarly:
-			return ErrTooEarly
-		case protocol.DoRefuse:
-			return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
-		}
-		if res.Result != nil && res.Result.Codec != rec.Codec {
-			return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
-				"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
-		}
-		if due := notUndone(rec); res.To == idem.Failed && !res.Undone && len(due) > 0 {
-			return &NotUndoneError{Steps: due}
-		}
-		err = r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
-		var conflict *protocol.ConflictError
-		if !errors.As(err, &conflict) {
+		if err = r.resolve(ctx, rec, res, by); !isAnswer(err) {
 			return err
 		}
 		// Somebody else wrote in between: look again.
 	}
 	return ErrNotUnknown
+}
+
+// resolve records the outcome of the record as it was read.
+func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by By) error {
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
+	switch protocol.Next(rec, ev, r.now()).Do {
+	case protocol.DoTooEarly:
+		return ErrTooEarly
+	case protocol.DoRefuse:
+		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
+	}
+	if res.Result != nil && res.Result.Codec != rec.Codec {
+		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
+			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
+	}
+	if due := notUndone(rec); res.To == idem.Failed && !res.Undone && len(due) > 0 {
+		return &NotUndoneError{Steps: due}
+	}
+	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
 }
 
 // abandoned reports whether the record is a lapsed claim that no call may take over.
