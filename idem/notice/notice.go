@@ -26,7 +26,8 @@ type Notice struct {
 	Attempt int
 	// State that the record is in now, as far as is known.
 	State protocol.State
-	// Elapsed since the call began, or since the write was queued.
+	// Elapsed since the call began, or since the write was queued. Of what a sweep does,
+	// since the record has been without an outcome.
 	Elapsed time.Duration
 	// Err is the handler's error, or what went wrong.
 	Err error
@@ -66,4 +67,16 @@ const (
 	OutcomeQueued    Kind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone
 	OutcomeLanded    Kind = "outcome_landed"    // a queued write was written
 	OutcomeDropped   Kind = "outcome_dropped"   // a queued write was given up
+)
+
+// What the observer of a sweep is told of; a dry run says it of what would be done. A
+// record that cannot be read is [Unreadable] here too.
+const (
+	SweepParked    Kind = "sweep_parked"    // a lapsed claim became unknown
+	SweepPostponed Kind = "sweep_postponed" // it still runs, or could not be asked about yet
+	SweepFailed    Kind = "sweep_failed"    // a record could not be handled
+	Abandoned      Kind = "abandoned"       // lapsed and repeatable, or released with steps, and nobody calls
+	Probed         Kind = "probed"          // the provider was asked, and the outcome stays unknown
+	Resolved       Kind = "resolved"        // an unknown outcome was found out
+	GivenUp        Kind = "given_up"        // a question was left to people
 )

@@ -92,12 +92,19 @@ func (r *Reconciler) lapse(rec *idem.Record, by By) protocol.Settlement {
 // settle writes the settlement, and the same again if its reply was lost: a
 // resolver that asks anew would take its own answer for somebody else's. The retention
 // of an outcome counts from the try that lands.
-func (r *Reconciler) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) (err error) {
-	for range 3 {
+func (r *Reconciler) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) error {
+	return again(ctx, func() error {
 		if !s.Ending.ExpiresAt.IsZero() {
 			s.Ending.ExpiresAt = r.expiry(retention)
 		}
-		err = r.store.Settle(ctx, r.now(), s)
+		return r.store.Settle(ctx, r.now(), s)
+	})
+}
+
+// again writes up to three times, as long as nobody knows whether it has landed.
+func again(ctx context.Context, write func() error) (err error) {
+	for range 3 {
+		err = write()
 		var sErr *idem.StoreError
 		if !errors.As(err, &sErr) || !sErr.Ambiguous || ctx.Err() != nil {
 			break

@@ -1,0 +1,189 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// record looks at what the index named as due, which may be so no longer.
+func (s *sweep) record(id string) {
+	var err error
+	for range 2 {
+		if s.over(0) {
+			s.leave()
+			return
+		}
+		var rec *idem.Record
+		rec, err = s.r.store.Get(s.ctx, id)
+		switch {
+		case errors.Is(err, protocol.ErrRecordUnreadable):
+			s.did(notice.Unreadable, &idem.Record{ID: id}, "", "the record cannot be read", err)
+			return
+		case err != nil:
+			s.failed(&idem.Record{ID: id}, err)
+			return
+		case rec == nil || rec.Due.IsZero() || rec.Due.After(s.r.now()):
+			s.count(func(r *Report) { r.Skipped++ })
+			return
+		}
+		if err = s.handle(rec); err == nil {
+			return
+		}
+		if !isAnswer(err) {
+			s.failed(rec, err)
+			return
+		}
+		// Somebody else wrote in between: look once more.
+	}
+	s.count(func(r *Report) { r.Skipped++ })
+}
+
+func (s *sweep) failed(rec *idem.Record, err error) {
+	s.did(notice.SweepFailed, rec, rec.State, err.Error(), err)
+}
+
+func (s *sweep) leave() { s.count(func(r *Report) { r.Left++ }) }
+
+// handle does about the record what the next call would, but for running the handler. The
+// error is the store's.
+func (s *sweep) handle(rec *idem.Record) error {
+	op := s.operation(rec)
+	ev := protocol.Event{
+		Kind: protocol.EventWork, Fingerprint: rec.Fingerprint, Repeat: op.Operation.Repeat,
+		MaxAttempts: op.Operation.MaxAttempts, Margin: s.r.opts.Margin,
+	}
+	switch protocol.Next(rec, ev, s.r.now()).Do {
+	case protocol.DoInFlight:
+		return s.later(rec, notice.SweepPostponed, rec.LeaseUntil.Add(s.r.opts.Margin), rec.Probes, "its lease was renewed", nil)
+	case protocol.DoUnknown:
+		return s.ask(rec, op)
+	case protocol.DoPark:
+		return s.park(rec, op)
+	case protocol.DoTakeOver:
+		// Nobody calls who could close the step: people must hear of it.
+		if op.OnAbandoned == nil && rec.State == idem.InProgress && rec.Interrupted() {
+			return s.park(rec, op)
+		}
+		return s.abandoned(rec, op)
+	case protocol.DoUnreadable:
+		s.did(notice.Unreadable, rec, rec.State, "a newer version wrote its fingerprint", nil)
+		return nil
+	}
+	s.count(func(r *Report) { r.Skipped++ })
+	return nil
+}
+
+// park makes an open question of what an attempt has left behind, and asks it at once.
+func (s *sweep) park(rec *idem.Record, op Operation) error {
+	why := "its lease is over and it left no outcome"
+	if rec.State == idem.Released {
+		why = "it was released and may have taken effect, and the operation is not repeatable"
+	}
+	lapse := s.r.lapse(rec, s.by(why))
+	if !s.opts.DryRun {
+		if err := s.r.settle(s.ctx, 0, lapse); err != nil {
+			return err
+		}
+	}
+	parked, err := lapse.Apply(rec, s.r.now())
+	if err != nil {
+		return err
+	}
+	s.did(notice.SweepParked, rec, parked.State, why, nil)
+	return s.ask(parked, op)
+}
+
+// abandoned is about work that the next call would go on with.
+func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
+	why := "a call with its key would go on with it"
+	if op.OnAbandoned == nil || s.opts.DryRun {
+		return s.wait(rec, op, notice.Abandoned, s.backoff(rec.Probes+1), rec.Probes+1, why, nil)
+	}
+	if s.over(s.asking) {
+		s.leave()
+		return nil
+	}
+	claimed, err := s.claim(rec)
+	if err != nil {
+		return err
+	}
+	_, err = bounded(s.ctx, s.asking, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, op.OnAbandoned(ctx, s.r.question(claimed))
+	})
+	why = "OnAbandoned was told"
+	if err != nil {
+		why = "OnAbandoned failed"
+	}
+	if err == nil && claimed.Probes == 1 { // however old it is: this may help
+		return s.later(claimed, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+	}
+	return s.wait(claimed, op, notice.Abandoned, s.backoff(claimed.Probes), claimed.Probes, why, err)
+}
+
+// wait leaves the record to a later sweep, or to people if it has waited long enough.
+func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error) error {
+	now := s.r.now()
+	age := since(rec).Add(op.GiveUpAfter)
+	if !now.Before(age) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
+		return s.giveUp(rec, why, cause)
+	}
+	due := now.Add(pause)
+	if kind != notice.Probed && due.After(age) {
+		due = age
+	}
+	return s.later(rec, kind, due, probes, why, cause)
+}
+
+func (s *sweep) later(rec *idem.Record, kind notice.Kind, due time.Time, probes int, why string, cause error) error {
+	if _, err := s.postpone(rec, due, probes); err != nil {
+		return err
+	}
+	s.did(kind, rec, rec.State, why, cause)
+	return nil
+}
+
+// claim takes the record for the time of a call, so that another sweep does not make the
+// same one.
+func (s *sweep) claim(rec *idem.Record) (*idem.Record, error) {
+	return s.postpone(rec, s.r.now().Add(s.asking+s.r.opts.Margin), rec.Probes+1)
+}
+
+// postpone writes when the record is due next, and returns it as it is then.
+func (s *sweep) postpone(rec *idem.Record, due time.Time, probes int) (*idem.Record, error) {
+	return s.move(rec, protocol.Postponement{Due: due, Probes: probes, GivenUpAt: rec.GivenUpAt})
+}
+
+// move writes a postponement of the record as it was read, and the same again if its reply
+// was lost.
+func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
+	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
+	if !s.opts.DryRun {
+		err := again(s.ctx, func() error { return s.r.store.Postpone(s.ctx, s.r.now(), p) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.Apply(rec, s.r.now())
+}
+
+// backoff is the pause after the n-th probe: between half and all of what has doubled
+// ("equal jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+func (s *sweep) backoff(n int) time.Duration {
+	d := s.opts.Backoff
+	for range n - 1 {
+		if d >= s.opts.MaxBackoff/2 {
+			d = s.opts.MaxBackoff
+			break
+		}
+		d *= 2
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+func (s *sweep) by(why string) By { return By{Who: s.opts.Who, Why: why[:min(len(why), maxText)]} }

@@ -1,0 +1,118 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// DefaultHelp tells people what to do about a question.
+const DefaultHelp = "Find out from the provider, by token or reference, whether it took effect. " +
+	"Read the record with Lookup and History of a reconcile.Reconciler, and record the outcome with its Resolve. " +
+	"Until then calls with the key get idem.ErrOutcomeUnknown, and nothing runs again. " +
+	"A record in state in_progress or released needs a call with its key instead, which goes on with the work."
+
+// GivenUp is a question that is left to people. It says nothing of the operation's input
+// and result.
+type GivenUp struct {
+	// Message is this message's id, a UUID: the same if it has to be sent again.
+	Message string `json:"message"`
+	// Record is its id, Tenant and Operation its key's.
+	Record    string `json:"record"`
+	Tenant    string `json:"tenant,omitempty"`
+	Operation string `json:"operation"`
+	// Value is the caller's, if the operation keeps it.
+	Value string `json:"value,omitempty"`
+	// State of the record, and its latest Attempt.
+	State   idem.State `json:"state"`
+	Attempt int        `json:"attempt"`
+	// CreatedAt is when the first attempt claimed, Since from when there is no outcome.
+	CreatedAt time.Time `json:"created_at"`
+	Since     time.Time `json:"since"`
+	// Probes is how often the provider was asked, and Reason why that ends.
+	Probes int    `json:"probes"`
+	Reason string `json:"reason"`
+	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
+	// [SweepOptions.TellMessages] allows it.
+	ErrorType    string `json:"error_type,omitempty"`
+	ErrorCode    string `json:"error_code,omitempty"`
+	ErrorMessage string `json:"error_message,omitempty"`
+	// Ref is what the provider calls the effect, Token what the handler sent it.
+	Ref   string `json:"ref,omitempty"`
+	Token string `json:"token"`
+	// Help says how to look at it and how to resolve it.
+	Help string `json:"help"`
+}
+
+// never is when a record is due that was given up: it stays in the index and no sweep
+// reads it.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// lock is how long another sweep leaves a record alone that is being given up.
+const lock = time.Minute
+
+// giveUp leaves the question to people, once. It is sent between two writes: the first
+// one keeps other sweeps from sending it too, and only the second one says that it was
+// sent. So it is never lost, and sent twice only after a crash in between.
+func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
+	if s.opts.People != nil && !s.opts.DryRun {
+		if s.over(s.asking / 4) {
+			s.leave()
+			return nil
+		}
+		if rec, err = s.postpone(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
+			return err
+		}
+		g := s.givenUp(rec, reason)
+		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (struct{}, error) { return struct{}{}, s.opts.People(ctx, g) })
+		if err != nil {
+			return fmt.Errorf("reconcile: People: %w", err)
+		}
+	}
+	now := s.r.now()
+	_, err = s.move(rec, protocol.Postponement{
+		Due: never, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
+	})
+	if err != nil {
+		return err
+	}
+	s.did(notice.GivenUp, rec, rec.State, reason, cause)
+	return nil
+}
+
+func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
+	q := s.r.question(rec)
+	g := GivenUp{
+		Message: outbox.MessageID(rec.ID, q.Since, "idem:given_up"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
+		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
+		Ref: q.Ref, Token: q.Token, Help: s.opts.Help,
+	}
+	if f := rec.Failure; f != nil {
+		g.ErrorType, g.ErrorCode = f.Type, f.Code
+		if s.opts.TellMessages {
+			g.ErrorMessage = f.Message
+		}
+	}
+	return g
+}
+
+// SendTo returns the [SweepOptions.People] that sends each question as JSON with a sender
+// of package outbox, such as the sqssender to a queue. The message's id is
+// [GivenUp.Message], by which a FIFO queue drops one that comes twice within five minutes.
+func SendTo(sender outbox.Sender) func(context.Context, GivenUp) error {
+	return func(ctx context.Context, g GivenUp) error {
+		body, err := json.Marshal(g)
+		if err != nil {
+			return err
+		}
+		return sender.Send(ctx, []outbox.Message{{
+			ID: g.Message, Destination: "people", Type: "idem.given_up", ContentType: "application/json", Body: body,
+		}})[0]
+	}
+}

@@ -1,0 +1,143 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// ask asks the provider about an unknown outcome, and does what the answer says.
+func (s *sweep) ask(rec *idem.Record, op Operation) error {
+	switch {
+	case op.Probe == nil:
+		return s.wait(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes, "nobody can be asked about it", nil)
+	case s.opts.DryRun:
+		s.did(notice.Probed, rec, rec.State, "the provider would be asked", nil)
+		return nil
+	case s.over(s.asking):
+		s.leave()
+		return nil
+	}
+	var claimed *idem.Record
+	var unasked error
+	answer, err := s.circuits[op.Provider].Execute(func() (Answer, error) {
+		if claimed, unasked = s.claim(rec); unasked != nil {
+			return Answer{}, errUnasked
+		}
+		a, err := bounded(s.ctx, s.asking, func(ctx context.Context) (Answer, error) {
+			return op.Probe(ctx, s.r.question(claimed))
+		})
+		if err != nil && s.ctx.Err() != nil {
+			unasked = &idem.StoreError{Op: "Probe", Err: s.ctx.Err()}
+			return Answer{}, errUnasked // the sweep's end says nothing about the provider
+		}
+		return a, err
+	})
+	switch {
+	case unasked != nil:
+		return unasked
+	case claimed == nil:
+		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, "the circuit of "+op.Provider+" is open", err)
+	case err != nil:
+		return s.wait(claimed, op, notice.Probed, s.backoff(claimed.Probes), claimed.Probes, "the probe gave no answer", err)
+	}
+	switch answer.kind {
+	case resolved:
+		return s.settled(claimed, answer)
+	case cannotBeKnown:
+		return s.giveUp(claimed, "it cannot be known: "+answer.reason, nil)
+	}
+	pause := s.backoff(claimed.Probes)
+	if answer.after > 0 {
+		pause = min(answer.after, op.GiveUpAfter)
+	}
+	return s.wait(claimed, op, notice.Probed, pause, claimed.Probes, "the provider does not know yet", nil)
+}
+
+// settled records the outcome that the provider has told. An answer that the record does
+// not take is for people, who would get the same one for ever.
+func (s *sweep) settled(rec *idem.Record, a Answer) error {
+	why := "the provider says that it " + said(a.res.To)
+	err := a.err
+	if err == nil {
+		err = a.res.check()
+	}
+	if err == nil {
+		err = s.r.resolve(s.ctx, rec, a.res, s.by(why))
+	}
+	var config *idem.ConfigError
+	var large *protocol.TooLargeError
+	switch {
+	case err == nil:
+		s.did(notice.Resolved, rec, a.res.To, why, nil)
+		return nil
+	case errors.Is(err, ErrTooEarly):
+		// Just after that time: on the dot it would be too early again.
+		due := rec.LeaseUntil.Add(s.r.opts.Margin + time.Millisecond)
+		return s.later(rec, notice.SweepPostponed, due, rec.Probes, why+", and its attempt may still be running", nil)
+	case errors.Is(err, ErrNotUndone):
+		return s.giveUp(rec, why+": "+err.Error(), err)
+	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
+		return s.giveUp(rec, why+", with a result that cannot be recorded", err)
+	}
+	return err
+}
+
+func said(to idem.State) string {
+	switch to {
+	case idem.Completed:
+		return "took effect"
+	case idem.Failed:
+		return "has failed"
+	}
+	return "had no effect"
+}
+
+// errUnasked keeps what is not the provider's fault out of its circuit.
+var errUnasked = errors.New("reconcile: not asked")
+
+func newCircuit(provider string) *gobreaker.CircuitBreaker[Answer] {
+	return gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
+		Name: provider, Timeout: openFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= openAfter },
+		IsExcluded:  func(err error) bool { return errors.Is(err, errUnasked) },
+	})
+}
+
+// grace is for a function whose context has ended to return.
+const grace = 100 * time.Millisecond
+
+// bounded calls f, and does not wait for it much longer than d.
+func bounded[T any](ctx context.Context, d time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	type reply struct {
+		out T
+		err error
+	}
+	done := make(chan reply, 1)
+	go func() {
+		out, err := guarded(ctx, f)
+		done <- reply{out, err}
+	}()
+	select {
+	case r := <-done:
+		return r.out, r.err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		return r.out, r.err
+	case <-late.C:
+		return *new(T), fmt.Errorf("no answer: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,101 @@
+package reconcile
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Question is an operation that has no outcome, as far as its record tells. It says
+// nothing of the operation's input, which no record keeps.
+type Question struct {
+	// ID of the record, Tenant and Operation of its key. Tenant is empty for a service
+	// without tenants.
+	ID, Tenant, Operation string
+	// Value is the caller's value, if the operation keeps it ([idem.Operation.KeepValue]).
+	Value string
+	// Token is what the handler sent downstream ([idem.Token]).
+	Token string
+	// Ref is what the provider calls the effect, if the record says so.
+	Ref string
+	// State of the record: Unknown, or InProgress and Released of what was abandoned.
+	State idem.State
+	// Attempt is the number of the latest attempt.
+	Attempt int
+	// Steps that are recorded, by name, in order.
+	Steps []Step
+	// CreatedAt is when the first attempt claimed, LeaseUntil until when the latest one
+	// might run, Since from when the question has been open.
+	CreatedAt, LeaseUntil, Since time.Time
+	// Probes is how often it was asked before.
+	Probes int
+	// Failure is the latest attempt's error, nil if there is none.
+	Failure *idem.Failure
+
+	rec   *idem.Record
+	store protocol.Store
+}
+
+// Step is a step of a [Question].
+type Step struct {
+	Name string
+	// Token is what the step's function sent downstream.
+	Token string
+	// Begun says that an at-most-once step began, at BegunAt, and has no outcome.
+	Begun   bool
+	BegunAt time.Time
+	// NotExecuted says that it provably had no effect.
+	NotExecuted bool
+	// Failure is the step's outcome if that is an error, or says why its result is missing.
+	Failure *idem.Failure
+}
+
+// StepResult reads the encoded result of a step that is done.
+func (q Question) StepResult(ctx context.Context, name string) ([]byte, error) {
+	return q.store.StepResult(ctx, q.rec, name)
+}
+
+func (r *Reconciler) question(rec *idem.Record) Question {
+	tenant, operation := namesOf(rec.ID)
+	q := Question{
+		ID: rec.ID, Tenant: tenant, Operation: operation, Value: rec.Value, Token: protocol.Token(rec.ID, ""), Ref: rec.Ref,
+		State: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, LeaseUntil: rec.LeaseUntil, Since: since(rec),
+		Probes: rec.Probes, Failure: rec.Failure, rec: rec, store: r.store,
+	}
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		s := rec.Steps[name]
+		q.Steps = append(q.Steps, Step{
+			Name: name, Token: protocol.Token(rec.ID, name), Begun: s.Begun, BegunAt: s.BegunAt,
+			NotExecuted: s.NotExecuted, Failure: s.Failure,
+		})
+	}
+	return q
+}
+
+// since is from when a record has been without an outcome: a claim that was abandoned
+// from the end of its lease.
+func since(rec *idem.Record) time.Time {
+	if rec.OpenSince.IsZero() {
+		return rec.LeaseUntil
+	}
+	return rec.OpenSince
+}
+
+// namesOf reads tenant and operation from a record's id, see [idem.Key.ID]. What is no id
+// has neither.
+func namesOf(id string) (tenant, operation string) {
+	t, rest, _ := strings.Cut(id, "#")
+	o, _, _ := strings.Cut(rest, "#")
+	tenant, terr := url.PathUnescape(t)
+	operation, oerr := url.PathUnescape(o)
+	if terr != nil || oerr != nil {
+		return "", ""
+	}
+	return tenant, operation
+}

@@ -1,0 +1,165 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+const (
+	maxActions  = 1000
+	maxProblems = 20
+)
+
+// Report says what a sweep did, and in a dry run what it would have done.
+type Report struct {
+	// DryRun says that nothing was written and nobody asked.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Listed is how many records the index named as due.
+	Listed int `json:"listed"`
+	// Parked claims became unknown.
+	Parked int `json:"parked"`
+	// Probed questions were asked about and stay unknown, Resolved ones have their outcome.
+	Probed   int `json:"probed"`
+	Resolved int `json:"resolved"`
+	// Postponed records are due later: they still run, or nobody could be asked yet.
+	Postponed int `json:"postponed"`
+	// Abandoned records wait for a call, or for what OnAbandoned does about them.
+	Abandoned int `json:"abandoned"`
+	// GivenUp questions were left to people.
+	GivenUp int `json:"given_up"`
+	// Unreadable records are left as they are: somebody must look at them.
+	Unreadable int `json:"unreadable"`
+	// Failed records could not be handled: the store or People failed, see Problems.
+	Failed int `json:"failed"`
+	// Skipped records were not due any more.
+	Skipped int `json:"skipped"`
+	// Left records were listed, and not handled for want of time; More says that not all
+	// that is due was listed. The next sweep has them.
+	Left int  `json:"left"`
+	More bool `json:"more,omitempty"`
+	// Expired items were removed.
+	Expired int `json:"expired,omitempty"`
+	// Actions are the first 1,000 of what was done.
+	Actions []Action `json:"actions,omitempty"`
+	// Problems says what went wrong, once each, at most 20.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Action is one thing that a sweep did about a record.
+type Action struct {
+	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, GivenUp,
+	// Unreadable or SweepFailed.
+	Kind notice.Kind `json:"kind"`
+	// Record is its id, Tenant and Operation its key's.
+	Record    string `json:"record"`
+	Tenant    string `json:"tenant,omitempty"`
+	Operation string `json:"operation"`
+	Attempt   int    `json:"attempt,omitempty"`
+	// From and To are the states before and after.
+	From idem.State `json:"from,omitempty"`
+	To   idem.State `json:"to,omitempty"`
+	// Why, without values and results.
+	Why string `json:"why,omitempty"`
+}
+
+func (r *Report) problem(format string, args ...any) {
+	p := fmt.Sprintf(format, args...)
+	if len(r.Problems) < maxProblems && !slices.Contains(r.Problems, p) {
+		r.Problems = append(r.Problems, p)
+	}
+}
+
+func (r *Report) counter(k notice.Kind) *int {
+	switch k {
+	case notice.SweepParked:
+		return &r.Parked
+	case notice.Probed:
+		return &r.Probed
+	case notice.Resolved:
+		return &r.Resolved
+	case notice.SweepPostponed:
+		return &r.Postponed
+	case notice.Abandoned:
+		return &r.Abandoned
+	case notice.GivenUp:
+		return &r.GivenUp
+	case notice.Unreadable:
+		return &r.Unreadable
+	}
+	return &r.Failed
+}
+
+func levelOf(k notice.Kind) slog.Level {
+	switch k {
+	case notice.SweepParked, notice.Abandoned, notice.SweepFailed:
+		return slog.LevelWarn
+	case notice.GivenUp, notice.Unreadable:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+// did reports an action about the record, which may be known by its id alone.
+func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why string, err error) {
+	tenant, operation := namesOf(rec.ID)
+	a := Action{Kind: kind, Record: rec.ID, Tenant: tenant, Operation: operation, Attempt: rec.Attempt, From: rec.State, To: to, Why: why}
+	s.count(func(r *Report) {
+		*r.counter(kind)++
+		if len(r.Actions) < maxActions {
+			r.Actions = append(r.Actions, a)
+		}
+		if kind == notice.SweepFailed {
+			r.problem("%s", why)
+		}
+	})
+	log := s.opts.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	attrs := []slog.Attr{
+		slog.String("kind", string(kind)), slog.String("record", a.Record), slog.String("tenant", tenant), slog.String("operation", operation),
+		slog.Int("attempt", a.Attempt), slog.String("from", string(a.From)), slog.String("to", string(to)), slog.String("why", why),
+	}
+	if s.opts.DryRun {
+		attrs = append(attrs, slog.Bool("dry_run", true))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	log.LogAttrs(s.ctx, levelOf(kind), "idem: sweep", attrs...)
+	if s.opts.Observer == nil {
+		return
+	}
+	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
+	if !since(rec).IsZero() {
+		n.Elapsed = s.r.now().Sub(since(rec))
+	}
+	if _, err := guarded(s.ctx, func(ctx context.Context) (struct{}, error) { s.opts.Observer(ctx, n); return struct{}{}, nil }); err != nil {
+		log.LogAttrs(s.ctx, slog.LevelError, "idem: the sweep's observer panicked", slog.String("error", err.Error()))
+	}
+}
+
+func (s *sweep) count(f func(*Report)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.report)
+}
+
+// errPanicked matches the error of a function that panicked.
+var errPanicked = errors.New("panicked")
+
+// guarded calls f, and makes of a panic an error.
+func guarded[T any](ctx context.Context, f func(context.Context) (T, error)) (out T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errPanicked, p)
+		}
+	}()
+	return f(ctx)
+}

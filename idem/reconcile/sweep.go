@@ -1,0 +1,114 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Sweep looks at all that is due now, once. The shards of the index take turns, a page
+// each, from another one in each sweep. It returns when it has seen all, or when the time
+// of the context is nearly over. What is not done then, the next sweep does: what a sweep
+// has left half done too.
+//
+// Whatever it writes is conditional on what it has read. If somebody else has written in
+// between, it looks once more and then leaves the record to the next sweep. The error
+// joins those of shards that could not be listed; the report counts what else went wrong.
+func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
+	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, report: Report{DryRun: s.opts.DryRun}}
+	listing := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		x.end = deadline.Add(-min(s.opts.Reserve, left/4))
+		x.asking = min(x.asking, left/2)
+		var cancel context.CancelFunc
+		listing, cancel = context.WithDeadline(ctx, x.end)
+		defer cancel()
+	}
+	ids := make(chan string)
+	var workers sync.WaitGroup
+	for range s.opts.Concurrency {
+		workers.Go(func() {
+			for id := range ids {
+				x.record(id)
+			}
+		})
+	}
+	err := x.list(listing, ids)
+	close(ids)
+	workers.Wait()
+	return x.report, err
+}
+
+// sweep is one call of Sweep.
+type sweep struct {
+	*Sweeper
+	ctx    context.Context
+	end    time.Time     // nothing is begun later; zero for no end
+	asking time.Duration // for a call of Probe, OnAbandoned and People
+
+	mu     sync.Mutex
+	report Report
+}
+
+// over reports whether there is no time for something that takes d.
+func (s *sweep) over(d time.Duration) bool {
+	return s.ctx.Err() != nil || !s.end.IsZero() && time.Until(s.end) < d
+}
+
+// room is the time for a call that may be short.
+func (s *sweep) room() time.Duration {
+	if s.end.IsZero() {
+		return s.asking
+	}
+	return min(s.asking, time.Until(s.end))
+}
+
+// list names what is due to the workers.
+func (s *sweep) list(ctx context.Context, ids chan<- string) error {
+	type place struct {
+		shard int
+		page  string
+	}
+	first := rand.IntN(protocol.Shards)
+	turn := make([]place, protocol.Shards)
+	for i := range turn {
+		turn[i].shard = (first + i) % protocol.Shards
+	}
+	until := s.r.now()
+	var failed error
+	for len(turn) > 0 {
+		at := turn[0]
+		turn = turn[1:]
+		page, err := s.r.store.Due(ctx, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: s.opts.PageSize})
+		switch {
+		case ctx.Err() != nil:
+			s.count(func(r *Report) { r.More = true })
+			return failed
+		case err != nil:
+			failed = errors.Join(failed, err)
+			s.count(func(r *Report) { r.problem("%v", err) })
+			continue
+		case page.Next != "":
+			turn = append(turn, place{at.shard, page.Next})
+		}
+		for i, id := range page.IDs {
+			select {
+			case ids <- id:
+				s.count(func(r *Report) { r.Listed++ })
+			case <-ctx.Done():
+				s.count(func(r *Report) {
+					r.Listed += len(page.IDs) - i
+					r.Left += len(page.IDs) - i
+					r.More = r.More || len(turn) > 0
+				})
+				return failed
+			}
+		}
+	}
+	return failed
+}

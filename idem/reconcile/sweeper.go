@@ -1,0 +1,207 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Defaults of a sweep.
+const (
+	// DefaultConcurrency is how many records are handled at once.
+	DefaultConcurrency = 8
+	// DefaultPageSize is how many records of a shard are listed at a time.
+	DefaultPageSize = 25
+	// DefaultProbeTimeout covers a request to a provider and a repetition.
+	DefaultProbeTimeout = 10 * time.Second
+	// DefaultReserve is for the writes after the last answer.
+	DefaultReserve = 3 * time.Second
+	// DefaultBackoff is the first pause between two probes, DefaultMaxBackoff the longest.
+	DefaultBackoff    = time.Minute
+	DefaultMaxBackoff = time.Hour
+	// DefaultGiveUpAfter is the age at which people get a question that nobody can be
+	// asked about.
+	DefaultGiveUpAfter = 15 * time.Minute
+	// DefaultProbeAge is that age where there is a probe: longer than most outages of
+	// providers, and within the day in which clients commonly retry.
+	DefaultProbeAge = 4 * time.Hour
+
+	// openAfter is the number of probes in a row that a provider leaves without an answer
+	// until its circuit opens, openFor the time until one of them tries again.
+	openAfter = 5
+	openFor   = time.Minute
+)
+
+// Operation is what a sweep knows of an operation. Of operations that it does not know,
+// lapsed claims are parked as their records say, and people get the questions.
+type Operation struct {
+	// Operation is the declaration that its handlers run under. Name, Repeat and
+	// MaxAttempts count. Required.
+	Operation idem.Operation
+	// Probe asks the provider what became of an Unknown operation. An error, a panic and
+	// silence leave it unknown. Its context ends after [SweepOptions.ProbeTimeout]: a probe
+	// that goes on after that is no longer waited for. It may be asked about one question
+	// more than once. Nil if only people can tell.
+	Probe func(ctx context.Context, q Question) (Answer, error)
+	// OnAbandoned is told of work that a call would go on with, and that nobody calls for:
+	// a lapsed claim of a repeatable operation, and Released with steps. It may send the
+	// work again. It is called at least once, and again with a growing pause until the
+	// work goes on. Its time is that of Probe. Nil leaves it at a report, and in the end
+	// to people.
+	OnAbandoned func(ctx context.Context, q Question) error
+	// Provider names what Probe asks. Operations with the same provider share a circuit:
+	// after five probes in a row without an answer the provider is asked one question a
+	// minute until it answers. Empty means the operation's name.
+	Provider string
+	// GiveUpAfter is the age of a question at which people get it. Zero means
+	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Where there is
+	// a Probe it is asked once more before that.
+	GiveUpAfter time.Duration
+	// GiveUpProbes is the number of probes after which people get it. Zero means no bound.
+	GiveUpProbes int
+}
+
+// SweepOptions of a sweeper. The zero value, and nil, mean the defaults.
+type SweepOptions struct {
+	// Operations that the sweep knows.
+	Operations []Operation
+	// People gets each question that is given up, once; after a crash in between twice,
+	// with the same [GivenUp.Message]. Nil leaves it at the log and the record. [SendTo]
+	// makes one of a sender.
+	People func(ctx context.Context, g GivenUp) error
+	// Help tells people how to look at a question and how to resolve it, such as a link to
+	// a runbook. Empty means [DefaultHelp].
+	Help string
+	// TellMessages puts messages of errors into what people get, which may quote personal
+	// data. Otherwise they get the type and the code.
+	TellMessages bool
+	// Who is what changes are kept under. Empty means "sweep".
+	Who string
+	// Concurrency is how many records are handled at once. Zero means [DefaultConcurrency].
+	Concurrency int
+	// PageSize is how many records of a shard are listed at a time; shards take turns.
+	// Zero means [DefaultPageSize].
+	PageSize int
+	// ProbeTimeout bounds a call of Probe, OnAbandoned and People. In a sweep with a
+	// deadline it is at most half of its time. Zero means [DefaultProbeTimeout].
+	ProbeTimeout time.Duration
+	// Reserve is how long before the context's deadline a sweep stops: the time for the
+	// last writes. It is at most a quarter of the time until the deadline. Zero means
+	// [DefaultReserve].
+	Reserve time.Duration
+	// Backoff is the pause after the first probe without an answer. It doubles up to
+	// MaxBackoff, and each is between half and all of that. Zero means [DefaultBackoff]
+	// and [DefaultMaxBackoff].
+	Backoff, MaxBackoff time.Duration
+	// DryRun writes nothing, asks nobody, and reports what a sweep would do first.
+	DryRun bool
+	// Observer is told of each [Action] by its Kind. Nil for none.
+	Observer idem.Observer
+	// Log gets one line for each [Action]. Nil means slog.Default.
+	Log *slog.Logger
+}
+
+// Sweeper looks for what is due. It is safe for concurrent use, also beside sweepers in
+// other processes.
+type Sweeper struct {
+	r          *Reconciler
+	opts       SweepOptions
+	operations map[string]Operation
+	circuits   map[string]*gobreaker.CircuitBreaker[Answer] // by provider
+}
+
+// NewSweeper returns a sweeper of the reconciler's store. It makes no call. Mistakes are an
+// [*idem.ConfigError].
+func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
+	bad := func(what, format string, args ...any) (*Sweeper, error) {
+		return nil, &idem.ConfigError{What: "sweep: " + what, Problem: fmt.Sprintf(format, args...)}
+	}
+	if r == nil {
+		return bad("reconciler", "is nil: make one with reconcile.New")
+	}
+	s := &Sweeper{r: r, operations: map[string]Operation{}, circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
+	if o != nil {
+		s.opts = *o
+	}
+	for _, f := range []struct {
+		name string
+		n    *int
+		def  int
+	}{{"Concurrency", &s.opts.Concurrency, DefaultConcurrency}, {"PageSize", &s.opts.PageSize, DefaultPageSize}} {
+		if *f.n < 0 {
+			return bad("SweepOptions."+f.name, "is %d: it cannot be negative", *f.n)
+		}
+		if *f.n == 0 {
+			*f.n = f.def
+		}
+	}
+	for _, f := range []struct {
+		name string
+		d    *time.Duration
+		def  time.Duration
+	}{
+		{"ProbeTimeout", &s.opts.ProbeTimeout, DefaultProbeTimeout}, {"Reserve", &s.opts.Reserve, DefaultReserve},
+		{"Backoff", &s.opts.Backoff, DefaultBackoff}, {"MaxBackoff", &s.opts.MaxBackoff, DefaultMaxBackoff},
+	} {
+		if *f.d < 0 {
+			return bad("SweepOptions."+f.name, "is %v: it cannot be negative", *f.d)
+		}
+		if *f.d == 0 {
+			*f.d = f.def
+		}
+	}
+	if s.opts.MaxBackoff < s.opts.Backoff {
+		return bad("SweepOptions.MaxBackoff", "is %v and less than Backoff, %v", s.opts.MaxBackoff, s.opts.Backoff)
+	}
+	if s.opts.Help == "" {
+		s.opts.Help = DefaultHelp
+	}
+	if s.opts.Who == "" {
+		s.opts.Who = "sweep"
+	}
+	for _, op := range s.opts.Operations {
+		if err := op.Operation.Check(); err != nil {
+			return nil, err
+		}
+		name := op.Operation.Name
+		if _, twice := s.operations[name]; twice {
+			return bad("SweepOptions.Operations", "has %q twice: name each operation once", name)
+		}
+		if op.GiveUpAfter < 0 || op.GiveUpProbes < 0 {
+			return bad("operation "+name, "GiveUpAfter is %v and GiveUpProbes %d: neither can be negative", op.GiveUpAfter, op.GiveUpProbes)
+		}
+		if op.GiveUpAfter == 0 && (op.Probe != nil || op.OnAbandoned != nil) {
+			op.GiveUpAfter = DefaultProbeAge
+		}
+		if op.Provider == "" {
+			op.Provider = name
+		}
+		if op.Probe != nil && s.circuits[op.Provider] == nil {
+			s.circuits[op.Provider] = newCircuit(op.Provider)
+		}
+		s.operations[name] = withDefaults(op)
+	}
+	return s, nil
+}
+
+func withDefaults(op Operation) Operation {
+	if op.GiveUpAfter == 0 {
+		op.GiveUpAfter = DefaultGiveUpAfter
+	}
+	return op
+}
+
+// operation is what the sweeper knows of the record's operation: if it does not know it,
+// what the record says.
+func (s *Sweeper) operation(rec *idem.Record) Operation {
+	_, name := namesOf(rec.ID)
+	if op, ok := s.operations[name]; ok {
+		return op
+	}
+	return withDefaults(Operation{Operation: idem.Operation{Name: name, Repeat: rec.Repeat}, Provider: name})
+}
