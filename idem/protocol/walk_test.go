@@ -223,17 +223,20 @@ func walk(t *testing.T, states []*state, depth int, moves func(*state) []*state)
 	seen := map[string]bool{}
 	for d := range depth {
 		var next []*state
+		known := len(seen)
 		for _, w := range states {
 			for _, v := range moves(w) {
 				if k := v.key(); !seen[k] {
 					seen[k] = true
 					v.check(t)
-					next = append(next, v)
+					if d+1 < depth {
+						next = append(next, v)
+					}
 				}
 			}
 		}
 		states = next
-		t.Logf("%d moves: %d states", d+1, len(states))
+		t.Logf("%d moves: %d states", d+1, len(seen)-known)
 	}
 	return len(seen)
 }
