@@ -26,8 +26,11 @@ func (w *state) newClaim(do protocol.Action, c caller) protocol.Claim {
 		}
 		r.CreatedAt, r.Steps = w.rec.CreatedAt, w.rec.Clone().Steps
 		r.Uncertain = w.rec.Uncertain || w.rec.State == protocol.InProgress
-		if r.Takeovers = w.rec.Takeovers; r.Uncertain {
-			r.Takeovers++
+		if r.Uncertain {
+			r.Unsettled = w.rec.Unsettled
+		}
+		if w.rec.State == protocol.InProgress {
+			r.Unsettled++
 		}
 	}
 	if c.watched || r.Repeat == protocol.NotRepeatable {
@@ -110,7 +113,9 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 		next = append(next, open)
 	}
 	require.True(t, v.land(t, claim))
-	v.actors = append(v.actors, actor{claim: c, running: true, dirty: true, strict: c.Record.Repeat == protocol.NotRepeatable})
+	v.actors = append(v.actors, actor{
+		claim: c, running: true, dirty: true, strict: c.Record.Repeat == protocol.NotRepeatable, maxAttempts: by.maxAttempts,
+	})
 	return append(next, v, unknown, withdrawn)
 }
 
@@ -134,8 +139,8 @@ func (w *state) endings(a actor) map[string]protocol.Ending {
 	expires := w.now.Add(walkRetention)
 	release := protocol.Ending{State: protocol.Released, Uncertain: r.Uncertain, ExpiresAt: expires}
 	uncertain := protocol.Ending{State: protocol.Unknown, Uncertain: true}
-	if r.Repeat == protocol.Repeatable {
-		uncertain = protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: expires}
+	if r.Repeat == protocol.Repeatable && (a.maxAttempts == 0 || r.Unsettled+1 < a.maxAttempts) {
+		uncertain = protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: r.Unsettled + 1, ExpiresAt: expires}
 	}
 	if steps {
 		release.ExpiresAt, uncertain.ExpiresAt = time.Time{}, time.Time{}

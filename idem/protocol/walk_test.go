@@ -32,6 +32,8 @@ type actor struct {
 	dirty bool
 	// strict: it was claimed, or seen by another call, as not repeatable.
 	strict bool
+	// maxAttempts bounds the attempts that leave no outcome; zero for no bound.
+	maxAttempts int
 }
 
 // sent is a write that is under way: it may land now, later, or several times.
@@ -187,7 +189,7 @@ func (w *state) key() string {
 	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
 			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep), r.Probes,
-			r.Resolved, r.Takeovers, ";")
+			r.Resolved, r.Unsettled, ";")
 	}
 	if w.rec != nil {
 		record(w.rec)
