@@ -14,7 +14,7 @@ PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./loca
 LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
 # Further flags of go test for every group, and for the proofs. Many packages wait for
 # servers, processes and time-outs: more of them at once than there are cores.
-FLAGS        := -timeout 10m -p 4
+FLAGS        := -timeout 10m -p 3
 PROOFS_FLAGS :=
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
@@ -25,11 +25,12 @@ CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=2
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# All groups run at once and report, also where one fails. In each of them the longest
-# packages come first, and go test reports in order: it is silent for a minute or two.
+# Two groups run at a time, which keeps two cores busy; more only wait for each other. All
+# report, also where one fails. In each of them the longest packages come first, and go test
+# reports in order: it is silent for a minute or two.
 .PHONY: test
 test: ## Run every test, against DynamoDB Local; what is concurrent under the race detector
-	@$(MAKE) -k -j4 --no-print-directory test-library test-proofs test-cdk test-allocations
+	@$(MAKE) -k -j2 --no-print-directory test-library test-proofs test-cdk test-allocations
 
 # A group says when it begins and how it has ended: $(call group,what it is,its command).
 group = echo "==> $(1): begins"; begun=$$(date +%s); result=ok; $(2) || result=FAILED; \

@@ -115,7 +115,7 @@ func (a as) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestMain(m *testing.M) {
-	testmain.Parallel(8) // they wait for DynamoDB and for budgets most of the time
+	testmain.Parallel(4) // they wait for DynamoDB and for budgets most of the time
 	code := m.Run()
 	if code == 0 {
 		if err := comparePermissions(); err != nil {

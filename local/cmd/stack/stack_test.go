@@ -25,13 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testmain.Parallel(4) // they wait for servers and leases most of the time
+	testmain.Parallel(3) // they wait for servers and leases most of the time
 	testmain.Run(m)
 }
 
 // How long a condition is waited for, and how often it is looked at.
 const (
-	patience = time.Minute
+	patience = 5 * time.Minute // it only ends a broken test
 	poll     = 50 * time.Millisecond
 )
 

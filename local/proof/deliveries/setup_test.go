@@ -35,7 +35,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if !long() {
-		testmain.Parallel(16) // they wait for time-outs most of the time
+		testmain.Parallel(8) // they wait for time-outs most of the time
 	}
 	testmain.Run(m)
 }
