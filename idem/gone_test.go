@@ -116,3 +116,24 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 		require.False(t, res.Outcome.Executed && res.Outcome.State == idem.Failed, "set back after reading %d", reading)
 	}
 }
+
+// A commit in doubt that has seen no record is kept from landing by one that TTL does not
+// delete soon: the expired record in its way is none.
+func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), unseen.Key("t", "k")
+		leftExpired(t, r, key)
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Ambiguous)
+		require.Equal(t, idem.Released, failed.State)
+		if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {
+			r.mem.Delete(key.ID())
+		}
+		require.Error(t, held.Do(t.Context()), "AWS takes a signed request for 15 minutes")
+		require.Equal(t, idem.Released, r.state(t, key))
+	})
+}

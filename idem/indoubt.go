@@ -109,40 +109,47 @@ func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.End
 // withdrawal, else the call has its outcome.
 func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out Outcome, err error) {
 	e := c.engine
-	w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
-	w.Write = w.Owner
-	w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
-	withdrawn := func() (bool, Outcome, error) {
-		c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.rec.Attempt, State: Released})
-		next := w.Claim
-		next.Seen, next.Replace = w.Write, true
-		c.retarget(next)
-		c.a.seenState = Released
-		return true, Outcome{}, nil
-	}
-	rec, known, err := c.tryWithdraw(ctx, w)
-	switch {
-	case err == nil && rec == nil:
-		return withdrawn()
-	case rec != nil && rec.Write == c.f.Write:
-		out, err = c.wasLanded(ctx)
-		return false, out, err
-	case rec != nil && rec.Write == w.Write:
-		return withdrawn()
-	case rec != nil && rec.Write != w.Claim.Seen:
-		// Over another attempt's record the commit cannot land.
-		next, out, err := c.reconcile(ctx, rec)
-		if next != nil {
-			return false, Outcome{}, c.failed(ctx, rec.State, false, why)
+	// A commit that has seen no record lands as soon as there is none: what stands in its
+	// way now may expire, so that a withdrawal must. One that has seen a record needs it.
+	blind := c.a.unwritten.Seen == ""
+	for range maxRounds {
+		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
+		w.Write = w.Owner
+		w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
+		rec, known, err := c.tryWithdraw(ctx, w)
+		switch {
+		case err == nil, rec != nil && rec.Write == w.Write:
+			c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.rec.Attempt, State: Released})
+			next := w.Claim
+			next.Seen, next.Replace = w.Write, true
+			c.retarget(next)
+			c.a.seenState = Released
+			return true, Outcome{}, nil
+		case rec != nil && rec.Write == c.f.Write:
+			out, err = c.wasLanded(ctx)
+			return false, out, err
+		case rec != nil && rec.Write != w.Claim.Seen:
+			// Over another attempt's record the commit cannot land.
+			next, out, err := c.reconcile(ctx, rec)
+			if next == nil {
+				return false, out, err
+			}
+			if !blind {
+				return false, Outcome{}, c.failed(ctx, rec.State, false, why)
+			}
+			c.retarget(*next.unwritten)
+		case known && rec == nil && w.Claim.Seen != "":
+			// Nor over one that is gone. The next commit makes the record.
+			c.retarget(c.newClaim(nil, protocol.DoCreate))
+			if !blind {
+				c.a.seenState = Absent
+				return true, Outcome{}, nil
+			}
+		default:
+			c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
+			return false, Outcome{}, c.failed(ctx, Absent, true, why)
 		}
-		return false, out, err
-	case known && rec == nil && w.Claim.Seen != "":
-		// Nor over one that is gone. The next commit makes the record.
-		c.retarget(c.newClaim(nil, protocol.DoCreate))
-		c.a.seenState = Absent
-		return true, Outcome{}, nil
 	}
-	c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
 	return false, Outcome{}, c.failed(ctx, Absent, true, why)
 }
 
