@@ -74,7 +74,7 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 				Stricter: repeat == protocol.NotRepeatable || v.rec.Repeat == protocol.NotRepeatable,
 			},
 		}
-		late := sent{what: "park by another call", actor: -1, apply: s.Apply, ids: []string{s.Write, s.Seen}}
+		late := sent{what: "park by another call", actor: -1, apply: s.Apply, ids: []string{s.Write, s.Seen}, seen: s.Seen}
 		u := v.copy("later")
 		u.late = append(u.late, late)
 		require.True(t, v.land(t, late))

@@ -44,14 +44,17 @@ type sent struct {
 	ids   []string
 	// fenced: its caller was told that it has not landed.
 	fenced bool
+	// seen is the write that its sender went by, of a write from outside.
+	seen string
 	// settles: it resolves the record from outside.
 	settles bool
 }
 
-// The writes that may change an outcome.
+// Writes that may do what others may not.
 const (
 	resolvedAgain = "resolution over an earlier one to "
 	erased        = "erasure"
+	postponed     = "postponement"
 )
 
 // state is a record, and what is running or on its way to it.
@@ -93,6 +96,9 @@ func (w *state) land(t *testing.T, s sent) bool {
 	require.True(t, again == same, "a repeated write is not known to have landed, and would be noted twice: %v", w.trail)
 	require.Equal(t, next, again, "a repeated write changes nothing: %v", w.trail)
 	w.keepsOutcome(t, s.what, before, next)
+	if changed {
+		w.settled(t, s, before, next)
+	}
 	w.rec = next.Clone()
 	if s.what == "result" {
 		want := before.Clone()
@@ -125,6 +131,26 @@ func (w *state) land(t *testing.T, s sent) bool {
 		}
 	}
 	return true
+}
+
+// settled requires what holds for the writes from outside: a release waits until nobody can
+// be running, a question is due when it is opened and is never forgotten, and a
+// postponement goes by what it has read.
+func (w *state) settled(t *testing.T, s sent, before, next *protocol.Record) {
+	require.True(t, s.seen == "" || before.Write == s.seen, "%s lands over what it has not read: %v", s.what, w.trail)
+	if s.settles && next.State == protocol.Released {
+		require.True(t, before.Lapsed(w.now, skew), "what may still run is released: %v", w.trail)
+	}
+	if next != nil && next.Open() && (before == nil || !before.Open()) {
+		require.False(t, next.Due.After(w.now), "a question that was opened waits: %v: %+v", w.trail, next)
+	}
+	switch {
+	case s.what == erased:
+		require.False(t, before.Open(), "an open question is forgotten: %v", w.trail)
+	case strings.HasPrefix(s.what, postponed):
+		require.Equal(t, before.Probes+1, next.Probes, "a postponement lands over what it has not read: %v", w.trail)
+		require.Equal(t, before.Write, next.Write)
+	}
 }
 
 // keepsOutcome requires that an outcome changes only as it may: a resolution gives way to
@@ -188,7 +214,7 @@ func (w *state) key() string {
 	var b strings.Builder
 	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
-			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep), r.Probes,
+			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep), r.Probes, r.GivenUpAt.IsZero(),
 			r.Resolved, r.Unsettled, ";")
 	}
 	if w.rec != nil {
