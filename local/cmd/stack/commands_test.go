@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
@@ -185,12 +185,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := t.TempDir()
-			for _, program := range c.programs {
-				file, err := exec.LookPath(program)
-				require.NoError(t, err)
-				require.NoError(t, os.Symlink(file, filepath.Join(path, program)))
-			}
+			path := childtest.ProgramFolder(t, c.programs, nil)
 			cmd := exec.Command(build(t), "-endpoint", c.endpoint)
 			mark := t.TempDir()
 			cmd.Env = append(environ(mark), "PATH="+path, "JAVA_HOME=")

@@ -3,28 +3,23 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 )
 
 // TestNobodyWaitsInSilence: what compiles or is fetched for long is told of. The
 // programs that do it hang here.
 func TestNobodyWaitsInSilence(t *testing.T) {
 	t.Parallel()
-	path := t.TempDir()
-	for _, program := range []string{"go", "npm"} {
-		require.NoError(t, os.WriteFile(filepath.Join(path, program), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
-	}
-	for _, program := range []string{"java", "node", "sleep"} {
-		file, err := exec.LookPath(program)
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(file, filepath.Join(path, program)))
-	}
+	path := childtest.ProgramFolder(t, []string{"java", "node", "sleep"}, map[string]string{
+		"go": "exec sleep 600", "npm": "exec sleep 600",
+	})
 	launcher := filepath.Join(t.TempDir(), "launcher")
 	out, err := exec.Command("go", "build", "-o", launcher, "../..").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -50,10 +50,8 @@ func run(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("with-dynamodb", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: with-dynamodb [-q] [--] command [argument ...]")
-		flags.PrintDefaults()
+		fmt.Fprintln(stderr, "usage: with-dynamodb [--] command [argument ...]")
 	}
-	quiet := flags.Bool("q", false, "print errors only")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
@@ -67,9 +65,7 @@ func run(args []string, stderr io.Writer) int {
 	log := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !*quiet {
-			fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
-		}
+		fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
 	}
 	// From here on this process handles signals, so that DynamoDB Local ends in order.
 	signals := make(chan os.Signal, 8)
@@ -161,10 +157,7 @@ func exitCode(cmd *exec.Cmd, err error, stderr io.Writer) int {
 }
 
 func signalCode(s os.Signal) int {
-	if number, ok := s.(syscall.Signal); ok {
-		return exitSignalShift + int(number)
-	}
-	return exitSignalShift
+	return exitSignalShift + int(s.(syscall.Signal))
 }
 
 // environment replaces variables by which the AWS SDK could reach a real account. DynamoDB

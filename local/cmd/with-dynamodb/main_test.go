@@ -46,21 +46,17 @@ func TestExitCodes(t *testing.T) {
 		says string
 	}{
 		"success":            {[]string{"--", "true"}, 0, "given endpoint"},
-		"quiet":              {[]string{"-q", "true"}, 0, ""},
-		"failure":            {[]string{"-q", "--", "sh", "-c", "exit 7"}, 7, ""},
-		"ended by a signal":  {[]string{"-q", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
-		"no such command":    {[]string{"-q", "/nonexistent/command"}, 127, "no such file"},
+		"failure":            {[]string{"--", "sh", "-c", "exit 7"}, 7, "given endpoint"},
+		"ended by a signal":  {[]string{"sh", "-c", "kill -TERM $$"}, 128 + 15, "given endpoint"},
+		"no such command":    {[]string{"/nonexistent/command"}, 127, "no such file"},
 		"no command":         {nil, 2, "usage:"},
 		"unknown flag":       {[]string{"-nonsense", "true"}, 2, "usage:"},
 		"help":               {[]string{"-help"}, 0, "usage:"},
-		"flags of a command": {[]string{"-q", "sh", "-c", `test "$1" = -q`, "sh", "-q"}, 0, ""},
+		"flags of a command": {[]string{"sh", "-c", `test "$1" = -q`, "sh", "-q"}, 0, "given endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
 			require.Equal(t, test.want, run(test.args, &stderr), stderr.String())
-			if test.says == "" {
-				require.Empty(t, stderr.String())
-			}
 			require.Contains(t, stderr.String(), test.says)
 		})
 	}
@@ -98,7 +94,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	require.NoError(t, err)
 	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(self, "-q", "--", "sh", "-c",
+			cmd := exec.Command(self, "--", "sh", "-c",
 				"trap 'echo got "+name+"; exit 9' "+name+"; echo ready; while :; do sleep 0.01; done")
 			cmd.Env = append(os.Environ(), commandEnv+"=1")
 			// A session without a terminal, as make and CI runners have it.

@@ -130,11 +130,17 @@ func sockets(t testing.TB) (all []Socket) {
 	return all
 }
 
-// Programs makes PATH a folder with only the named programs of the real PATH, and with
-// shell scripts under the given names.
+// Programs makes PATH the folder of [ProgramFolder].
 func Programs(t *testing.T, names []string, scripts map[string]string) {
 	t.Helper()
-	dir := t.TempDir()
+	t.Setenv("PATH", ProgramFolder(t, names, scripts))
+}
+
+// ProgramFolder makes a folder with only the named programs of PATH, and with shell scripts
+// under the given names.
+func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	for _, name := range names {
 		path, err := exec.LookPath(name)
 		require.NoError(t, err)
@@ -143,7 +149,7 @@ func Programs(t *testing.T, names []string, scripts map[string]string) {
 	for name, script := range scripts {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
-	t.Setenv("PATH", dir)
+	return dir
 }
 
 // Rerun starts the test binary once more with the variable set to 1, for a TestMain
