@@ -33,15 +33,18 @@ func createQueue(ctx context.Context, endpoint string) (queue.Queue, error) {
 	})
 }
 
-// deliveries are what the event source mapping between the orders' queue and function has
-// delivered of messages that the tour watches.
+// deliveries are the latest of the event source mapping between the orders' queue and
+// function.
 type deliveries struct {
-	mu      sync.Mutex
-	watched map[string][]queuepoller.Delivery // by a text in the message's body
+	mu     sync.Mutex
+	latest []queuepoller.Delivery
 }
 
+// keptDeliveries bounds the memory of a stack that runs for days; the tour has a few.
+const keptDeliveries = 1000
+
 func (s *stack) startMapping(ctx context.Context) error {
-	s.delivered = &deliveries{watched: map[string][]queuepoller.Delivery{}}
+	s.delivered = &deliveries{}
 	poller, err := queuepoller.Start(ctx, s.queue.Client, s.queue.URL, s.pools[orders], &queuepoller.Options{
 		MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
 		Observer: queuepoller.Observer{
@@ -56,28 +59,18 @@ func (s *stack) startMapping(ctx context.Context) error {
 	return nil
 }
 
-// watch follows the messages whose bodies bear the text.
-func (d *deliveries) watch(text string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.watched[text] = nil
-}
-
-// of lists the deliveries of the messages that are watched by the text, so far.
-func (d *deliveries) of(text string) []queuepoller.Delivery {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.watched[text])
-}
-
 func (d *deliveries) note(one queuepoller.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for text := range d.watched {
-		if messageWith(one, text) != nil {
-			d.watched[text] = append(d.watched[text], one)
-		}
-	}
+	d.latest = append(d.latest, one)
+	d.latest = d.latest[max(len(d.latest)-keptDeliveries, 0):]
+}
+
+// of lists those of the messages whose bodies bear the text, so far.
+func (d *deliveries) of(text string) []queuepoller.Delivery {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.latest), func(one queuepoller.Delivery) bool { return messageWith(one, text) == nil })
 }
 
 func messageWith(d queuepoller.Delivery, text string) *types.Message {
@@ -88,7 +81,7 @@ func messageWith(d queuepoller.Delivery, text string) *types.Message {
 	return &d.Messages[at]
 }
 
-// redeliver makes the watched message that was delivered last visible, as the end of its
+// redeliver makes the message that was delivered last visible, as the end of its
 // visibility time-out would.
 func (s *stack) redeliver(ctx context.Context, text string) error {
 	all := s.delivered.of(text)

@@ -27,7 +27,6 @@ func (t *tour) orders(ctx context.Context) {
 	order := t.key("order")
 	body := fmt.Sprintf(`{"orderId": %q, "items": [{"sku": "book", "quantity": 2}]}`, order)
 	t.wire.watch(order)
-	t.delivered.watch(order)
 	send := func() string {
 		sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, order)
 		if err == nil {
@@ -153,7 +152,6 @@ func (t *tour) left(ctx context.Context, url string, want int) string {
 // allows, and then moved to the dead-letter queue, from which poison removes it.
 func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
-	t.delivered.watch(text)
 	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
 		if err := t.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
