@@ -30,7 +30,7 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")
-	requireRefuses(t, srv.Endpoint())
+	childtest.RequireRefused(t, srv.Endpoint())
 	require.True(t, childtest.Gone(srv.process.PID()))
 	again, err := Package.Install(t.Context(), user, func(format string, args ...any) { require.Fail(t, format, args...) })
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
 	childtest.RequireGone(t, pid)
-	requireRefuses(t, endpoint)
+	childtest.RequireRefused(t, endpoint)
 }
 
 func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {

@@ -3,7 +3,6 @@ package dynamodblocal
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -76,10 +75,4 @@ func emulator(t *testing.T) string {
 func requireAnswers(t *testing.T, endpoint string) {
 	t.Helper()
 	require.NoError(t, ask(t.Context(), endpoint))
-}
-
-func requireRefuses(t *testing.T, endpoint string) {
-	t.Helper()
-	_, err := http.Get(endpoint)
-	require.Error(t, err)
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"testing"
 
@@ -60,10 +59,4 @@ func requireAnswers(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := NewClient(endpoint).ListQueues(t.Context(), &sqs.ListQueuesInput{})
 	require.NoError(t, err)
-}
-
-func requireRefuses(t *testing.T, endpoint string) {
-	t.Helper()
-	_, err := http.Get(endpoint)
-	require.Error(t, err)
 }

@@ -26,7 +26,7 @@ func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")
 	<-srv.Ended()
-	requireRefuses(t, srv.Endpoint())
+	childtest.RequireRefused(t, srv.Endpoint())
 	require.True(t, childtest.Gone(pid))
 }
 
@@ -60,7 +60,7 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	requireAnswers(t, endpoint)
 	require.NoError(t, parent.Process.Kill())
 	childtest.RequireGone(t, pid)
-	requireRefuses(t, endpoint)
+	childtest.RequireRefused(t, endpoint)
 }
 
 // The end of its input is enough where the kernel does not help.

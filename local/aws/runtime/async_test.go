@@ -12,8 +12,6 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-var atOnce = []time.Duration{0, 0}
-
 func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
 	pool := start(t, runtime.Function{}, nil)
 	for event, kind := range map[string]string{
@@ -22,7 +20,7 @@ func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
 		`{"do":"exit","size":1}`:   runtime.TypeExit,
 		`{"do":"stream","size":1}`: "errorString",
 	} {
-		results, err := pool.InvokeAsync(context.Background(), []byte(event), &runtime.AsyncOptions{Delays: atOnce})
+		results, err := pool.InvokeAsync(context.Background(), []byte(event), &runtime.AsyncOptions{Delays: []time.Duration{0, 0}})
 		require.NoError(t, err)
 		require.Len(t, results, 3, "two retries")
 		for _, result := range results {

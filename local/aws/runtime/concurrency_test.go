@@ -15,10 +15,7 @@ func TestTwentyAtOnceInOneProcess(t *testing.T) {
 	const n = 20
 	pool := start(t, runtime.Function{MaxInstances: 1, Concurrency: n, Timeout: time.Minute}, nil)
 	file := filepath.Join(t.TempDir(), "go")
-	var callers []<-chan invoked
-	for range n {
-		callers = append(callers, goInvoke(pool, `{"do":"until","say":"`+file+`"}`))
-	}
+	callers := goInvokes(pool, n, `{"do":"until","say":"`+file+`"}`)
 	flight := waitInFlight(t, pool, n)
 	instances := pool.Instances()
 	require.Len(t, instances, 1, "callers that come while it starts wait for it")
@@ -97,12 +94,8 @@ func TestTimeoutOfOneOfSeveral(t *testing.T) {
 
 func TestProcessWhoseWorkersAreAllLateEnds(t *testing.T) {
 	pool := start(t, runtime.Function{MaxInstances: 1, Concurrency: 3, Timeout: 300 * time.Millisecond}, nil)
-	var callers []<-chan invoked
-	for range 3 {
-		callers = append(callers, goInvoke(pool, `{"do":"hang"}`))
-	}
 	pid := 0
-	for _, caller := range callers {
+	for _, caller := range goInvokes(pool, 3, `{"do":"hang"}`) {
 		result := <-caller
 		require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
 		pid = result.PID
@@ -142,11 +135,7 @@ func TestExitOfOneOfSeveral(t *testing.T) {
 
 func TestFailedInitOfSeveral(t *testing.T) {
 	pool := start(t, runtime.Function{MaxInstances: 1, Concurrency: 4, Env: []string{"FN_INIT=exit"}}, nil)
-	var callers []<-chan invoked
-	for range 8 {
-		callers = append(callers, goInvoke(pool, `{"do":"who"}`))
-	}
-	for _, caller := range callers {
+	for _, caller := range goInvokes(pool, 8, `{"do":"who"}`) {
 		result := <-caller
 		require.NoError(t, result.err)
 		require.Contains(t, result.Error.Message, "exit status 3")

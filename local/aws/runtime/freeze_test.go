@@ -14,15 +14,8 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-func needProcfs(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("needs /proc to see whether a process stands still")
-	}
-}
-
 func TestFreezeBetweenInvocations(t *testing.T) {
-	needProcfs(t)
+	childtest.NeedProc(t)
 	pool := start(t, runtime.Function{Timeout: time.Minute}, &runtime.Options{Freeze: true})
 	file := filepath.Join(t.TempDir(), "ticks")
 	pid := invoke(t, pool, `{"do":"tick","say":"`+file+`"}`).PID
@@ -53,21 +46,8 @@ func answerOfFile(t *testing.T, file string) string {
 	return string(data)
 }
 
-// The deadline counts from the thaw, however long the freeze was.
-func TestFrozenTimeDoesNotCount(t *testing.T) {
-	needProcfs(t)
-	const timeout = 2 * time.Second
-	pool := start(t, runtime.Function{Timeout: timeout}, &runtime.Options{Freeze: true})
-	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
-	before := time.Now()
-	seen := answer[struct {
-		DeadlineMs int64 `json:"deadlineMs"`
-	}](t, invoke(t, pool, `{"do":"deadline"}`))
-	require.GreaterOrEqual(t, seen.DeadlineMs, before.Add(timeout).UnixMilli())
-}
-
 func TestFrozenInstanceEnds(t *testing.T) {
-	needProcfs(t)
+	childtest.NeedProc(t)
 	for name, end := range map[string]func(*runtime.Pool, int){
 		"Close":  func(p *runtime.Pool, _ int) { p.Close() },
 		"Kill":   func(p *runtime.Pool, pid int) { require.NoError(t, p.Kill(pid)) },
@@ -85,7 +65,7 @@ func TestFrozenInstanceEnds(t *testing.T) {
 
 // Two callers one after the other at full speed, with the freeze in between.
 func TestFreezeAtFullSpeed(t *testing.T) {
-	needProcfs(t)
+	childtest.NeedProc(t)
 	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, &runtime.Options{Freeze: true})
 	done := make(chan error, 4)
 	for caller := range 4 {

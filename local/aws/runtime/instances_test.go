@@ -92,10 +92,7 @@ func TestOutputIsApartPerInstance(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	pool := start(t, runtime.Function{MaxInstances: 2, Timeout: time.Minute}, nil)
-	var running []<-chan invoked
-	for range 5 {
-		running = append(running, goInvoke(pool, `{"do":"hang"}`))
-	}
+	running := goInvokes(pool, 5, `{"do":"hang"}`)
 	busy := waitInFlight(t, pool, 2)
 	pool.Close()
 	for _, done := range running {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestNothingIsLeft(t *testing.T) {
 		"after a time-out":           func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"hang"}`) },
 		"after an answer too large":  func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"big","size":7000000}`) },
 		"after a kill":               func(t *testing.T, p *runtime.Pool, pid int) { require.NoError(t, p.Kill(pid)) },
-		"after a kill from anywhere": func(t *testing.T, _ *runtime.Pool, pid int) { kill(t, pid) },
+		"after a kill from anywhere": func(t *testing.T, _ *runtime.Pool, pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := start(t, runtime.Function{Timeout: time.Second}, &runtime.Options{Freeze: true})
@@ -71,13 +72,6 @@ func TestNothingIsLeft(t *testing.T) {
 			require.False(t, listens(port))
 		})
 	}
-}
-
-func kill(t *testing.T, pid int) {
-	t.Helper()
-	process, err := os.FindProcess(pid)
-	require.NoError(t, err)
-	require.NoError(t, process.Kill())
 }
 
 // A parent that is killed cannot close its pool; the kernel ends its children:

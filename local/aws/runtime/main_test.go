@@ -150,6 +150,14 @@ func goInvoke(pool *runtime.Pool, event string) <-chan invoked {
 	return done
 }
 
+// goInvokes does so a number of times at once.
+func goInvokes(pool *runtime.Pool, n int, event string) (all []<-chan invoked) {
+	for range n {
+		all = append(all, goInvoke(pool, event))
+	}
+	return all
+}
+
 type invoked struct {
 	runtime.Result
 	err error

@@ -130,18 +130,21 @@ func TestTimeoutKills(t *testing.T) {
 	require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
 }
 
+// The deadline counts from the thaw, however long the freeze was.
 func TestDeadlineIsTheKillTime(t *testing.T) {
 	const timeout = 5 * time.Second
-	pool := start(t, runtime.Function{Timeout: timeout}, nil)
-	before := time.Now()
-	result := invoke(t, pool, `{"do":"deadline"}`)
-	seen := answer[struct {
-		DeadlineMs int64 `json:"deadlineMs"`
-		NowMs      int64 `json:"nowMs"`
-	}](t, result)
-	require.GreaterOrEqual(t, seen.DeadlineMs, before.Add(timeout).UnixMilli())
-	require.LessOrEqual(t, seen.DeadlineMs, seen.NowMs+timeout.Milliseconds(),
-		"the time-out runs from handing over, so less than all of it is left in the handler")
+	for _, freeze := range []bool{false, true} {
+		pool := start(t, runtime.Function{Timeout: timeout}, &runtime.Options{Freeze: freeze})
+		require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
+		before := time.Now()
+		seen := answer[struct {
+			DeadlineMs int64 `json:"deadlineMs"`
+			NowMs      int64 `json:"nowMs"`
+		}](t, invoke(t, pool, `{"do":"deadline"}`))
+		require.GreaterOrEqual(t, seen.DeadlineMs, before.Add(timeout).UnixMilli())
+		require.LessOrEqual(t, seen.DeadlineMs, seen.NowMs+timeout.Milliseconds(),
+			"the time-out runs from handing over, so less than all of it is left in the handler")
+	}
 }
 
 func TestAnswerSizes(t *testing.T) {

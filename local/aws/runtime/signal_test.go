@@ -13,7 +13,6 @@ import (
 func alive(pid int) bool { return !childtest.Gone(pid) }
 
 func TestTimeoutKillsAStoppedProcess(t *testing.T) {
-	needProcfs(t)
 	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
 	pid := invoke(t, pool, `{"do":"who"}`).PID
 	childtest.Stop(t, pid)
@@ -24,7 +23,7 @@ func TestTimeoutKillsAStoppedProcess(t *testing.T) {
 
 // What the function has started goes with it.
 func TestGrandchildrenGoToo(t *testing.T) {
-	needProcfs(t)
+	childtest.NeedProc(t)
 	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
 	pid := answer[int](t, invoke(t, pool, `{"do":"child"}`))
 	require.True(t, alive(pid))

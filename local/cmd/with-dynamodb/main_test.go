@@ -127,6 +127,5 @@ func TestProvisionsForTheCommandAndStops(t *testing.T) {
 	endpoint, err := os.ReadFile(endpointFile)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(endpoint), "http://127.0.0.1:"), string(endpoint))
-	_, err = http.Get(string(endpoint))
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it is stopped")
+	childtest.RequireRefused(t, string(endpoint))
 }

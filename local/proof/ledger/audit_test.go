@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func (s *setup) audit(all []transfer, queue []transfer, got *answers) (made map[
 		if id == "open" {
 			continue
 		}
-		require.Equal(t, balance[id], number(t, acc["balance"]), id)
+		require.Equal(t, strconv.Itoa(balance[id]), rig.Text(acc["balance"]), id)
 		require.GreaterOrEqual(t, balance[id], 0, id)
 		total += balance[id]
 		in := map[string]bool{}
@@ -201,10 +200,4 @@ func (s *setup) allEntries() map[string][]string {
 		all[rig.Text(it["transfer"])] = append(all[rig.Text(it["transfer"])], rig.Text(it["entry"]))
 	}
 	return all
-}
-
-func number(t require.TestingT, v types.AttributeValue) int {
-	n, err := strconv.Atoi(v.(*types.AttributeValueMemberN).Value)
-	require.NoError(t, err, fmt.Sprint(v))
-	return n
 }

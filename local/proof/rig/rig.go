@@ -72,10 +72,13 @@ func Scan(tb testing.TB, table string) (all []map[string]types.AttributeValue) {
 	return all
 }
 
-// Text is a text attribute's value, empty if it is none.
+// Text is the value of a text or a number, empty if the attribute is neither.
 func Text(v types.AttributeValue) string {
-	if s, ok := v.(*types.AttributeValueMemberS); ok {
-		return s.Value
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return v.Value
+	case *types.AttributeValueMemberN:
+		return v.Value
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ package childtest
 import (
 	"bufio"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +35,19 @@ func RequireGone(t testing.TB, pid int) {
 	require.Eventually(t, func() bool { return Gone(pid) }, 20*time.Second, 10*time.Millisecond)
 }
 
-// Stop stops a process, and returns when it stands still: kill(2) returns earlier. The
-// test is skipped where there is no /proc to see that.
-func Stop(t testing.TB, pid int) {
+// NeedProc skips the test where there is no /proc to look at processes.
+func NeedProc(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("needs /proc to see whether a process stands still")
+		t.Skip("needs /proc to see what processes do")
 	}
+}
+
+// Stop stops a process, and returns when it stands still: kill(2) returns earlier. The
+// test is skipped where that cannot be seen.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	NeedProc(t)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	require.Eventually(t, func() bool { return Standing(t, pid) }, 20*time.Second, time.Millisecond)
 }
@@ -150,6 +157,13 @@ func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	return dir
+}
+
+// RequireRefused checks that nobody listens at the URL.
+func RequireRefused(t *testing.T, endpoint string) {
+	t.Helper()
+	_, err := http.Get(endpoint)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // Rerun starts the test binary once more with the variable set to 1, for a TestMain
