@@ -7,11 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/local/aws/child/childtest"
 )
 
 // The release of javac that compiled the shipped class.
@@ -50,24 +49,7 @@ func runOnce(t *testing.T, classDir string) string {
 	dir := emulator(t)
 	j, err := findJava(t.Context())
 	require.NoError(t, err)
-	cmd := wrapperCommand(j.path, classDir, dir)
-	// Nothing but the end of its input may end it here.
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	output := child.NewTail()
-	cmd.Stdout, cmd.Stderr = output, output
-	require.NoError(t, cmd.Start())
-	var address string
-	select {
-	case address = <-output.Listening():
-	case <-time.After(time.Minute):
-		require.NoError(t, cmd.Process.Kill())
-		require.Fail(t, "it does not listen", output.String())
-	}
-	requireAnswers(t, "http://"+address)
-	require.NoError(t, stdin.Close())
-	require.NoError(t, cmd.Wait(), "it ends with status 0")
-	return strings.ReplaceAll(output.String(), address, "address")
+	return childtest.RunToEndOfInput(t, wrapperCommand(j.path, classDir, dir), func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
 func TestWrapperEndsWithItsInput(t *testing.T) {

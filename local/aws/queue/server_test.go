@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/cache"
-	"github.com/idem-go/idempotency/local/aws/child"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 )
 
@@ -69,20 +68,7 @@ func TestServerEndsWithItsInput(t *testing.T) {
 	require.NoError(t, err)
 	node, err := findNode(t.Context())
 	require.NoError(t, err)
-	cmd := serveCommand(node, dir)
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	output := child.NewTail()
-	cmd.Stdout, cmd.Stderr = output, output
-	require.NoError(t, cmd.Start())
-	select {
-	case <-output.Listening():
-	case <-time.After(time.Minute):
-		_ = cmd.Process.Kill() // the test has failed
-		require.Fail(t, "it does not listen", output.String())
-	}
-	require.NoError(t, stdin.Close())
-	require.NoError(t, cmd.Wait(), "it ends with status 0")
+	childtest.RunToEndOfInput(t, serveCommand(node, dir), func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
 func TestQueueURLsAndARNs(t *testing.T) {

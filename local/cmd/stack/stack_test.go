@@ -182,6 +182,7 @@ func TestTour(t *testing.T) {
 	s := open(t, exec.Command(build(t), "-once", "-endpoint", endpoint))
 	require.NoError(t, s.end(), "%s", &s.seen)
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  "), "%s", &s.seen)
+	require.Regexp(t, `\n +\d+s: still taking the tour \(\d+ of \d+ lines\)`, s.seen.String())
 	_, table, _ := strings.Cut(s.seen.String(), "what came")
 	requireFits(t, table)
 	require.NotContains(t, table, "…", "a text of the tour is too long for its column")

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/aws/child"
 )
 
 // Gone reports whether a process has ended, even if it was not reaped.
@@ -163,7 +165,29 @@ func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir
 func RequireRefused(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := http.Get(endpoint)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.Error(t, err)
+}
+
+// RunToEndOfInput starts a server, calls meanwhile with its URL, and ends its input, which
+// must end it. It returns what the server said, with "address" for its address.
+func RunToEndOfInput(t *testing.T, cmd *exec.Cmd, meanwhile func(endpoint string)) string {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	output := child.NewTail()
+	cmd.Stdout, cmd.Stderr = output, output
+	require.NoError(t, cmd.Start())
+	var address string
+	select {
+	case address = <-output.Listening():
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill() // the test has failed
+		require.Fail(t, "it does not listen", output.String())
+	}
+	meanwhile("http://" + address)
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait(), "it ends with status 0")
+	return strings.ReplaceAll(output.String(), address, "address")
 }
 
 // Rerun starts the test binary once more with the variable set to 1, for a TestMain
