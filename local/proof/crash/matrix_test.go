@@ -258,23 +258,19 @@ type line struct {
 
 // cellOf tells the end, and which effects were not had just once.
 func cellOf(s result) string {
-	var odd []string
+	var odd, had []string
 	for _, name := range []string{"reserve", "charge", "ship", "undo charge", "undo reserve"} {
-		if n := s.runs[name]; n > 1 {
+		n := s.runs[name]
+		if n > 0 {
+			had = append(had, name)
+		}
+		if n > 1 {
 			odd = append(odd, fmt.Sprintf("%s %d times", name, n))
 		}
 	}
 	text := string(s.state)
-	if s.state == idem.Unknown {
-		var had []string
-		for _, name := range []string{"reserve", "charge", "ship", "undo charge", "undo reserve"} {
-			if s.runs[name] > 0 {
-				had = append(had, name)
-			}
-		}
-		if len(had) > 0 {
-			text += " after " + strings.Join(had, ", ")
-		}
+	if s.state == idem.Unknown && len(had) > 0 {
+		text += " after " + strings.Join(had, ", ")
 	}
 	if s.omitted {
 		text += " without its result"

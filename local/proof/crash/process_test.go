@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -248,5 +247,3 @@ func (m *memory) stored(context.Context) ([]string, error) {
 	defer m.mu.Unlock()
 	return m.rows, nil
 }
-
-func (f fault) String() string { return fmt.Sprintf("%s call %d", f.kind, f.n) }

@@ -137,10 +137,7 @@ type database struct {
 }
 
 func newDatabase(t *testing.T) *database {
-	g := &database{endpoint: dynamotest.Endpoint(t), table: "crash-" + strconv.FormatUint(rand.Uint64(), 36), admin: dynamotest.Client(t)}
-	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: g.admin}, g.table))
-	rig.DeleteTable(t, g.table)
-	return g
+	return &database{endpoint: dynamotest.Endpoint(t), table: rig.Table(t), admin: dynamotest.Client(t)}
 }
 
 // setup is an order of its own on the table.
@@ -164,10 +161,10 @@ func (g *database) setup(t *testing.T) *setup {
 			if err != nil || len(out.Item) == 0 {
 				return nil, err
 			}
-			times, err := strconv.Atoi(out.Item["times"].(*types.AttributeValueMemberN).Value)
+			times, err := strconv.Atoi(rig.Text(out.Item["times"]))
 			var rows []string
 			for range times {
-				rows = append(rows, out.Item["line"].(*types.AttributeValueMemberS).Value)
+				rows = append(rows, rig.Text(out.Item["line"]))
 			}
 			return rows, err
 		},
