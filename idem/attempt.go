@@ -24,9 +24,10 @@ type attempt struct {
 	// says is the class that the handler has set beside its response.
 	says atomic.Int32
 	// signs is set once the handler has done what comes with an effect.
-	signs   atomic.Bool
-	running *lease // while the handler runs
-	journal journal
+	signs     atomic.Bool
+	running   *lease // while the handler runs
+	journal   journal
+	reference reference
 	// unwritten is the claim that an attempt in atomic mode did not write, and seenState the
 	// state that the record was in when it began.
 	unwritten *protocol.Claim
@@ -65,6 +66,8 @@ type Info struct {
 	// WithoutClaim is set in atomic mode, and when the store was down and the
 	// operation fails open.
 	WithoutClaim bool
+	// Ref is what [SetReference] said last, in this attempt or an earlier one.
+	Ref string
 }
 
 // InfoOf returns what the handler's context knows of its attempt, and false
@@ -80,6 +83,7 @@ func InfoOf(ctx context.Context) (Info, bool) {
 		Attempt: a.rec.Attempt, Token: a.token(ctx),
 		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: !a.claimed(),
 	}
+	info.Ref, _ = a.reference.known()
 	if a.atomic() {
 		info.LeaseUntil = time.Time{}
 	}

@@ -75,6 +75,8 @@ type Outcome struct {
 	// Failure is what the record says, or will say, of an attempt that did not
 	// complete, live as on replay.
 	Failure *Failure
+	// Ref is what the provider calls the effect, if that is known: see [SetReference].
+	Ref string
 	// Attempt that the outcome belongs to.
 	Attempt int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was

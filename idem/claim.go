@@ -168,6 +168,7 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
 	a.journal.inherit(c.Record.Steps)
+	a.reference.inherit(c.Record.Ref)
 	kind := notice.Claimed
 	if c.Seen != "" {
 		kind = notice.TookOver
@@ -193,6 +194,7 @@ func (x *execution) unavailable(ctx context.Context, err error) error {
 // it replaces as a whole is as good as absent: its state says nothing of this attempt.
 func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
+	a.reference.inherit(c.Record.Ref)
 	a.seenState = Absent
 	if seen != nil && !c.Replace {
 		a.seenState = seen.State

@@ -38,6 +38,9 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress
+		if rec.Uncertain || len(seen.Steps) > 0 {
+			rec.Ref = seen.Ref
+		}
 		if rec.Uncertain {
 			rec.Unsettled = seen.Unsettled
 		}

@@ -30,8 +30,9 @@ func StepEffect(ctx context.Context, name string, fn func(context.Context) error
 // EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a step that has
 // a result.
 type EffectConfig struct {
-	// Semantics and Retry: see [StepConfig].
+	// Semantics, Reference and Retry: see [StepConfig].
 	Semantics StepSemantics
+	Reference string
 	Retry     Retry
 	// Compensate undoes the step once it is done: see [StepConfig].
 	Compensate func(ctx context.Context) error
@@ -46,7 +47,7 @@ func (c *EffectConfig) step() *StepConfig[struct{}] {
 	if c == nil {
 		return nil
 	}
-	s := &StepConfig[struct{}]{Semantics: c.Semantics, Retry: c.Retry, AbsentAfter: c.AbsentAfter}
+	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry, AbsentAfter: c.AbsentAfter}
 	if f := c.Compensate; f != nil {
 		s.Compensate = func(ctx context.Context, _ struct{}) error { return f(ctx) }
 	}

@@ -64,6 +64,7 @@ type ending struct {
 // ending turns the class into what the record becomes, by the declaration.
 func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
 	en := ending{Ending: x.recordEnding(a, c, ans, f)}
+	_, en.Ref = a.reference.known()
 	if len(ans.Kept) <= maxKept {
 		en.kept = ans.Kept
 	}

@@ -128,8 +128,9 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 
 // outcome of the attempt's own answer and end.
 func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
+	ref, _ := a.reference.known()
 	return Outcome{
-		Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
+		Ref: ref, Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
 		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
 		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}

@@ -70,7 +70,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
 		// By a stricter call: the question stays open, and the commit is fenced.
-		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true}
+		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Ref: end.Ref}
 		err = e.store.Finish(part, c.at, w)
 	}
 	cancel()

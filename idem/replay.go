@@ -49,7 +49,7 @@ func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
-		ResponseVersion: rec.ResponseVersion,
+		ResponseVersion: rec.ResponseVersion, Ref: rec.Ref,
 	}
 	if rec.State == Failed {
 		f := rec.Failure

@@ -38,11 +38,11 @@ const AbsentAtOnce time.Duration = -1
 type StepConfig[T any] struct {
 	// Semantics says how often the function may run. The zero value is [AtLeastOnce].
 	Semantics StepSemantics
-
+	// Reference is [SetReference]'s, written with the begin mark of an [AtMostOnce] step.
+	Reference string
 	// Retry lets the step try again within its attempt. The zero value means a single
 	// try.
 	Retry Retry
-
 	// Compensate undoes the step once it has a result; a step that ends in an error is not
 	// undone, although it may have taken effect. When the operation fails, with a [Permanent]
 	// error, with a response that is a refusal, or by [Abort], the compensations of its steps
@@ -53,7 +53,6 @@ type StepConfig[T any] struct {
 	// attempt by the operation's declaration; a [Permanent] one parks the operation, and so does
 	// a failure of an attempt that has not reached all steps with a compensation.
 	Compensate func(ctx context.Context, result T) error
-
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
 	// attempt and left no outcome, such as by asking the provider for the payment with
 	// the step's [Token]. It is called instead of the step's function and closes the
@@ -63,7 +62,6 @@ type StepConfig[T any] struct {
 	// open. It is not asked about an error of the step's function: ask the other system
 	// inside the function before you return such an error.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
-
 	// AbsentAfter is the time since the step began from which on a NotExecuted error of
 	// Interrupted counts: the longest that the step's function runs, plus the longest
 	// that a request takes to the other system. A process that died may have sent a
@@ -153,6 +151,7 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 // stepOptions is a step's config without the type of its result, which is encoded.
 type stepOptions struct {
 	semantics   StepSemantics
+	reference   string
 	retry       Retry
 	compensate  func(context.Context, []byte) error
 	interrupted func(context.Context, time.Time) (tried, error)
@@ -163,7 +162,7 @@ func (c *StepConfig[T]) options() stepOptions {
 	if c == nil {
 		return stepOptions{}
 	}
-	o := stepOptions{semantics: c.Semantics, retry: c.Retry, absentAfter: c.AbsentAfter}
+	o := stepOptions{semantics: c.Semantics, reference: c.Reference, retry: c.Retry, absentAfter: c.AbsentAfter}
 	if f := c.Compensate; f != nil {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T

@@ -65,6 +65,10 @@ func (o *stepOptions) problem() string {
 	switch {
 	case o.semantics > AtMostOnce:
 		return fmt.Sprintf("Semantics is %d: use idem.AtLeastOnce or idem.AtMostOnce", o.semantics)
+	case o.reference != "" && o.semantics != AtMostOnce:
+		return "Reference is written with the begin mark of a step of idem.AtMostOnce: in others call idem.SetReference"
+	case referenceProblem(o.reference) != "":
+		return referenceProblem(o.reference)
 	case o.interrupted != nil && o.semantics != AtMostOnce:
 		return "Interrupted is for steps of idem.AtMostOnce: others just run again"
 	case o.interrupted == nil && o.absentAfter != 0:
@@ -162,7 +166,7 @@ func (s *step) begin() error {
 	if err := j.refuses(); err != nil {
 		return err
 	}
-	if err := j.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Begin: true}); err != nil {
+	if err := s.writeMark(); err != nil {
 		return err
 	}
 	var late error
@@ -177,6 +181,28 @@ func (s *step) begin() error {
 	// Time ran out while the mark was written: nothing was executed.
 	_, err := s.recordOutcome(tried{}, NotExecuted(late))
 	return Unmark(err)
+}
+
+// writeMark writes the begin mark, with the step's reference if that is new.
+func (s *step) writeMark() error {
+	w, ref, r := &protocol.StepWrite{Name: s.name, Begin: true}, s.opts.reference, &s.a.reference
+	if ref == "" {
+		return s.a.journal.write(s.ctx, s.a, w)
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	if problem := r.comesBack(ref); problem != "" {
+		return s.bad("%s", problem)
+	}
+	if r.has() != ref {
+		w.Ref = ref
+	}
+	if err := s.a.journal.write(s.ctx, s.a, w); err != nil {
+		return err
+	}
+	r.say(ref)
+	r.landed(ref)
+	return nil
 }
 
 // unrecorded runs the step of an attempt without a claim.

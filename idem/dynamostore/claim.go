@@ -69,6 +69,7 @@ func (u *update) claim(rec *protocol.Record, state protocol.State, write string,
 	u.numOr(schema.Attempt, int64(rec.Attempt), defaultAttempt)
 	u.numOr(schema.Retention, seconds(rec.Retention), defaultRetention)
 	u.numOr(schema.Unsettled, int64(rec.Unsettled), 0)
+	u.strOr(schema.Ref, rec.Ref)
 }
 
 func (u *update) expires(at time.Time) {

@@ -264,6 +264,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	switch kind {
 	case 7:
 		r := protocol.ReferenceWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ref: g.fresh("ref")}
+		if rec != nil {
+			r.Seen = g.right(rec.Ref)
+		}
 		return anyWrite{name: "reference", what: r, apply: r.Apply,
 			send: func(s *Questions, now time.Time) error { return s.RecordReference(context.Background(), now, r) }}
 	case 8:
@@ -320,6 +323,9 @@ func (g *generator) claim(id, write string, state protocol.State, now time.Time)
 	c.Record.Attempt = 1 + g.IntN(5)
 	c.Record.Repeat = protocol.Repeat(g.IntN(2))
 	c.Record.Uncertain = g.chance(30)
+	if g.chance(20) {
+		c.Record.Ref = g.fresh("ref")
+	}
 	if c.Record.Unsettled = g.IntN(3); g.chance(40) {
 		c.Record.Due, c.Record.ExpiresAt = c.Record.LeaseUntil, time.Time{}
 	}

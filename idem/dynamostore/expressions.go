@@ -33,7 +33,10 @@ const (
 	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
-	// A park sent twice is not applied twice: it may start from unknown. Nor is a reference.
+	// A reference is written once, over the one before it.
+	ifNoRef = " AND attribute_not_exists(provider_ref)"
+	ifRef   = " AND provider_ref=:seen"
+	// A park sent twice is not applied twice: it may start from unknown.
 	ifNotMine = " AND write_id<>:id"
 	// Steps decide whether a released record is an open question, and whether an
 	// expiry may be moved.
@@ -95,5 +98,5 @@ const (
 	leftSweep = "sweep_id,probes,given_up_at"
 	leftOpen  = "open_shard,open_due,open_since," + leftSweep
 	leftBody  = "body,body_size,enc,parts"
-	leftAll   = leftBody + ",rv,omitted,failure,provider_ref,resolved"
+	leftAll   = leftBody + ",rv,omitted,failure,resolved"
 )

@@ -104,6 +104,15 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"step-result", func(s *Store) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},
+		{"step-begin-reference", func(s *Store) error {
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, Ref: "pay_1"})
+		}},
+		{"reference", func(s *Store) error {
+			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.1", Ref: "pay_1"})
+		}},
+		{"reference-again", func(s *Store) error {
+			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
+		}},
 		{"complete", func(s *Store) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},

@@ -99,10 +99,12 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record with the reference.
 func (r ReferenceWrite) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec != nil && rec.Write == r.Write {
+	switch {
+	case Next(rec, Event{Kind: EventReference, Owner: r.Owner}, now).Do != DoApply:
+		return nil, &ConflictError{Existing: rec}
+	case rec.Ref == r.Ref:
 		return rec, nil
-	}
-	if Next(rec, Event{Kind: EventReference, Owner: r.Owner}, now).Do != DoApply {
+	case rec.Ref != r.Seen:
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()

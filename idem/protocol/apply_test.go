@@ -122,9 +122,12 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
 			func(*protocol.Record) {},
 		},
-		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new"}.Apply, func(r *protocol.Record) {
+		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().Ref}.Apply, func(r *protocol.Record) {
 			r.Ref, r.Write, r.UpdatedAt = "new", "w", instant
 		}},
+		"the same reference": {
+			held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: held().Ref, Seen: "another"}.Apply, func(*protocol.Record) {},
+		},
 		"postponement": {
 			func() *protocol.Record {
 				r := parked()

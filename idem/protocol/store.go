@@ -62,7 +62,8 @@ type Store interface {
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
 	// RecordReference writes what the provider calls the effect to the owner's record,
-	// in InProgress or Unknown.
+	// in InProgress or Unknown, on the condition that its reference is Seen. A record of
+	// the owner's that has the new one counts as applied.
 	RecordReference(ctx context.Context, now time.Time, r ReferenceWrite) error
 
 	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
@@ -100,7 +101,7 @@ const StepRoom = 320 << 10
 type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
 	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
-	// LeaseUntil, ExpiresAt, Retention, Uncertain, Unsettled and Due; identity (ID,
+	// LeaseUntil, ExpiresAt, Retention, Uncertain, Unsettled, Ref and Due; identity (ID,
 	// Value, Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
 	// A watched claim has Due, and no expiry.
 	Record Record
@@ -294,4 +295,7 @@ type Settlement struct {
 type ReferenceWrite struct {
 	ID, Owner, Write string
 	Ref              string
+	// Seen is the reference that Ref replaces; empty if there is none. So it cannot land
+	// late over one that came after it.
+	Seen string
 }

@@ -158,7 +158,11 @@ func (a *attempt) finish(e protocol.Ending) finish {
 }
 
 func (a *attempt) refer(ref string) refer {
-	return refer{protocol.ReferenceWrite{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ref: ref}}
+	w := protocol.ReferenceWrite{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ref: ref}
+	if rec := a.seen(); rec != nil {
+		w.Seen = rec.Ref
+	}
+	return refer{w}
 }
 
 // postpone is a sweep that has seen the record as it is now.

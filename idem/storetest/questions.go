@@ -59,12 +59,38 @@ func referenceCases(steps bool) []check {
 			c.lands(a.refer("pay_1"))
 			equal(c, "State", protocol.Unknown, c.get(a.id()).State)
 		}},
-		{"goes with the attempt", func(c *cell) {
+		{"sent twice, with another write in between", func(c *cell) {
+			a := c.start()
+			w := a.refer("pay_1")
+			c.lands(w)
+			c.lands(a.extend(2 * lease))
+			c.lands(w)
+		}},
+		{"comes late, over a newer one", func(c *cell) {
+			a := c.start()
+			first := a.refer("pay_1")
+			c.lands(first)
+			c.lands(a.refer("pay_2"))
+			c.refused(first)
+			equal(c, "Ref", "pay_2", c.get(a.id()).Ref)
+			unseen := a.refer("pay_3")
+			unseen.Seen = ""
+			c.refused(unseen)
+		}},
+		{"goes with the attempt, unless the claim has it", func(c *cell) {
 			a := c.start()
 			c.lands(a.refer("pay_1"))
-			c.lands(a.next().acquire())
+			b := a.next()
+			c.lands(b.acquire())
 			equal(c, "Ref", "", c.get(a.id()).Ref)
 			c.refused(a.refer("pay_2"))
+			c.lands(b.refer("pay_3"))
+			d := b.next()
+			d.claim.Record.Ref = "pay_3"
+			c.lands(d.acquire())
+			equal(c, "Ref", "pay_3", c.get(a.id()).Ref)
+			c.lands(d.withdraw())
+			equal(c, "Ref", "pay_3", c.get(a.id()).Ref)
 		}},
 	}
 	if steps {

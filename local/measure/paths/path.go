@@ -66,6 +66,7 @@ func All() []Path {
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
+		{Name: "reference", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: refer},
 		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
@@ -221,6 +222,13 @@ func renew(ctx context.Context, s *Stage) error {
 	return s.Store.Extend(ctx, now, protocol.Extension{
 		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease),
 		ExpiresAt: now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second),
+	})
+}
+
+// refer records what the provider calls the effect.
+func refer(ctx context.Context, s *Stage) error {
+	return s.Store.RecordReference(ctx, time.Now(), protocol.ReferenceWrite{
+		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "reference-" + s.Value, Ref: "pay_3MtwBwLkdIwHu7ix28a3tqPa",
 	})
 }
 

@@ -1,0 +1,396 @@
+package idem_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// refer is a handler that says the references, one after the other.
+func refer(t *testing.T, refs ...string) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, n int) (int, error) {
+		for _, ref := range refs {
+			require.NoError(t, idem.SetReference(ctx, ref))
+		}
+		return n, nil
+	}
+}
+
+func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
+	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		before := r.record(t, key)
+		require.NoError(t, idem.SetReference(ctx, "pay_1"))
+		rec := r.record(t, key)
+		require.Equal(t, "pay_1", rec.Ref)
+		require.Equal(t, idem.InProgress, rec.State)
+		require.Equal(t, before.Due, rec.Due)
+		info, _ := idem.InfoOf(ctx)
+		require.Equal(t, "pay_1", info.Ref)
+		return n, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "pay_1", res.Outcome.Ref)
+	require.Equal(t, m("Acquire", "RecordReference", "Finish"), r.faults.Calls())
+	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+	require.NoError(t, err)
+	require.True(t, again.Outcome.Replayed)
+	require.Equal(t, "pay_1", again.Outcome.Ref)
+	status, err := r.engine.Lookup(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, "pay_1", status.Ref)
+}
+
+func TestEveryEndKeepsTheReference(t *testing.T) {
+	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain, "released": idem.NotExecuted(errPlain)} {
+		for _, fault := range []idemtest.Fault{idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse} {
+			t.Run(name, func(t *testing.T) {
+				r, key := newRig(t, nil), unsafe.Key("t", "k")
+				r.faults.Next(idemtest.RecordReference, fault)
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+					_ = idem.SetReference(ctx, "pay_1")
+					require.NoError(t, ctx.Err(), "a store that fails ends nothing")
+					return n, end
+				})
+				require.Equal(t, end == nil, err == nil)
+				require.Equal(t, "pay_1", r.record(t, key).Ref)
+			})
+		}
+	}
+}
+
+// A reference that is said again costs nothing, and the last of several counts.
+func TestTheLastReferenceCounts(t *testing.T) {
+	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	_, err := idem.Do(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
+	require.NoError(t, err)
+	require.Equal(t, 2, r.count(idemtest.RecordReference))
+	require.Equal(t, "pay_2", r.record(t, key).Ref)
+}
+
+// What became of a reference whose reply was lost is found out with the next one.
+func TestReferenceInDoubt(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
+		for _, second := range []string{"pay_1", "pay_2"} {
+			t.Run(name+", then "+second, func(t *testing.T) {
+				r, key := newRig(t, nil), unsafe.Key("t", "k")
+				r.faults.Next(idemtest.RecordReference, fault)
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+					require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrStoreUnavailable)
+					require.NoError(t, idem.SetReference(ctx, second))
+					require.Equal(t, second, r.record(t, key).Ref)
+					return n, nil
+				})
+				require.NoError(t, err)
+				require.Equal(t, second, r.record(t, key).Ref)
+			})
+		}
+	}
+}
+
+// A request that a network delays, or repeats, changes nothing once another reference is
+// recorded: neither that, nor the id of the write by which others tell what they have read.
+func TestADelayedReferenceComesTooLate(t *testing.T) {
+	for name, first := range map[string]func(held **idemtest.Call) idemtest.Fault{
+		"delayed": idemtest.Hold,
+		"repeated": func(held **idemtest.Call) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error {
+				*held = c
+				return c.Do(ctx)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), unsafe.Key("t", "k")
+			var held *idemtest.Call
+			r.faults.Next(idemtest.RecordReference, first(&held))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				_ = idem.SetReference(ctx, "pay_1")
+				require.NoError(t, idem.SetReference(ctx, "pay_2"))
+				before := r.record(t, key)
+				require.Error(t, held.Do(t.Context()))
+				require.Equal(t, before, r.record(t, key))
+				var mistake *idem.ConfigError
+				require.ErrorAs(t, idem.SetReference(ctx, "pay_1"), &mistake)
+				require.ErrorContains(t, mistake, "cannot come back")
+				return n, nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, "pay_2", r.record(t, key).Ref)
+		})
+	}
+}
+
+func TestReferenceOfALostClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), safe.Key("t", "k")
+		out, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			r.clock.Advance(time.Hour)
+			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, refer(t, "pay_2"))
+			require.NoError(t, err)
+			require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrLeaseLost)
+			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+			_, err = idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
+			require.ErrorIs(t, err, idem.ErrLeaseLost)
+			return 7, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, 1, out, "the other attempt's")
+		require.Equal(t, "pay_2", r.record(t, key).Ref)
+	})
+}
+
+// An attempt that was parked from the side may still say what its provider calls the
+// effect: that is what the question is answered with.
+func TestReferenceAfterAPark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), unsafe.Key("t", "k")
+		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			time.Sleep(9600 * time.Millisecond)
+			require.Equal(t, idem.Unknown, r.state(t, key))
+			before := r.record(t, key)
+			require.NoError(t, idem.SetReference(ctx, "pay_1"))
+			rec := r.record(t, key)
+			require.Equal(t, idem.Unknown, rec.State)
+			require.Equal(t, "pay_1", rec.Ref)
+			require.Equal(t, before.Due, rec.Due)
+			return n, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, r.state(t, key))
+		require.Equal(t, "pay_1", r.record(t, key).Ref)
+	})
+}
+
+// A later attempt learns what an earlier one said, unless that provably had no effect.
+func TestTheNextAttemptHasTheReference(t *testing.T) {
+	dies := func(t *testing.T, r *rig, key idem.Key) {
+		h := r.elsewhere(t)
+		h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+		_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, refer(t, "pay_1"))
+		require.NoError(t, err)
+		r.clock.Advance(time.Hour)
+	}
+	ends := func(err error) func(t *testing.T, r *rig, key idem.Key) {
+		return func(t *testing.T, r *rig, key idem.Key) {
+			_, got := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				require.NoError(t, idem.SetReference(ctx, "pay_1"))
+				return n, err
+			})
+			require.Same(t, errPlain, got)
+		}
+	}
+	withdrawn := func(t *testing.T, r *rig, key idem.Key) {
+		dies(t, r, key)
+		h := r.elsewhere(t)
+		h.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
+		_, err := idem.Do(t.Context(), h.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, idem.Released, r.state(t, key))
+	}
+	for _, tc := range []struct {
+		name   string
+		before func(t *testing.T, r *rig, key idem.Key)
+		want   string
+	}{
+		{"died", dies, "pay_1"},
+		{"uncertain", ends(errPlain), "pay_1"},
+		{"died, and a takeover was withdrawn", withdrawn, "pay_1"},
+		{"not executed", ends(idem.NotExecuted(errPlain)), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, key := newRig(t, nil), safe.Key("t", "k")
+			tc.before(t, r, key)
+			r.faults.Reset()
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				info, _ := idem.InfoOf(ctx)
+				require.Equal(t, tc.want, info.Ref)
+				if tc.want != "" {
+					require.NoError(t, idem.SetReference(ctx, tc.want))
+				}
+				return n, nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, tc.want, res.Outcome.Ref)
+			require.Equal(t, tc.want, r.record(t, key).Ref)
+			require.Zero(t, r.count(idemtest.RecordReference), "the record has it")
+		})
+	}
+}
+
+// Without a claim to write under, the outcome carries it.
+func TestReferenceWithoutAClaim(t *testing.T) {
+	t.Run("atomic", func(t *testing.T) {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		res, err := idem.Run(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_2"))
+		require.NoError(t, err)
+		require.Equal(t, m("Get", "Finish"), r.faults.Calls())
+		require.Equal(t, "pay_2", res.Outcome.Ref)
+		require.Equal(t, "pay_2", r.record(t, key).Ref)
+	})
+	for _, before := range map[string]func(*testing.T, *rig, idem.Key){"absent": func(*testing.T, *rig, idem.Key) {}, "expired": leftExpired} {
+		t.Run("failed open", func(t *testing.T) {
+			r, key := newRig(t, nil), openOp(true).Key("t", "k")
+			before(t, r, key)
+			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+			r.faults.Next(idemtest.Finish, idemtest.Refuse)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, refer(t, "pay_1"))
+			require.NoError(t, err)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.Zero(t, r.count(idemtest.RecordReference))
+			require.Equal(t, "pay_1", r.record(t, key).Ref)
+		})
+	}
+}
+
+func TestReferenceIsASign(t *testing.T) {
+	rejecting := unsafe
+	rejecting.Classify = func(context.Context, any, error) idem.Class { return idem.ClassRejected }
+	for _, refs := range [][]string{nil, {"pay_1"}} {
+		r, key := newRig(t, nil), rejecting.Key("t", "k")
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			_, err := refer(t, refs...)(ctx, n)
+			require.NoError(t, err)
+			return n, errPlain
+		})
+		require.Same(t, errPlain, err)
+		require.Equal(t, map[bool]idem.State{true: idem.Unknown, false: idem.Released}[len(refs) > 0], r.state(t, key))
+	}
+}
+
+func TestReferencesThatAreRefused(t *testing.T) {
+	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	says := func(ctx context.Context, ref, what string) {
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, idem.SetReference(ctx, ref), &mistake)
+		require.ErrorContains(t, mistake, what)
+	}
+	says(t.Context(), "pay_1", "not a handler's")
+	var outer context.Context
+	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		outer = ctx
+		says(ctx, "", "is empty")
+		says(ctx, strings.Repeat("r", 257), "257 bytes: use at most 256")
+		says(ctx, "pay\n1", "control characters")
+		says(ctx, "pay\xff", "not valid UTF-8")
+		require.NoError(t, idem.SetReference(ctx, strings.Repeat("r", 256)))
+		return n, nil
+	})
+	require.NoError(t, err)
+	says(outer, "pay_1", "has returned")
+	require.Equal(t, 1, r.count(idemtest.RecordReference))
+}
+
+// A step's reference is written with its begin mark, before the function runs.
+func TestReferenceOfAStep(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	charge := func(ctx context.Context) error {
+		return idem.StepEffect(ctx, "charge", func(ctx context.Context) error {
+			rec := r.record(t, key)
+			require.True(t, rec.Steps["charge"].Begun)
+			require.Equal(t, "order-1", rec.Ref)
+			return nil
+		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "order-1"})
+	}
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		return "", charge(ctx)
+	})
+	require.NoError(t, err)
+	require.Equal(t, m("Acquire", "RecordStep", "RecordStep", "Finish"), r.faults.Calls())
+	require.Equal(t, "order-1", r.record(t, key).Ref)
+}
+
+// What an interrupted step said is there when somebody asks what became of it.
+func TestReferenceOfAnInterruptedStep(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	mark := protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"}
+	abandonedWith(t, r, key, mark)
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
+			Semantics: idem.AtMostOnce, Reference: "order-1", AbsentAfter: idem.AbsentAtOnce,
+			Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
+				info, _ := idem.InfoOf(ctx)
+				require.Equal(t, "order-1", info.Ref)
+				return "", idem.NotExecuted(errPlain)
+			},
+		})
+		return "", err
+	})
+	require.NoError(t, err)
+	require.Equal(t, "order-1", r.record(t, key).Ref)
+}
+
+func TestReferencesOfStepsThatAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config idem.StepConfig[int]
+		before []string
+		says   string
+	}{
+		"at least once": {idem.StepConfig[int]{Reference: "order-1"}, nil, "call idem.SetReference"},
+		"too long":      {idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: strings.Repeat("r", 257)}, nil, "257 bytes"},
+		"replaced":      {idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: "a"}, []string{"a", "b"}, "cannot come back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), safe.Key("t", "k")
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				_, err := refer(t, tc.before...)(ctx, n)
+				require.NoError(t, err)
+				_, err = idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &tc.config)
+				var mistake *idem.ConfigError
+				require.ErrorAs(t, err, &mistake)
+				require.ErrorContains(t, err, tc.says)
+				return n, nil
+			})
+			require.NoError(t, err)
+			require.Zero(t, r.count(idemtest.RecordStep))
+		})
+	}
+}
+
+// A mark that cannot be confirmed keeps its function from running, reference or not.
+func TestReferenceOfAStepThatDoesNotBegin(t *testing.T) {
+	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	r.faults.Next(idemtest.RecordStep, idemtest.LoseReply)
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: "order-1"})
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		return "", err
+	})
+	require.Error(t, err)
+	require.Equal(t, idem.Unknown, r.state(t, key))
+}
+
+// Steps side by side, renewals of the lease and references disturb each other not.
+func TestReferencesSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, &idem.Options{Lease: 3 * time.Second}), safe.Key("t", "k")
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			var g sync.WaitGroup
+			for n := range 8 {
+				g.Go(func() {
+					err := idem.StepEffect(ctx, fmt.Sprint("charge-", n), func(ctx context.Context) error {
+						time.Sleep(time.Duration(n) * time.Second)
+						return idem.SetReference(ctx, fmt.Sprint("pay_", n))
+					}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: fmt.Sprint("order-", n)})
+					require.NoError(t, err)
+				})
+			}
+			g.Wait()
+			return "", nil
+		})
+		require.NoError(t, err)
+		require.NotZero(t, r.count(idemtest.Extend))
+		require.Equal(t, "pay_7", r.record(t, key).Ref)
+	})
+}
