@@ -1,0 +1,146 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// Work that is repeatable and watched is sent again, until a call takes it over.
+func TestAbandonedWorkIsSentAgain(t *testing.T) {
+	r := newRig(t)
+	key := webhook.Key("acme", "event-1")
+	r.killed(key)
+	r.lapse()
+	var told []int
+	var refuse error
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
+		OnAbandoned: func(_ context.Context, q reconcile.Question) error {
+			require.Equal(t, []any{key.ID(), idem.InProgress, 1}, []any{q.ID, q.State, q.Attempt})
+			told = append(told, q.Probes)
+			return refuse
+		}}}})
+	require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
+	require.Empty(t, r.sweep(s), "the work has time to arrive")
+	refuse = errors.New("the queue is down")
+	r.Clock.Advance(time.Minute)
+	require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
+	require.Equal(t, []int{1, 2}, told)
+	require.Equal(t, idem.InProgress, r.Record(key).State)
+	require.Empty(t, r.changes(key), "it is as it was")
+
+	got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
+	require.NoError(t, err)
+	require.Equal(t, 7, got)
+	require.Zero(t, r.Record(key).Due)
+	r.Clock.Advance(time.Hour)
+	require.Empty(t, r.sweep(s))
+}
+
+// Without OnAbandoned it is reported, and goes to people in the end. A call goes on with
+// it even then.
+func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		r := newRig(t)
+		key := webhook.Key("acme", "event-1")
+		handler := func(ctx context.Context, end func() error) (int, error) {
+			n, err := idem.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }, nil)
+			return n, errors.Join(err, end())
+		}
+		idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+			return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+				return handler(ctx, func() error {
+					if !released {
+						r.Crash()
+					}
+					return errPlain
+				})
+			})
+		})
+		r.Restart()
+		r.lapse()
+		state := map[bool]idem.State{false: idem.InProgress, true: idem.Released}[released]
+		require.Equal(t, state, r.Record(key).State)
+		s := r.sweeper(reconcile.SweepOptions{})
+		require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
+		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+		require.Equal(t, state, r.people[0].State)
+		require.Equal(t, []protocol.Change{protocol.ChangeGivenUp}, r.changes(key))
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, r.Record(key).State)
+	}
+}
+
+// What was taken over too often is not handed over once more.
+func TestPoisonedWorkIsParked(t *testing.T) {
+	r := newRig(t)
+	op := webhook
+	op.MaxAttempts = 2
+	key := op.Key("acme", "event-1")
+	sent := 0
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op,
+		OnAbandoned: func(context.Context, reconcile.Question) error { sent++; return nil }}}})
+	for range 2 {
+		r.killed(key)
+		r.lapse()
+		r.sweep(s)
+	}
+	require.Equal(t, 1, sent)
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+}
+
+// An interrupted step of repeatable work is closed by the next attempt, if the sweep can
+// ask for one. Otherwise somebody must be asked.
+func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
+	for _, sends := range []bool{false, true} {
+		r := newRig(t)
+		key := webhook.Key("acme", "event-1")
+		idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+			return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+				return idem.Step(ctx, "pay", func(context.Context) (int, error) {
+					r.Crash()
+					return 0, nil
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+		})
+		r.Restart()
+		r.lapse()
+		op := reconcile.Operation{Operation: webhook}
+		want := []notice.Kind{notice.SweepParked, notice.SweepPostponed}
+		if sends {
+			op.OnAbandoned = func(_ context.Context, q reconcile.Question) error {
+				require.True(t, q.Steps[0].Begun)
+				return nil
+			}
+			want = []notice.Kind{notice.Abandoned}
+		}
+		require.Equal(t, want, r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})))
+	}
+}
+
+// The stricter declaration holds: a claim of a repeatable operation is parked once the
+// operation is repeatable no more.
+func TestTheStricterDeclarationHolds(t *testing.T) {
+	r := newRig(t)
+	key := webhook.Key("acme", "event-1")
+	r.killed(key)
+	r.lapse()
+	strict := webhook
+	strict.Repeat = idem.NotRepeatable
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
+	got, err := r.call(key, mustNotRun)
+	require.NoError(t, err)
+	require.Equal(t, 3, got)
+}

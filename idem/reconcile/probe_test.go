@@ -1,0 +1,282 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+func TestAnAnswerIsDone(t *testing.T) {
+	soon := func(d time.Duration) func(*testing.T, time.Duration) {
+		return func(t *testing.T, due time.Duration) { require.Equal(t, d, due) }
+	}
+	between := func(from, to time.Duration) func(*testing.T, time.Duration) {
+		return func(t *testing.T, due time.Duration) {
+			require.GreaterOrEqual(t, due, from)
+			require.LessOrEqual(t, due, to)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		answer reconcile.Answer
+		err    error
+		kind   notice.Kind
+		state  idem.State
+		people string // the reason
+		due    func(t *testing.T, in time.Duration)
+	}{
+		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
+		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7")}), kind: notice.Resolved, state: idem.Completed},
+		{name: "completed, result not known", answer: reconcile.CompletedWithoutResult(), kind: notice.Resolved, state: idem.Completed},
+		{name: "failed", answer: reconcile.FailedWith(idem.Failure{Message: "declined"}), kind: notice.Resolved, state: idem.Failed},
+		{name: "not executed", answer: reconcile.NotExecuted(), kind: notice.Resolved, state: idem.Released},
+		{name: "still unknown", answer: reconcile.StillUnknown(0), kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
+		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
+		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
+		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
+		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.GivenUp, state: idem.Unknown, people: "the provider keeps a day"},
+		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
+		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			key := refund.Key("acme", "r-1")
+			r.killed(key)
+			r.lapse()
+			asked := 0
+			s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+				asked++
+				require.Equal(t, []any{key.ID(), "acme", "refund", idem.Unknown, 1, 1}, []any{q.ID, q.Tenant, q.Operation, q.State, q.Attempt, q.Probes})
+				require.Equal(t, protocol.Token(key.ID(), ""), q.Token)
+				return tc.answer, tc.err
+			})
+			now := r.Clock.Now()
+			require.Equal(t, []notice.Kind{notice.SweepParked, tc.kind}, r.sweep(s))
+			require.Equal(t, 1, asked)
+			rec := r.Record(key)
+			require.Equal(t, tc.state, rec.State)
+			switch tc.kind {
+			case notice.Resolved:
+				require.True(t, rec.Resolved)
+				require.Zero(t, rec.Due)
+				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
+			case notice.GivenUp:
+				require.Len(t, r.people, 1)
+				require.Contains(t, r.people[0].Reason, tc.people)
+				require.False(t, rec.GivenUpAt.IsZero())
+				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+				r.Clock.Advance(1000 * time.Hour)
+				require.Empty(t, r.sweep(s), "it is not read again")
+			default:
+				require.Equal(t, 1, rec.Probes)
+				tc.due(t, rec.Due.Sub(now).Round(50*time.Millisecond))
+			}
+		})
+	}
+}
+
+// A failure is not recorded over steps that nobody has undone: people get it.
+func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	booked := func(ctx context.Context) {
+		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 7", nil },
+			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+		require.NoError(t, err)
+	}
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			booked(ctx)
+			r.Crash()
+			return 0, nil
+		})
+	})
+	r.Restart()
+	r.lapse()
+	s := r.asking(func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		require.Equal(t, []reconcile.Step{{Name: "book", Token: protocol.Token(key.ID(), "book")}}, q.Steps)
+		seat, err := q.StepResult(ctx, "book")
+		require.NoError(t, err)
+		require.Equal(t, `"seat 7"`, string(seat))
+		return reconcile.FailedWith(idem.Failure{Message: "declined"}), nil
+	})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Contains(t, r.people[0].Reason, `"book"`)
+}
+
+// Not executed counts only once the parked attempt's lease is over.
+func TestNotExecutedWaitsForTheLease(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+	require.ErrorIs(t, err, errPlain)
+	s := r.asking(says(reconcile.NotExecuted()))
+	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
+	rec := r.Record(key)
+	require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin+time.Millisecond), rec.Due)
+	r.Clock.Advance(rec.Due.Sub(r.Clock.Now()))
+	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
+	require.Equal(t, idem.Released, r.Record(key).State)
+}
+
+// A probe that goes wrong leaves the question open, the sweep goes on, and after five of
+// them the provider is left alone for a minute. Other providers are asked all the while.
+func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
+	for name, probe := range map[string]func(context.Context, reconcile.Question) (reconcile.Answer, error){
+		"errors": func(context.Context, reconcile.Question) (reconcile.Answer, error) { return reconcile.Answer{}, errPlain },
+		"panics": func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic("probe") },
+		"hangs": func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+			<-ctx.Done()
+			return reconcile.Answer{}, ctx.Err()
+		},
+		"does not mind its context": func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			time.Sleep(time.Minute)
+			return reconcile.Answer{}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				var keys []idem.Key
+				for i := range 20 {
+					keys = append(keys, refund.Key("acme", fmt.Sprint(i)))
+				}
+				other := idem.Operation{Name: "transfer"}
+				healthy := other.Key("acme", "1")
+				for _, key := range append(keys, healthy) {
+					r.killed(key)
+				}
+				r.lapse()
+				asked := make(chan string, 100)
+				s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
+					{Operation: refund, Provider: "bank", Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+						asked <- q.ID
+						return probe(ctx, q)
+					}},
+					{Operation: other, Probe: says(reconcile.CompletedWith(1))},
+				}})
+				start := time.Now()
+				report, err := s.Sweep(t.Context())
+				require.NoError(t, err)
+				require.Less(t, time.Since(start), 40*time.Second)
+				require.GreaterOrEqual(t, len(asked), 5)
+				require.LessOrEqual(t, len(asked), 6, "one was under way")
+				require.Equal(t, len(asked), report.Probed)
+				require.Equal(t, 20-len(asked), report.Postponed)
+				require.Equal(t, 1, report.Resolved)
+				require.Equal(t, 21, report.Parked)
+				probes := 0
+				for _, key := range keys {
+					rec := r.Record(key)
+					require.Equal(t, idem.Unknown, rec.State)
+					require.True(t, rec.Due.After(r.Clock.Now()))
+					probes += rec.Probes
+				}
+				require.Equal(t, len(asked), probes, "what was not asked is not counted")
+				time.Sleep(2 * time.Minute)
+				before := len(asked)
+				_, err = s.Sweep(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, before+1, len(asked), "one question shows whether it is back")
+				time.Sleep(2 * time.Minute) // the last one ends
+			})
+		})
+	}
+}
+
+// A probe has its own time, and never more than the sweep: what comes too late to be
+// written is not begun.
+func TestAProbeEndsBeforeTheSweep(t *testing.T) {
+	for name, tc := range map[string]struct{ sweep, asking time.Duration }{
+		"much time":   {time.Minute, reconcile.DefaultProbeTimeout},
+		"little time": {8 * time.Second, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				for i := range 30 {
+					r.killed(refund.Key("acme", fmt.Sprint(i)))
+				}
+				r.lapse()
+				ctx, cancel := context.WithTimeout(t.Context(), tc.sweep)
+				defer cancel()
+				s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
+					Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+						deadline, _ := ctx.Deadline()
+						require.Equal(t, tc.asking, time.Until(deadline))
+						time.Sleep(tc.asking / 2)
+						return reconcile.StillUnknown(0), nil
+					}}}})
+				report, err := s.Sweep(ctx)
+				require.NoError(t, err)
+				require.NoError(t, ctx.Err())
+				require.Positive(t, report.Probed)
+				require.Positive(t, report.Left)
+				require.Equal(t, report.Listed, report.Probed+report.Left)
+				require.Zero(t, report.Failed)
+			})
+		})
+	}
+}
+
+// An answer that comes after somebody has resolved the question changes nothing.
+func TestALateAnswerChangesNothing(t *testing.T) {
+	for name, answer := range map[string]reconcile.Answer{
+		"completed": reconcile.CompletedWith(1), "not executed": reconcile.NotExecuted(), "still unknown": reconcile.StillUnknown(0),
+		"cannot be known": reconcile.CannotBeKnown("gone"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			key := refund.Key("acme", "r-1")
+			r.killed(key)
+			r.lapse()
+			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.By{Who: "alice", Why: "the console"}))
+				return answer, nil
+			})
+			require.Equal(t, []notice.Kind{notice.SweepParked}, r.sweep(s))
+			got, err := r.call(key, mustNotRun)
+			require.NoError(t, err)
+			require.Equal(t, 7, got)
+			require.Empty(t, r.people)
+			require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
+		})
+	}
+}
+
+func mustNotRun(context.Context, int) (int, error) { panic("it must not run again") }
+
+// An answer is about the attempt that was asked about: a later one may have another outcome.
+func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	var asked []int
+	s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		if asked = append(asked, q.Attempt); len(asked) > 1 {
+			return reconcile.StillUnknown(0), nil
+		}
+		by := reconcile.By{Who: "alice", Why: "the console"}
+		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
+		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.ErrorIs(t, err, errPlain)
+		r.lapse()
+		return reconcile.NotExecuted(), nil // the first attempt was not
+	})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Probed}, r.sweep(s))
+	require.Equal(t, []int{1, 2}, asked, "it looks once more")
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+}
