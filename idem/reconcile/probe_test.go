@@ -135,7 +135,9 @@ func TestNotExecutedWaitsForTheLease(t *testing.T) {
 // them the provider is left alone for a minute. Other providers are asked all the while.
 func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
 	for name, probe := range map[string]func(context.Context, reconcile.Question) (reconcile.Answer, error){
-		"errors": func(context.Context, reconcile.Question) (reconcile.Answer, error) { return reconcile.Answer{}, errPlain },
+		"errors": func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.Answer{}, errPlain
+		},
 		"panics": func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic("probe") },
 		"hangs": func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
 			<-ctx.Done()

@@ -1,0 +1,359 @@
+package reconcile_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// keysOf leaves n lapsed claims in shard 0, and one in each other one.
+func keysOf(t *testing.T, r *rig, n int) map[int][]idem.Key {
+	t.Helper()
+	shards := map[int][]idem.Key{}
+	for i := 0; len(shards) < protocol.Shards || len(shards[0]) < n; i++ {
+		key := refund.Key("acme", fmt.Sprint(i))
+		shard := shardOf(t, key.ID())
+		if len(shards[shard]) == 0 || shard == 0 && len(shards[0]) < n {
+			r.killed(key)
+			shards[shard] = append(shards[shard], key)
+		}
+	}
+	return shards
+}
+
+// shardOf asks a store of its own.
+func shardOf(t *testing.T, id string) int {
+	t.Helper()
+	store, now := memstore.New(), time.Now()
+	claim := protocol.Claim{Record: protocol.Record{ID: id, State: idem.InProgress, Owner: "o", Write: "w", Due: now}}
+	require.NoError(t, store.Acquire(t.Context(), now, claim))
+	for shard := range protocol.Shards {
+		p, err := store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: now})
+		require.NoError(t, err)
+		if len(p.IDs) > 0 {
+			return shard
+		}
+	}
+	require.Fail(t, "it is in no shard")
+	return 0
+}
+
+// A shard with very much that is due takes turns with the others.
+func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		shards := keysOf(t, r, 60)
+		r.lapse()
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, PageSize: 5, Operations: []reconcile.Operation{{Operation: refund,
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				time.Sleep(time.Second)
+				return reconcile.CompletedWith(1), nil
+			}}}})
+		ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.Positive(t, report.Left)
+		require.Less(t, report.Resolved, 40)
+		for shard, keys := range shards {
+			if shard > 0 {
+				require.Equal(t, idem.Completed, r.Record(keys[0]).State)
+			}
+		}
+		for report.More || report.Left > 0 {
+			ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+			report, err = s.Sweep(ctx)
+			require.NoError(t, err)
+			cancel()
+		}
+		for _, key := range shards[0] {
+			require.Equal(t, idem.Completed, r.Record(key).State)
+		}
+	})
+}
+
+// Time that runs out over a slow store is reported, and the next sweep goes on.
+func TestASweepStopsBeforeItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		keysOf(t, r, 30)
+		r.lapse()
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(time.Second)
+			return c.Do(ctx)
+		})
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, PageSize: 4})
+		parked := 0
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			report, err := s.Sweep(ctx)
+			require.NoError(t, err)
+			require.NoError(t, ctx.Err())
+			require.Zero(t, report.Failed)
+			parked += report.Parked
+			if cancel(); !report.More && report.Left == 0 {
+				break
+			}
+			require.True(t, report.More)
+		}
+		require.Equal(t, 30+15, parked)
+	})
+}
+
+// A dry run reports what a sweep would do, makes no write and asks nobody.
+func TestADryRunWritesNothing(t *testing.T) {
+	for _, e := range endings() {
+		t.Run(e.name, func(t *testing.T) {
+			r := newRig(t)
+			r.killed(e.key)
+			r.lapse()
+			op := e.op
+			if op.Probe != nil {
+				op.Probe = func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic("not in a dry run") }
+			}
+			if op.OnAbandoned != nil {
+				op.OnAbandoned = func(context.Context, reconcile.Question) error { panic("not in a dry run") }
+			}
+			dry := r.sweeper(reconcile.SweepOptions{DryRun: true, Operations: []reconcile.Operation{op}})
+			before := r.Record(e.key)
+			for range 2 {
+				r.Faults.Reset()
+				report, err := dry.Sweep(t.Context())
+				require.NoError(t, err)
+				require.True(t, report.DryRun)
+				require.NotEmpty(t, report.Actions)
+				for _, method := range r.Faults.Calls() {
+					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
+				}
+				require.Equal(t, before, r.Record(e.key))
+				r.Clock.Advance(24 * time.Hour) // then people would get it
+			}
+			require.Empty(t, r.people)
+			require.Empty(t, r.changes(e.key))
+		})
+	}
+}
+
+// What cannot be read, listed or written is counted and reported, and the rest goes on.
+func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method idemtest.Method
+		fault  idemtest.Fault
+		kind   notice.Kind
+	}{
+		"unreadable":      {idemtest.Get, idemtest.Unreadable, notice.Unreadable},
+		"cannot be read":  {idemtest.Get, idemtest.Refuse, notice.SweepFailed},
+		"cannot be moved": {idemtest.Settle, idemtest.Deny, notice.SweepFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for i := range 10 {
+				r.killed(refund.Key("acme", fmt.Sprint(i)))
+			}
+			r.lapse()
+			bad := refund.Key("acme", "3")
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				if c.ID == bad.ID() {
+					return tc.fault(ctx, c)
+				}
+				return c.Do(ctx)
+			}, tc.method)
+			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []int{10, 9, 1}, []int{report.Listed, report.Parked, report.Unreadable + report.Failed})
+			require.Contains(t, kinds(report), tc.kind)
+			require.Equal(t, idem.InProgress, r.Record(bad).State)
+		})
+	}
+	t.Run("a shard", func(t *testing.T) {
+		r := newRig(t)
+		keysOf(t, r, 1)
+		r.lapse()
+		r.Faults.Next(idemtest.Due, idemtest.Deny)
+		report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.NotEmpty(t, report.Problems)
+		require.Equal(t, protocol.Shards-1, report.Parked)
+	})
+}
+
+// People that cannot be reached are tried again, with the same message.
+func TestPeopleAreToldUntilTheyAre(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	r.refuse = errors.New("the queue is down")
+	s := r.asking(says(reconcile.CannotBeKnown("gone")))
+	for range 3 {
+		report, err := s.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Failed)
+		require.Zero(t, r.Record(key).GivenUpAt)
+		r.Clock.Advance(time.Minute)
+	}
+	r.refuse = nil
+	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+	require.Len(t, r.people, 4)
+	for _, g := range r.people {
+		require.Equal(t, r.people[0].Message, g.Message)
+	}
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+	require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.By{Who: "alice", Why: "found it"}), "people can still answer")
+	require.Zero(t, r.Record(key).GivenUpAt)
+}
+
+// outboxes keeps what it is sent.
+type outboxes struct{ messages []outbox.Message }
+
+func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
+	o.messages = append(o.messages, m...)
+	return make([]error, len(m))
+}
+
+// What people get says all that they need, and nothing of what was asked for.
+func TestTheMessageForPeople(t *testing.T) {
+	for _, tell := range []bool{false, true} {
+		r, sender := newRig(t), &outboxes{}
+		op := refund
+		op.KeepValue = true
+		key := op.Key("acme", "r-1")
+		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.ErrorIs(t, err, errPlain)
+		rec := r.Record(key)
+		s := r.sweeper(reconcile.SweepOptions{People: reconcile.SendTo(sender), TellMessages: tell, Help: "https://wiki/runbook"})
+		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+		require.Len(t, sender.messages, 1)
+		m := sender.messages[0]
+		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:given_up")
+		require.Equal(t, []string{id, "people", "idem.given_up", "application/json"}, []string{m.ID, m.Destination, m.Type, m.ContentType})
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(m.Body, &body))
+		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
+		want := map[string]any{
+			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1", "state": "unknown", "attempt": 1.0,
+			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0, "reason": "nobody can be asked about it",
+			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": "https://wiki/runbook",
+		}
+		if tell {
+			want["error_message"] = errPlain.Error()
+		}
+		require.Equal(t, want, body)
+	}
+}
+
+// Every kind of action has its line in the log, its notice and its count, and the lines
+// say nothing of values and results.
+func TestEveryActionIsTold(t *testing.T) {
+	seen := map[notice.Kind]bool{}
+	for _, e := range append(endings(), ending{key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
+		r := newRig(t)
+		r.killed(e.key)
+		r.lapse()
+		var log bytes.Buffer
+		var told []notice.Notice
+		s, err := reconcile.NewSweeper(r.reconciler(), &reconcile.SweepOptions{
+			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
+		})
+		require.NoError(t, err)
+		if e.name == "" {
+			r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
+		}
+		for range 4 {
+			log.Reset()
+			told = nil
+			report, err := s.Sweep(t.Context())
+			require.NoError(t, err)
+			require.Len(t, told, len(report.Actions))
+			var lines []map[string]any
+			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
+				var attrs map[string]any
+				if line != "" {
+					require.NoError(t, json.Unmarshal([]byte(line), &attrs))
+				}
+				if attrs["kind"] != nil {
+					lines = append(lines, attrs)
+				}
+			}
+			require.Len(t, lines, len(report.Actions))
+			for i, a := range report.Actions {
+				seen[a.Kind] = true
+				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
+					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"], lines[i]["from"], lines[i]["to"]})
+				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
+					[]any{told[i].Kind, told[i].ID, told[i].Tenant, told[i].Operation, told[i].Attempt, told[i].State})
+			}
+			r.Clock.Advance(time.Hour)
+		}
+	}
+	source, err := os.ReadFile("../notice/notice.go")
+	require.NoError(t, err)
+	_, sweeps, found := bytes.Cut(source, []byte("// What the observer of a sweep is told of"))
+	require.True(t, found)
+	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllSubmatch(sweeps, -1) {
+		require.True(t, seen[notice.Kind(m[1])], "nothing led to %s", m[1])
+	}
+	require.True(t, seen[notice.Unreadable])
+}
+
+// Of an operation that the sweeper does not know it does what the record says.
+func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
+	r := newRig(t)
+	keys := []idem.Key{
+		refund.Key(idem.NoTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
+		idem.Operation{Name: "hook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("acme", "1"),
+	}
+	for _, key := range keys {
+		r.killed(key)
+	}
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{Concurrency: 1})
+	r.sweep(s)
+	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	r.sweep(s)
+	got := map[string]idem.State{}
+	for _, g := range r.people {
+		got[g.Tenant+"|"+g.Operation] = g.State
+	}
+	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown, "acme|hook": idem.InProgress}, got)
+}
+
+func TestMistakesOfASweeper(t *testing.T) {
+	r := newRig(t)
+	var config *idem.ConfigError
+	_, err := reconcile.NewSweeper(nil, nil)
+	require.ErrorAs(t, err, &config)
+	for _, o := range []reconcile.SweepOptions{
+		{Concurrency: -1}, {PageSize: -1}, {ProbeTimeout: -1}, {Reserve: -1}, {Backoff: -1}, {MaxBackoff: -1},
+		{Backoff: time.Hour, MaxBackoff: time.Minute}, {Operations: []reconcile.Operation{{}}},
+		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
+		{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: -1}}},
+		{Operations: []reconcile.Operation{{Operation: refund, GiveUpProbes: -1}}},
+	} {
+		_, err := reconcile.NewSweeper(r.reconciler(), &o)
+		require.ErrorAs(t, err, &config)
+	}
+	_, err = reconcile.NewSweeper(r.reconciler(), nil)
+	require.NoError(t, err)
+}
