@@ -58,18 +58,13 @@ func TestWhateverIsLostWhatTookEffectCountsOrIsUndone(t *testing.T) {
 type abortable struct {
 	*rig
 	effects
-	random    sync.Mutex
-	rand      *rand.Rand
+	rand      *rand.Rand // the handler's own goroutine draws
 	semantics [3]idem.StepSemantics
 }
 
-func (x *abortable) n(n int) int {
-	x.random.Lock()
-	defer x.random.Unlock()
-	return x.rand.IntN(n)
-}
+func (x *abortable) n(n int) int { return x.rand.IntN(n) }
 
-func (x *abortable) pause() { time.Sleep(time.Duration(1+x.n(20)) * time.Millisecond) }
+func pause(r *rand.Rand) { time.Sleep(time.Duration(1+r.IntN(20)) * time.Millisecond) }
 
 // fail has calls to the store fail, in the first attempts.
 func (x *abortable) fail(attempt int) {
@@ -88,11 +83,11 @@ func (x *abortable) run(ctx context.Context, later bool) (string, error) {
 	var all sync.WaitGroup
 	var errs [3]error
 	for i, semantics := range x.semantics {
-		name := string(rune('a' + i))
+		name, own := string(rune('a'+i)), rand.New(rand.NewPCG(x.rand.Uint64(), 1))
 		all.Go(func() {
 			_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
-				x.pause()
-				if semantics == idem.AtMostOnce && x.n(3) == 0 {
+				pause(own)
+				if semantics == idem.AtMostOnce && own.IntN(3) == 0 {
 					return receiptOf{}, idem.NotExecuted(errPlain)
 				}
 				return x.step(name)(ctx)
@@ -103,14 +98,15 @@ func (x *abortable) run(ctx context.Context, later bool) (string, error) {
 		all.Wait()
 		return "paid", errors.Join(errs[:]...)
 	}
+	abort := ctx
 	if x.n(3) == 0 {
-		ctx = context.WithoutCancel(ctx)
+		abort = context.WithoutCancel(ctx)
 	}
 	for range x.n(3) {
-		x.pause()
-		_ = idem.Abort(ctx, declinedError{})
+		pause(x.rand)
+		_ = idem.Abort(abort, declinedError{})
 	}
 	all.Wait()
-	_ = idem.Abort(ctx, declinedError{})
+	_ = idem.Abort(abort, declinedError{})
 	return "402", []error{nil, nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain)}[x.n(5)]
 }
