@@ -41,6 +41,8 @@ const (
 var (
 	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
 	notRepeatable = idem.Operation{Name: "path"}
+	unnoticed     = idem.Operation{Name: "path", Watch: idem.LeaveAbandonedUnnoticed}
+	watched       = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
 	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
 	errBroken     = errors.New("the connection broke")
@@ -51,6 +53,8 @@ func All() []Path {
 	return []Path{
 		{Name: "first execution", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
 		{Name: "first execution, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(notRepeatable, small)},
+		{Name: "first execution, not repeatable, unnoticed", Calls: map[string]int{put: 1, update: 1}, Play: run(unnoticed, small)},
+		{Name: "first execution, repeatable, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(watched, small)},
 		{Name: "replay", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: replayed(repeatable)},
 		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.Permanent(errBroken))},
 		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
@@ -65,8 +69,10 @@ func All() []Path {
 		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(abandon(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
-		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew},
-		{Name: "reference", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: refer},
+		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew(repeatable)},
+		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: renew(notRepeatable)},
+		{Name: "reference", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: refer(repeatable)},
+		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: refer(notRepeatable)},
 		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
@@ -217,19 +223,24 @@ func abandon(op idem.Operation) func(context.Context, *Stage) error {
 	}
 }
 
-func renew(ctx context.Context, s *Stage) error {
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	return s.Store.Extend(ctx, now, protocol.Extension{
-		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease),
-		ExpiresAt: now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second),
-	})
+func renew(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		e := protocol.Extension{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease)}
+		if op.Repeat == idem.Repeatable {
+			e.ExpiresAt = now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second)
+		}
+		return s.Store.Extend(ctx, now, e)
+	}
 }
 
 // refer records what the provider calls the effect.
-func refer(ctx context.Context, s *Stage) error {
-	return s.Store.RecordReference(ctx, time.Now(), protocol.ReferenceWrite{
-		ID: s.key(repeatable).ID(), Owner: "owner-" + s.Value, Write: "reference-" + s.Value, Ref: "pay_3MtwBwLkdIwHu7ix28a3tqPa",
-	})
+func refer(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		return s.Store.RecordReference(ctx, time.Now(), protocol.ReferenceWrite{
+			ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "reference-" + s.Value, Ref: "pay_3MtwBwLkdIwHu7ix28a3tqPa",
+		})
+	}
 }
 
 // late is the end of the attempt that was abandoned.

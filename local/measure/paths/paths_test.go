@@ -34,5 +34,28 @@ func TestCallsPerPath(t *testing.T) {
 			}
 		})
 	}
+	watchingCosts(t, got)
 	compare(t, got)
+}
+
+// A watched claim is an entry of the index, which is written and removed again: two units.
+// Nothing else of it touches the index, and who is not watched pays nothing.
+func watchingCosts(t *testing.T, got measured) {
+	for name, want := range map[string]struct {
+		than string
+		more float64
+	}{
+		"first execution, watched":                   {"first execution", 2},
+		"first execution, repeatable, watched":       {"first execution", 2},
+		"first execution, not repeatable, unnoticed": {"first execution", 0},
+		"lease renewed, watched":                     {"lease renewed", 0},
+		"reference, watched":                         {"reference", 0},
+	} {
+		one, played := got.Paths[name]
+		other, also := got.Paths[want.than]
+		if played && also {
+			require.Equal(t, want.more, one.Write-other.Write, "%s", name)
+			require.Equal(t, other.Calls, one.Calls, "%s", name)
+		}
+	}
 }
