@@ -96,19 +96,19 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			back = append(back, l)
 		case err == nil:
 			if t != nil && t.omitted != nil {
-				e.tellOf(context.Background(), notice.ResultOmitted, &l, t.omitted)
+				e.tellOf(context.Background(), notice.ResultOmitted, &l, l.recorded(), t.omitted)
 			}
 			if t == nil || t.omitted == nil || !l.result {
-				e.tellOf(context.Background(), notice.OutcomeLanded, &l, nil)
+				e.tellOf(context.Background(), notice.OutcomeLanded, &l, l.recorded(), nil)
 			}
 		case !isAnswer(err) && e.now().Sub(l.since) <= pendingFor:
 			// The one that failed goes behind the others: the fault may be its own.
 			q.requeue(took, append(append(back, took[i+1:]...), l))
 			return err
 		case t != nil && t.written:
-			e.tellOf(context.Background(), notice.ResultOmitted, &l, err)
+			e.tellOf(context.Background(), notice.ResultOmitted, &l, l.recorded(), err)
 		default:
-			e.tellOf(context.Background(), notice.OutcomeDropped, &l, err)
+			e.tellOf(context.Background(), notice.OutcomeDropped, &l, l.recorded(), err)
 		}
 	}
 	q.requeue(took, back)

@@ -118,6 +118,7 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 		q.count(l, 1)
 	}
 	omitted = t != nil && t.omitted != nil
+	state := l.recorded() // once it waits, another goroutine may write it
 	background := fits && x.kill.IsZero() && !q.running
 	q.running = q.running || background
 	q.mu.Unlock()
@@ -126,15 +127,15 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 		if s.withdrawal != nil {
 			kind = notice.OutcomeDropped
 		}
-		e.tellOf(ctx, kind, &s, errQueueFull)
+		e.tellOf(ctx, kind, &s, s.recorded(), errQueueFull)
 	}
 	switch {
 	case fits:
-		e.tellOf(ctx, notice.OutcomeQueued, l, err)
+		e.tellOf(ctx, notice.OutcomeQueued, l, state, err)
 	case l.result:
-		e.tellOf(ctx, notice.ResultOmitted, l, t.omitted)
+		e.tellOf(ctx, notice.ResultOmitted, l, state, t.omitted)
 	default:
-		e.tellOf(ctx, notice.OutcomeDropped, l, errors.Join(errQueueFull, err))
+		e.tellOf(ctx, notice.OutcomeDropped, l, state, errors.Join(errQueueFull, err))
 	}
 	if background {
 		go q.drain()
@@ -181,16 +182,20 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 	return gone
 }
 
-// tellOf tells the observer about a write that was queued.
-func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, err error) {
-	n := notice.Notice{
-		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
-		State: l.State, Elapsed: e.now().Sub(l.since), Err: err,
-	}
+// recorded is the state that the record has as long as the write waits.
+func (l *pendingWrite) recorded() State {
 	if l.terminal != nil && !l.terminal.written {
-		n.State = InProgress
+		return InProgress
 	}
-	e.tell(ctx, kind, n)
+	return l.State
+}
+
+// tellOf tells the observer about a write that was queued, and the record's state.
+func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, state State, err error) {
+	e.tell(ctx, kind, notice.Notice{
+		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
+		State: state, Elapsed: e.now().Sub(l.since), Err: err,
+	})
 }
 
 // take empties the queue for the caller to write, so that nobody else writes the same
