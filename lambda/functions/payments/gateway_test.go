@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 func TestBehindARESTAPI(t *testing.T) {
@@ -23,7 +24,7 @@ func TestBehindARESTAPI(t *testing.T) {
 	defer srv.Close()
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
-	handler, err := (&service{provider: srv.URL}).behind(engine, "rest", "lambda:tenant")
+	handler, err := (&service{provider: provider.Client{URL: srv.URL}}).behind(engine, "rest", "lambda:tenant")
 	require.NoError(t, err)
 	r := events.APIGatewayProxyRequest{
 		HTTPMethod: "POST", Path: "/payments", Resource: "/payments", Body: good,

@@ -22,12 +22,14 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 var operations = map[string]idem.Operation{
 	// The provider takes the token as its own idempotency key: charging again is safe.
 	"POST /payments": {Name: "charge", Repeat: idem.Repeatable},
-	// The provider's refunds take no key: after an uncertain attempt nobody may try again.
+	// The provider's refunds take no key: after an uncertain attempt nobody may try again
+	// until lambda/functions/refundsweeper has found out what became of it.
 	"POST /refunds": {Name: "refund", Repeat: idem.NotRepeatable},
 	// A statement only reads.
 	"POST /statements": {Name: "statement", Repeat: idem.Repeatable},
@@ -39,7 +41,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	payments := &service{provider: os.Getenv("PROVIDER_URL")}
+	payments := &service{provider: provider.Client{URL: os.Getenv("PROVIDER_URL")}}
 	handler, err := payments.behind(engine, os.Getenv("PAYMENTS_API"), os.Getenv("PAYMENTS_TENANT"))
 	if err != nil {
 		log.Fatal(err)

@@ -14,13 +14,14 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 // function is the deployed handler over an in-memory store.
-func function(t *testing.T, provider string) func(route, key, body string) (response, error) {
+func function(t *testing.T, url string) func(route, key, body string) (response, error) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
-	s := &service{provider: provider}
+	s := &service{provider: provider.Client{URL: url}}
 	h := idemlambda.HTTPAPI(engine, operations, idemhttp.SingleTenant, nil, s.handle)
 	return func(route, key, body string) (response, error) {
 		r := request{RouteKey: route, Body: body, Headers: map[string]string{
@@ -36,7 +37,7 @@ const good = `{"amount": 100, "currency": "EUR"}`
 func TestProviderGetsTheTokenWhereItTakesOne(t *testing.T) {
 	var keys []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		keys = append(keys, r.URL.Path+" "+r.Header.Get("Idempotency-Key"))
+		keys = append(keys, r.URL.Path+" "+r.Header.Get("Idempotency-Key")+" "+r.Header.Get("Merchant-Reference"))
 		_, _ = w.Write([]byte(`{"id": "ch_1"}`))
 	}))
 	defer srv.Close()
@@ -49,8 +50,8 @@ func TestProviderGetsTheTokenWhereItTakesOne(t *testing.T) {
 		}
 	}
 	require.Len(t, keys, 2, "each ran once")
-	require.Regexp(t, `^/charges [0-9a-f-]{36}$`, keys[0])
-	require.Equal(t, "/refunds ", keys[1])
+	require.Regexp(t, `^/charges [0-9a-f-]{36} $`, keys[0])
+	require.Regexp(t, `^/refunds  [0-9a-f-]{36}$`, keys[1], "a name to ask for it by, and no key")
 }
 
 func TestDeclinedIsRecorded(t *testing.T) {
