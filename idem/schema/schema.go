@@ -198,6 +198,9 @@ const (
 	// "2m". It must be longer than the relay's time-out.
 	EnvOutboxGrace = "IDEM_OUTBOX_GRACE"
 
+	// EnvSweepPeople is the URL of the queue for questions that the sweep leaves to people.
+	EnvSweepPeople = "IDEM_SWEEP_PEOPLE"
+
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.
 	EnvQueueRepeat = "IDEM_QUEUE_REPEAT"

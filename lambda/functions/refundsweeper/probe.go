@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
+)
+
+// refund is declared as in lambda/functions/payments.
+var refund = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
+
+// prober asks the provider what became of refunds.
+type prober struct {
+	provider provider.Client
+	contract *idemhttp.Contract
+}
+
+// newProber encodes responses by the contract of the payments function.
+func newProber(engine *idem.Engine, client provider.Client) (*prober, error) {
+	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	return &prober{client, contract}, err
+}
+
+// probe asks for the refund with the name that the handler gave it, which is the token. It
+// runs after the attempt's lease, when no request can be under way any more: if the
+// provider has no such refund, there will be none.
+func (p *prober) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	receipt, err := p.provider.FindRefund(ctx, q.Token)
+	if err != nil {
+		return reconcile.Answer{}, err // asked again later
+	}
+	if receipt == nil {
+		return reconcile.NotExecuted(), nil
+	}
+	// What the handler would have answered.
+	body, err := json.Marshal(receipt)
+	if err != nil {
+		return reconcile.Answer{}, err
+	}
+	response, err := p.contract.Encode(&idemhttp.Response{
+		Status: http.StatusCreated, Headers: map[string]string{"Content-Type": "application/json"}, Body: body,
+	})
+	if err != nil {
+		return reconcile.Answer{}, err
+	}
+	return reconcile.CompletedWithEncoded(response).WithRef(receipt.ID), nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
+)
+
+// rig is the payments function's contract, the sweeper, and a provider.
+type rig struct {
+	*idemtest.Harness
+	client  provider.Client
+	sweeper *function
+	ran     int
+}
+
+func newRig(t *testing.T, answer http.HandlerFunc) *rig {
+	srv := httptest.NewServer(answer)
+	t.Cleanup(srv.Close)
+	r := &rig{Harness: idemtest.New(t, nil), client: provider.Client{URL: srv.URL}}
+	prober, err := newProber(r.Engine, r.client)
+	require.NoError(t, err)
+	reconciler, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(t, err)
+	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: refund, Probe: prober.probe}},
+	})
+	require.NoError(t, err)
+	r.sweeper = &function{sweeper}
+	return r
+}
+
+// serve sends the client's request; the handler refunds, and dies if it is told to.
+func (r *rig) serve(t *testing.T, die bool) (*idemhttp.Response, error) {
+	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	request := &idemhttp.Request{
+		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte(`{"amount":100,"currency":"EUR"}`),
+		Header: map[string][]string{"Idempotency-Key": {"key-0123456789abc"}, "Content-Type": {"application/json"}},
+	}
+	return contract.Serve(t.Context(), request, func(ctx context.Context) (*idemhttp.Response, error) {
+		r.ran++
+		_, err := r.client.Refund(ctx, idem.Token(ctx), provider.Payment{Amount: 100, Currency: "EUR"})
+		if die {
+			r.Crash()
+		}
+		return &idemhttp.Response{Status: http.StatusCreated, Body: []byte("{}")}, err
+	})
+}
+
+// retry is what the client gets that sends the request again after its process died and
+// the sweep has been there.
+func (r *rig) retry(t *testing.T) *idemhttp.Response {
+	_, _ = r.serve(t, true) // nobody hears of it
+	r.Restart()
+	r.Clock.Advance(time.Minute)
+	require.NoError(t, r.sweeper.handle(t.Context()))
+	res, err := r.serve(t, false)
+	require.NoError(t, err)
+	return res
+}
+
+func TestRefundThatTheProviderHas(t *testing.T) {
+	made := ""
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
+			made = req.Header.Get("Merchant-Reference")
+		} else if req.URL.Query().Get("reference") != made {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(`{"id":"re_1","amount":100,"currency":"EUR"}`))
+	})
+	res := r.retry(t)
+	require.Equal(t, http.StatusCreated, res.Status)
+	require.Equal(t, `{"id":"re_1","amount":100,"currency":"EUR"}`, string(res.Body), "as the handler would have answered")
+	require.Equal(t, "true", res.Headers[idemhttp.HeaderReplayed])
+	require.Equal(t, 1, r.ran)
+}
+
+func TestRefundThatTheProviderHasNot(t *testing.T) {
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(`{"id":"re_1"}`))
+	})
+	require.Equal(t, http.StatusCreated, r.retry(t).Status)
+	require.Equal(t, 2, r.ran, "nothing happened the first time")
+}
+
+func TestProviderThatDoesNotAnswer(t *testing.T) {
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	res := r.retry(t)
+	require.Equal(t, http.StatusConflict, res.Status)
+	require.Contains(t, string(res.Body), "outcome_unknown")
+	require.Equal(t, 1, r.ran)
+}
