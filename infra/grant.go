@@ -40,6 +40,14 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allowIndex(to)
 }
 
+// GrantSweeper allows what a reconcile.Sweeper does: list what is due in the index, read
+// records with the results of their steps, park and resolve them, and keep each change in
+// the same transaction. It covers every tenant.
+func (t *Table) GrantSweeper(to awsiam.IGrantable) {
+	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
+	t.allowIndex(to)
+}
+
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting
 // messages in the index, read messages and note the results of its tries. Resources that
 // need the permission must depend on the returned grant.

@@ -41,6 +41,7 @@ type MonitoringProps struct {
 	Queues    []*Queue
 	APIs      []*API
 	Relays    []*Relay
+	Sweepers  []*Sweeper
 
 	// QueueAge is how old a queue's oldest message may get. Zero means
 	// [DefaultQueueAge]. It should be longer than the queues' visibility time-outs.
@@ -57,7 +58,7 @@ type MonitoringProps struct {
 }
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics. Missing data does not raise an
-// alarm.
+// alarm, except that of a sweeper that does not run.
 type Monitoring struct {
 	constructs.Construct
 	Dashboard awscloudwatch.Dashboard
@@ -93,6 +94,9 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	for _, r := range p.Relays {
 		m.relay(r, p.IteratorAge)
+	}
+	for _, s := range p.Sweepers {
+		m.sweeper(s)
 	}
 	if p.Table != nil {
 		m.table(p.Table, p.FailedConditions)
@@ -153,13 +157,23 @@ func (m *Monitoring) api(a *API) {
 
 func (m *Monitoring) function(f awslambda.Function) {
 	name := idOf(f)
-	errors, throttles, duration := f.MetricErrors(statistic("Sum")), f.MetricThrottles(statistic("Sum")), f.MetricDuration(statistic("Maximum"))
 	near := nearTimeout * float64(timeoutOf(f)/time.Millisecond)
+	m.invocations(f)
+	m.AddAlarm(name+"Duration", longest(f), near, fmt.Sprintf("an invocation took %d%% of the time-out: beyond it operations that are not repeatable become unknown", int(nearTimeout*100)))
+}
+
+// invocations watches a function whose invocations may take all of their time.
+func (m *Monitoring) invocations(f awslambda.Function) {
+	name := idOf(f)
+	errors, throttles := f.MetricErrors(statistic("Sum")), f.MetricThrottles(statistic("Sum"))
 	m.AddAlarm(name+"Errors", errors, 1, "invocations fail")
 	m.AddAlarm(name+"Throttles", throttles, 1, "invocations are throttled: raise the account's or the function's concurrency, or lower the sources'")
-	m.AddAlarm(name+"Duration", duration, near, fmt.Sprintf("an invocation took %d%% of the time-out: beyond it operations that are not repeatable become unknown", int(nearTimeout*100)))
 	m.graph(name+": errors, throttles", errors, throttles)
-	m.graph(name+": longest invocation", duration)
+	m.graph(name+": longest invocation", longest(f))
+}
+
+func longest(f awslambda.Function) awscloudwatch.Metric {
+	return f.MetricDuration(statistic("Maximum"))
 }
 
 func (m *Monitoring) queue(q *Queue, age time.Duration) {
@@ -176,11 +190,17 @@ func (m *Monitoring) queue(q *Queue, age time.Duration) {
 	}
 }
 
-func (m *Monitoring) deadLetters(name string, q awssqs.Queue) {
+func (m *Monitoring) deadLetters(name string, q awssqs.IQueue) {
+	m.leftToPeople(name, q, "messages were given up: see why, resolve their records, and redrive them",
+		"messages that were given up are lost within two days: redrive or save them")
+}
+
+// leftToPeople watches a queue that should be empty.
+func (m *Monitoring) leftToPeople(name string, q awssqs.IQueue, any, old string) {
 	depth, age := q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")), q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
-	m.AddAlarm(name+"Depth", depth, 1, "messages were given up: see why, resolve their records, and redrive them")
+	m.AddAlarm(name+"Depth", depth, 1, any)
 	const last = maxMessageRetention - 2*day
-	m.AddAlarm(name+"Age", age, last.Seconds(), "messages that were given up are lost within two days: redrive or save them")
+	m.AddAlarm(name+"Age", age, last.Seconds(), old)
 	m.graph(name+": depth, age", depth, age)
 }
 
@@ -191,6 +211,19 @@ func (m *Monitoring) relay(r *Relay, age time.Duration) {
 	m.graph(name+": behind the stream", iterator)
 	m.deadLetters(name+"Failures", r.Failures)
 	m.function(r.Function)
+}
+
+func (m *Monitoring) sweeper(s *Sweeper) {
+	name := idOf(s)
+	m.alarm(name+"Stopped", &awscloudwatch.AlarmProps{
+		Metric: s.MetricSuccesses(), Threshold: jsii.Number(1), ComparisonOperator: awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD,
+		TreatMissingData: awscloudwatch.TreatMissingData_BREACHING,
+		AlarmDescription: jsii.String(fmt.Sprintf(
+			"no sweep has succeeded in %v: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule", period)),
+	})
+	m.invocations(s.Function)
+	m.leftToPeople(name+"People", s.People, "the sweep has left questions to people: find out what became of them, and resolve their records",
+		"questions that were left to people leave the queue within two days: their records stay open, so resolve them or list them in the index")
 }
 
 func (m *Monitoring) table(t *Table, most int) {
@@ -207,11 +240,16 @@ func (m *Monitoring) table(t *Table, most int) {
 // AddAlarm adds an alarm to those of the monitoring. It is raised when the metric reaches the
 // threshold within one of its periods. The description says what to do.
 func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, threshold float64, description string) {
-	a := awscloudwatch.NewAlarm(m, &name, &awscloudwatch.AlarmProps{
-		Metric: metric, Threshold: &threshold, EvaluationPeriods: jsii.Number(1), AlarmDescription: &description,
+	m.alarm(name, &awscloudwatch.AlarmProps{
+		Metric: metric, Threshold: &threshold, AlarmDescription: &description,
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
 	})
+}
+
+func (m *Monitoring) alarm(name string, p *awscloudwatch.AlarmProps) {
+	p.EvaluationPeriods = jsii.Number(1)
+	a := awscloudwatch.NewAlarm(m, &name, p)
 	if m.topic != nil {
 		a.Node().DefaultChild().(awscloudwatch.CfnAlarm).SetAlarmActions(&[]*string{m.topic.TopicArn()})
 	}
@@ -232,7 +270,7 @@ func statistic(s string) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: &s, Period: duration(period)}
 }
 
-// idOf is the construct's id; below a relay it is the relay's and the function's.
+// idOf is the construct's id; below a relay or a sweeper it is theirs and the function's.
 func idOf(c constructs.IConstruct) string {
 	id := *c.Node().Id()
 	if scope := c.Node().Scope(); scope != nil {

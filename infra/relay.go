@@ -110,7 +110,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
 	r.feed(table, &p)
-	r.sweep(p.Sweep)
+	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, p.Sweep)
 	return r
 }
 
@@ -229,20 +229,4 @@ func (r *Relay) feed(table *Table, p *RelayProps) {
 	allow(r.Function, nil, []string{*r.Failures.QueueArn()}, "sqs:SendMessage").ApplyBefore(r.Mapping)
 	allowKey(p.EncryptionKey, r.Function)
 	table.GrantRelay(r.Function).ApplyBefore(r.Mapping)
-}
-
-// sweep invokes the function by a schedule, for messages that the stream missed.
-func (r *Relay) sweep(every time.Duration) {
-	rate := fmt.Sprintf("rate(%d minutes)", every/time.Minute)
-	if every == time.Minute {
-		rate = "rate(1 minute)"
-	}
-	rule := awsevents.NewCfnRule(r, jsii.String("Sweep"), &awsevents.CfnRuleProps{
-		Description:        jsii.String("Has the relay look for messages that the stream missed."),
-		ScheduleExpression: &rate,
-		Targets:            &[]any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("Relay"), Arn: r.Function.FunctionArn()}},
-	})
-	r.Function.AddPermission(jsii.String("Sweep"), &awslambda.Permission{
-		Principal: awsiam.NewServicePrincipal(jsii.String("events.amazonaws.com"), nil), SourceArn: rule.AttrArn(),
-	})
 }

@@ -36,11 +36,12 @@ func NewApp(outdir *string, context map[string]string) awscdk.App {
 }
 
 // Payments is the stack payments-api: the table of records, the payments function
-// and its API.
+// and its API, and the sweeper that asks the provider what became of refunds.
 type Payments struct {
 	awscdk.Stack
 	Records  *Table
 	Function *Function
+	Sweeper  *Sweeper
 	API      *API
 	Alarms   awssns.Topic
 }
@@ -58,6 +59,7 @@ type Orders struct {
 	Queue    *Queue
 	Events   awssns.Topic
 	Relay    *Relay
+	Sweeper  *Sweeper
 }
 
 // NewStacks adds the example's stacks to an app.
@@ -84,12 +86,17 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Flavour: s.API, Name: s.Prefix + "payments", Authorizer: s.authorizer(p.Stack),
 		Routes: []Route{{Route: "POST /payments"}, {Route: "POST /refunds"}, {Route: "POST /statements", Rate: 10, Burst: 20}},
 	})
+	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
+		Package: functions + "refundsweeper", Description: "Asks what became of refunds whose outcome nobody knows.", Tracing: s.Tracing,
+		Environment: map[string]string{"PROVIDER_URL": provider},
+	}})
 	p.Alarms = alarms(p.Stack)
 	NewMonitoring(p.Stack, "Monitoring", &MonitoringProps{
-		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function}, APIs: []*API{p.API},
+		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function}, APIs: []*API{p.API}, Sweepers: []*Sweeper{p.Sweeper},
 	})
 	output(p.Stack, "URL", p.API.URL)
 	output(p.Stack, "TableName", *p.Records.TableName())
+	output(p.Stack, "PeopleQueueURL", *p.Sweeper.People.QueueUrl())
 	output(p.Stack, "AlarmTopic", *p.Alarms.TopicArn())
 	return p
 }
@@ -117,10 +124,15 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 		Function: FunctionProps{Description: "Sends the messages of the outbox.", Tracing: s.Tracing},
 		Topics:   map[string]awssns.ITopic{"order-events": o.Events},
 	})
+	o.Sweeper = NewSweeper(o.Stack, "Sweeper", o.Records, &SweeperProps{
+		Function: FunctionProps{Description: "Leaves open questions to people.", Tracing: s.Tracing},
+	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
-		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay},
+		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
+		Relays: []*Relay{o.Relay}, Sweepers: []*Sweeper{o.Sweeper},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
+	output(o.Stack, "PeopleQueueURL", *o.Sweeper.People.QueueUrl())
 	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
 	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())

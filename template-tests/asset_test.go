@@ -48,7 +48,7 @@ func programs(t *testing.T) map[string]struct {
 			all[name(id)] = p
 		}
 	}
-	require.Len(t, all, 3)
+	require.Len(t, all, 5)
 	return all
 }
 

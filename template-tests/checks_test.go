@@ -121,6 +121,8 @@ func namesAreTheSchemas(s stacks) error {
 		{s.orders, "Worker", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
 			schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueRedelivery, schema.EnvQueueMaxReceives}},
 		{s.orders, "RelayFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}},
+		{s.payments, "RefundSweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
+		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
 	} {
 		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
 		for name := range set {
@@ -170,8 +172,8 @@ func tablesAreSafe(s stacks) error {
 
 func functionsRun(s stacks) error {
 	errs := []error{
-		want("the functions of payments-api", []string{"Payments"}, namesOf(s.payments, "AWS::Lambda::Function")),
-		want("the functions of orders-worker", []string{"RelayFunction", "Worker"}, namesOf(s.orders, "AWS::Lambda::Function")),
+		want("the functions of payments-api", []string{"Payments", "RefundSweeperFunction"}, namesOf(s.payments, "AWS::Lambda::Function")),
+		want("the functions of orders-worker", []string{"RelayFunction", "SweeperFunction", "Worker"}, namesOf(s.orders, "AWS::Lambda::Function")),
 	}
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::Lambda::Function") {
@@ -239,18 +241,23 @@ func batchesAreReported(s stacks) error {
 }
 
 func queuesAreSafe(s stacks) error {
-	queues := s.orders.resources("AWS::SQS::Queue")
 	var errs []error
-	guarded := map[string]bool{}
-	for _, p := range s.orders.resources("AWS::SQS::QueuePolicy") {
-		if at(p, "Properties", "PolicyDocument", "Statement", 0, "Condition", "Bool", "aws:SecureTransport") == "false" &&
-			at(p, "Properties", "PolicyDocument", "Statement", 0, "Effect") == "Deny" {
-			guarded[fmt.Sprint(at(p, "Properties", "Queues", 0, "Ref"))] = true
+	for _, tt := range []template{s.payments, s.orders} {
+		guarded := map[string]bool{}
+		for _, p := range tt.resources("AWS::SQS::QueuePolicy") {
+			if at(p, "Properties", "PolicyDocument", "Statement", 0, "Condition", "Bool", "aws:SecureTransport") == "false" &&
+				at(p, "Properties", "PolicyDocument", "Statement", 0, "Effect") == "Deny" {
+				guarded[fmt.Sprint(at(p, "Properties", "Queues", 0, "Ref"))] = true
+			}
+		}
+		for id, q := range tt.resources("AWS::SQS::Queue") {
+			errs = append(errs, want(id+"'s encryption", true, at(q, "Properties", "SqsManagedSseEnabled")), want(id+" is for TLS alone", true, guarded[id]),
+				want(id+"'s retention", 1209600.0, at(q, "Properties", "MessageRetentionPeriod")))
 		}
 	}
-	for id, q := range queues {
-		errs = append(errs, want(id+"'s encryption", true, at(q, "Properties", "SqsManagedSseEnabled")), want(id+" is for TLS alone", true, guarded[id]),
-			want(id+"'s retention", 1209600.0, at(q, "Properties", "MessageRetentionPeriod")))
+	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
+		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "People"},
+			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepPeople))))
 	}
 	dead, _ := s.orders.property("AWS::SQS::Queue", "OrdersQueue", "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
 	errs = append(errs, want("the dead-letter queue", "OrdersQueueDeadLetters", name(dead)),

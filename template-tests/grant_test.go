@@ -46,6 +46,13 @@ func TestGrants(t *testing.T) {
 				"Records.Arn/index/open": {"dynamodb:Query"},
 			},
 		},
+		"sweeper": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantSweeper(role) },
+			map[string][]string{
+				"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+				"Records.Arn/index/open": {"dynamodb:Query"},
+			},
+		},
 		"check": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },
 			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}},

@@ -27,13 +27,14 @@ func TestMonitoring(t *testing.T) {
 		relay := infra.NewRelay(s, "Relay", table, &infra.RelayProps{
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": q},
 		})
+		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 		var apis []*infra.API
 		for _, flavour := range []infra.Flavour{infra.HTTPAPI, infra.RESTAPI} {
 			apis = append(apis, infra.NewAPI(s, "Api-"+string(flavour), f, &infra.APIProps{Flavour: flavour, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}}))
 		}
 		m := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 			Name: "payments", Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
-			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: apis, Relays: []*infra.Relay{relay},
+			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: apis, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 			Metrics: []awscloudwatch.Metric{awscloudwatch.NewMetric(&awscloudwatch.MetricProps{Namespace: jsii.String("idem"), MetricName: jsii.String("Replays")})},
 		})
 		names = slices.Sorted(maps.Keys(m.Alarms))
@@ -43,6 +44,7 @@ func TestMonitoring(t *testing.T) {
 		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth",
 		"RecordsFailedConditions", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
+		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperPeopleAge", "SweeperPeopleDepth", "SweeperStopped",
 		"WorkerDuration", "WorkerErrors", "WorkerThrottles",
 	}, names)
 	for alarm, want := range map[string]map[string]any{
@@ -53,6 +55,8 @@ func TestMonitoring(t *testing.T) {
 		"WorkerErrors":            {"MetricName": "Errors", "Statistic": "Sum", "Threshold": 1.0},
 		"WorkerThrottles":         {"MetricName": "Throttles", "Statistic": "Sum"},
 		"RelayIteratorAge":        {"MetricName": "IteratorAge", "Statistic": "Maximum", "Threshold": 300000.0},
+		"SweeperFunctionErrors":   {"MetricName": "Errors", "Statistic": "Sum", "Threshold": 1.0},
+		"SweeperPeopleDepth":      {"MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Maximum", "Threshold": 1.0},
 		"RecordsWriteThrottles":   {"MetricName": "WriteThrottleEvents", "Namespace": "AWS/DynamoDB"},
 		"RecordsFailedConditions": {"MetricName": "ConditionalCheckFailedRequests", "Threshold": 10000.0},
 		"Apihttp5xx":              {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
@@ -66,10 +70,27 @@ func TestMonitoring(t *testing.T) {
 	for id, alarm := range got.resources("AWS::CloudWatch::Alarm") {
 		p := alarm["Properties"].(map[string]any)
 		require.Equal(t, []string{"Alarms"}, texts(p["AlarmActions"]), id)
-		require.Equal(t, "notBreaching", p["TreatMissingData"], id)
 		require.NotEmpty(t, p["AlarmDescription"], id)
+		if name(id) == "MonitoringSweeperStopped" {
+			continue
+		}
+		require.Equal(t, "notBreaching", p["TreatMissingData"], id)
 		require.Equal(t, 300.0, p["Period"], id)
 	}
+	stopped := got.named(t, "AWS::CloudWatch::Alarm", "MonitoringSweeperStopped")
+	require.Equal(t, "breaching", stopped["TreatMissingData"], "a function that is not invoked has no metrics")
+	require.Equal(t, "LessThanThreshold", stopped["ComparisonOperator"])
+	require.Equal(t, 1.0, stopped["Threshold"])
+	of := map[any]any{}
+	for _, m := range stopped["Metrics"].([]any) {
+		of[at(m, "Id")] = at(m, "Expression")
+		if metric := at(m, "MetricStat", "Metric", "MetricName"); metric != nil {
+			of[at(m, "Id")] = metric
+			require.Equal(t, 300.0, at(m, "MetricStat", "Period"))
+			require.Equal(t, "Sum", at(m, "MetricStat", "Stat"))
+		}
+	}
+	require.Equal(t, map[any]any{"expr_1": "invocations - errors", "invocations": "Invocations", "errors": "Errors"}, of)
 	_, dashboard := got.only(t, "AWS::CloudWatch::Dashboard")
 	require.Equal(t, "payments", dashboard["DashboardName"])
 	body, err := json.Marshal(dashboard["DashboardBody"])

@@ -71,6 +71,12 @@ func TestMutations(t *testing.T) {
 		"a permission less than the code needs": {"permissions suffice", func(s stacks) {
 			allows(s.orders, "RelayFunctionRoleDefaultPolicy", "dynamodb:Query")["Action"] = "dynamodb:Scan"
 		}, "RelayFunctionRole may not do dynamodb:Query on Records.Arn/index/open"},
+		"a permission that the sweeper needs": {"permissions suffice", func(s stacks) {
+			allows(s.payments, "RefundSweeperFunctionRoleDefaultPolicy", "dynamodb:UpdateItem")["Action"] = []any{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"}
+		}, "RefundSweeperFunctionRole may not do dynamodb:PutItem on Records.Arn"},
+		"a queue for people that is lost": {"queues", func(s stacks) {
+			delete(in(s.payments, function, "RefundSweeperFunction", "Environment", "Variables"), schema.EnvSweepPeople)
+		}, "the queue of RefundSweeper"},
 		"a permission more": {"permissions, exactly", func(s stacks) {
 			allows(s.orders, "WorkerRoleDefaultPolicy", "dynamodb:GetItem")["Action"] = []any{
 				"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}

@@ -90,6 +90,18 @@ var wantedRights = rights{
 		"OrderEvents":            {"sns:Publish"},
 		"RelayFailures.Arn":      {"sqs:SendMessage"},
 	},
+	"RefundSweeperFunctionRole": {
+		"RefundSweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":                   {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+		"Records.Arn/index/open":        {"dynamodb:Query"},
+		"RefundSweeperPeople.Arn":       {"sqs:SendMessage"},
+	},
+	"SweeperFunctionRole": {
+		"SweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+		"Records.Arn/index/open":  {"dynamodb:Query"},
+		"SweeperPeople.Arn":       {"sqs:SendMessage"},
+	},
 }
 
 func permissionsAreExact(s stacks) error {
@@ -157,6 +169,8 @@ func permissionsSuffice(s stacks) error {
 	compare("PaymentsRole", "handler")
 	compare("WorkerRole", "handler")
 	compare("RelayFunctionRole", "relay")
+	compare("RefundSweeperFunctionRole", "sweeper")
+	compare("SweeperFunctionRole", "sweeper")
 	return errors.Join(errs...)
 }
 

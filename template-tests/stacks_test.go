@@ -62,6 +62,7 @@ func TestStacks(t *testing.T) {
 	require.Empty(t, got.problems)
 	require.Equal(t, "20", got.payments.environment(t, "Payments")[schema.EnvFunctionTimeout])
 	require.Equal(t, "https://provider.example", got.payments.environment(t, "Payments")["PROVIDER_URL"])
+	require.Equal(t, "https://provider.example", got.payments.environment(t, "RefundSweeperFunction")["PROVIDER_URL"])
 	require.Equal(t, "http", got.payments.environment(t, "Payments")["PAYMENTS_API"])
 	require.Equal(t, "iam", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
 	require.Equal(t, "180", got.orders.environment(t, "Worker")[schema.EnvQueueVisibility])
@@ -81,14 +82,14 @@ func TestStacks(t *testing.T) {
 
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
-	require.Len(t, found, 3)
+	require.Len(t, found, 5)
 }
 
-// The orders' function and relay neither know the table of the payments' records nor may
+// The orders' function, relay and sweeper neither know the table of the payments' records nor may
 // they read it: the topic of alarms is all that the stacks share.
 func TestOrdersCannotReadPaymentsRecords(t *testing.T) {
 	got := withDefaults(t)
-	for _, f := range []string{"Worker", "RelayFunction"} {
+	for _, f := range []string{"Worker", "RelayFunction", "SweeperFunction"} {
 		require.Equal(t, map[string]any{"Ref": got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Records")}, got.orders.environment(t, f)[schema.EnvTable], f)
 	}
 	var exported []string

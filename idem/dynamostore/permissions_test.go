@@ -2,10 +2,13 @@ package dynamostore
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -14,10 +17,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
@@ -37,6 +43,7 @@ const permissionsFile = "permissions.json"
 const (
 	asHandler  = "handler"
 	asRelay    = "relay"
+	asSweeper  = "sweeper"
 	asOperator = "operator"
 	asCheck    = "check"
 )
@@ -185,4 +192,47 @@ func TestPermissionsOfCheck(t *testing.T) {
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asCheck, newTransport(&ClientOptions{})}})
 	require.NoError(t, err)
 	require.NoError(t, Check(t.Context(), client, f.table))
+}
+
+// A sweep asks about one operation, whose step has a large result and whose own will be
+// large, and leaves another one to people.
+func TestPermissionsOfASweeper(t *testing.T) {
+	f := open(t, nil)
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
+	require.NoError(t, err)
+	store, err := NewQuestions(client, f.table, &patient)
+	require.NoError(t, err)
+	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	require.NoError(t, err)
+	asked, left := idem.Operation{Name: "asked", Repeat: idem.NotRepeatable}, idem.Operation{Name: "left", Repeat: idem.NotRepeatable}
+	large := rand.Text() + strings.Repeat(rand.Text(), 1000)
+	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: []reconcile.Operation{{
+		Operation: asked, Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+			found, err := q.StepResult(ctx, "step")
+			if err != nil {
+				return reconcile.Answer{}, err
+			}
+			return reconcile.CompletedWith(string(found)), nil
+		},
+	}, {
+		Operation: left, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.CannotBeKnown("the provider is closed"), nil
+		},
+	}}, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	engine, err := idem.New(f.Store, nil)
+	require.NoError(t, err)
+	out, err := idem.Do(t.Context(), engine, asked.Key(idem.NoTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
+		if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {
+			return "", err
+		}
+		return idem.Do(ctx, engine, left.Key(idem.NoTenant, "1"), "", func(context.Context, string) (string, error) {
+			report, err := sweeper.Sweep(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.GivenUp, report.Failed}, "%v", report)
+			return "", nil
+		})
+	})
+	require.NoError(t, err)
+	require.Contains(t, out, large, "the caller gets what the provider said")
 }

@@ -1,0 +1,93 @@
+package infra
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// SweeperPackage is the ready sweeper, which asks no provider.
+const SweeperPackage = "github.com/idem-go/idempotency/lambda/functions/sweeper"
+
+const (
+	// sweepEvery is the time between two sweeps: a claim whose process died is found within
+	// two minutes of its lease's end.
+	sweepEvery = time.Minute
+	// DefaultSweeperTimeout ends a sweep before the next one begins. Two sweeps at the same
+	// time do no harm.
+	DefaultSweeperTimeout = 50 * time.Second
+)
+
+// SweeperProps of a sweeper. The zero value, and nil, mean the defaults.
+type SweeperProps struct {
+	// Function of the sweeper. An empty Package means [SweeperPackage]: name your own if the
+	// sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
+	Function FunctionProps
+
+	// People is the queue for questions that the sweep leaves to people. Nil creates one
+	// that keeps messages for 14 days.
+	People awssqs.IQueue
+	// EncryptionKey is a customer's KMS key for the queue that is created. Nil means SQS's
+	// own.
+	EncryptionKey awskms.IKey
+}
+
+// Sweeper looks every minute for claims whose process died and for open questions that are
+// due: it is a function on a schedule. [NewMonitoring] raises an alarm if it does not run,
+// and if it has left questions to people.
+type Sweeper struct {
+	constructs.Construct
+	// Function is the sweeper itself.
+	Function *Function
+	// People gets the questions that the sweep leaves to people.
+	People awssqs.IQueue
+}
+
+// NewSweeper returns a sweeper of the table's records. props may be nil.
+func NewSweeper(scope constructs.Construct, id string, table *Table, props *SweeperProps) *Sweeper {
+	p := SweeperProps{}
+	if props != nil {
+		p = *props
+	}
+	if p.Function.Package == "" && p.Function.Code == nil {
+		p.Function.Package = SweeperPackage
+	}
+	if p.Function.Timeout == 0 {
+		p.Function.Timeout = DefaultSweeperTimeout
+	}
+	s := &Sweeper{People: p.People}
+	constructs.NewConstruct_Override(s, scope, &id)
+	if s.People == nil {
+		s.People = failureQueue(s, "People", p.EncryptionKey)
+	} else if p.EncryptionKey != nil {
+		refuse(s, "EncryptionKey is for the queue that is created: leave it out beside People")
+	}
+	s.Function = NewFunction(s, "Function", &p.Function)
+	s.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
+	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.People.QueueUrl(), nil)
+	table.GrantSweeper(s.Function)
+	allow(s.Function, nil, []string{*s.People.QueueArn()}, "sqs:SendMessage")
+	allowKey(s.People.EncryptionMasterKey(), s.Function)
+	// The next sweep does what a failed one has left.
+	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(sweepEvery)})
+	schedule(s, "Schedule", "Sweeper", "Has the sweeper look for what is due.", s.Function, sweepEvery)
+	return s
+}
+
+// MetricSuccesses is the number of sweeps that have succeeded. It has no data while the
+// function is not invoked.
+func (s *Sweeper) MetricSuccesses() awscloudwatch.MathExpression {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("invocations - errors"), Label: jsii.String("successful sweeps"), Period: duration(period),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"invocations": s.Function.MetricInvocations(statistic("Sum")), "errors": s.Function.MetricErrors(statistic("Sum")),
+		},
+	})
+}

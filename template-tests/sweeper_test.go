@@ -1,0 +1,82 @@
+package templatetests
+
+import (
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+func sweeper(t *testing.T, change func(awscdk.Stack, *infra.SweeperProps)) (template, []infra.Problem) {
+	t.Helper()
+	return synth(t, func(s awscdk.Stack) {
+		p := &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}}
+		if change != nil {
+			change(s, p)
+		}
+		infra.NewSweeper(s, "Sweeper", infra.NewTable(s, "Records", nil), p)
+	})
+}
+
+func TestSweeper(t *testing.T) {
+	got, problems := sweeper(t, nil)
+	require.Empty(t, problems)
+	_, rule := got.only(t, "AWS::Events::Rule")
+	require.Equal(t, "rate(1 minute)", rule["ScheduleExpression"])
+	require.Equal(t, []string{"SweeperFunction.Arn"}, texts(at(rule, "Targets", 0, "Arn")))
+	_, permission := got.only(t, "AWS::Lambda::Permission")
+	require.Equal(t, "events.amazonaws.com", permission["Principal"])
+	require.Equal(t, []string{"SweeperSchedule.Arn"}, texts(permission["SourceArn"]))
+	_, invoke := got.only(t, "AWS::Lambda::EventInvokeConfig")
+	require.Equal(t, 0.0, invoke["MaximumRetryAttempts"], "the next sweep is the retry")
+	require.Equal(t, 60.0, invoke["MaximumEventAgeInSeconds"])
+
+	p := got.named(t, "AWS::Lambda::Function", "SweeperFunction")
+	require.Equal(t, 50.0, p["Timeout"])
+	require.NotContains(t, p, "ReservedConcurrentExecutions", "two sweeps at once do no harm")
+	environment := got.environment(t, "SweeperFunction")
+	require.Equal(t, []string{"Records"}, texts(environment[schema.EnvTable]))
+	require.Equal(t, []string{"SweeperPeople"}, texts(environment[schema.EnvSweepPeople]))
+	_, queue := got.only(t, "AWS::SQS::Queue")
+	require.Equal(t, 14.0*86400, queue["MessageRetentionPeriod"])
+
+	require.Equal(t, map[string][]string{
+		"logs:CreateLogStream": {"SweeperFunctionLogs.Arn"}, "logs:PutLogEvents": {"SweeperFunctionLogs.Arn"},
+		"sqs:SendMessage":       {"SweeperPeople.Arn"},
+		"dynamodb:BatchGetItem": {"Records.Arn"}, "dynamodb:GetItem": {"Records.Arn"},
+		"dynamodb:PutItem": {"Records.Arn"}, "dynamodb:UpdateItem": {"Records.Arn"},
+		"dynamodb:Query": {"Records.Arn/index/open"},
+	}, got.allowed(t))
+}
+
+func TestSweeperWithAQueueOfYours(t *testing.T) {
+	got, problems := sweeper(t, func(s awscdk.Stack, p *infra.SweeperProps) {
+		p.People = awssqs.NewQueue(s, jsii.String("Support"), &awssqs.QueueProps{EncryptionMasterKey: awskms.NewKey(s, jsii.String("Key"), nil)})
+	})
+	require.Empty(t, problems)
+	got.only(t, "AWS::SQS::Queue")
+	require.Equal(t, []string{"Support"}, texts(got.environment(t, "SweeperFunction")[schema.EnvSweepPeople]))
+	require.Equal(t, []string{"Support.Arn"}, got.allowed(t)["sqs:SendMessage"])
+	require.Equal(t, []string{"Key.Arn"}, got.allowed(t)["kms:GenerateDataKey"])
+}
+
+func TestSweeperWithAKeyOfYours(t *testing.T) {
+	got, problems := sweeper(t, func(s awscdk.Stack, p *infra.SweeperProps) {
+		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
+	})
+	require.Empty(t, problems)
+	require.Equal(t, []string{"Key.Arn"}, texts(got.named(t, "AWS::SQS::Queue", "SweeperPeople")["KmsMasterKeyId"]))
+	require.Equal(t, []string{"Key.Arn"}, got.allowed(t)["kms:GenerateDataKey"])
+
+	_, problems = sweeper(t, func(s awscdk.Stack, p *infra.SweeperProps) {
+		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
+		p.People = awssqs.NewQueue(s, jsii.String("Support"), nil)
+	})
+	says(t, problems, true, "EncryptionKey", "leave it out beside People")
+}
