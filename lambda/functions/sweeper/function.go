@@ -15,12 +15,16 @@ type function struct {
 	sweeper *reconcile.Sweeper
 }
 
-// handle sweeps once, inside the invocation's time, and logs what it did in one line; each
-// record that it handled has a line of its own. It fails only if nothing could be done.
+// handle sweeps once, inside the invocation's time, and logs what it did in one line, of
+// level DEBUG if nothing was due; each record that it handled has a line of its own. It
+// fails only if nothing could be done.
 func (f *function) handle(ctx context.Context) error {
 	report, err := f.sweeper.Sweep(ctx)
 	failed := err != nil || report.Failed > 0
-	level := slog.LevelInfo
+	level := slog.LevelDebug
+	if report.Listed > 0 {
+		level = slog.LevelInfo
+	}
 	if report.GivenUp+report.Unreadable+report.Left > 0 || report.More {
 		level = slog.LevelWarn
 	}

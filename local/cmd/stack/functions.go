@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	payments = "payments"
-	orders   = "orders"
+	payments      = "payments"
+	orders        = "orders"
+	refundSweeper = "refundsweeper"
 
 	// functionTimeout is short, so that the tour need not wait long for the lease
 	// of a killed function: inside Lambda the lease ends when the time-out does.
@@ -21,12 +22,13 @@ const (
 	maxInstances    = 8
 )
 
-func functionNames() string { return payments + ", " + orders }
+func functionNames() string { return payments + ", " + orders + ", " + refundSweeper }
 
 // buildFunctions compiles the examples as they are deployed, but for this machine.
 func buildFunctions(ctx context.Context, dir string) error {
 	const folder = "github.com/idem-go/idempotency/lambda/functions/"
-	err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, "-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator), folder+payments, folder+orders)
+	err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, "-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
+		folder+payments, folder+orders, folder+refundSweeper)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cannot compile the functions: %w", err)
 	}

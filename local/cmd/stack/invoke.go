@@ -46,7 +46,7 @@ func (t *invokeTask) check() error {
 	}
 	t.Event = string(event)
 	switch t.Function {
-	case payments, orders:
+	case payments, orders, refundSweeper:
 	case "":
 		t.Function, err = functionFor(event)
 	default:

@@ -70,11 +70,12 @@ func (b *book) since(n int) ([]entry, int, <-chan struct{}) {
 	return slices.Clone(b.entries[max(n-b.dropped, 0):]), b.dropped + len(b.entries), b.grown
 }
 
-// Names in the book beside those of the functions: errors behind the HTTP API, and
-// those between the queue and its function.
+// Names in the book beside those of the functions: errors behind the HTTP API, between
+// the queue and its function, and between the schedule and the sweeper.
 const (
-	logHTTP  = "http"
-	logQueue = "queue"
+	logHTTP     = "http"
+	logQueue    = "queue"
+	logSchedule = "schedule"
 )
 
 type logsTask struct {
@@ -91,7 +92,7 @@ func (t *logsTask) flags(fs *flag.FlagSet, _ *options) {
 }
 
 func (t *logsTask) check() error {
-	names := []string{logHTTP, orders, payments, logQueue}
+	names := []string{logHTTP, orders, payments, logQueue, refundSweeper, logSchedule}
 	if t.Function != "" && !slices.Contains(names, t.Function) {
 		return misuse("-function is %q; there are: %s", t.Function, strings.Join(names, ", "))
 	}

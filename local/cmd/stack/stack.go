@@ -34,6 +34,7 @@ type stack struct {
 	db       *dynamodblocal.Server
 	sqs      *queue.Server
 	queue    queue.Queue
+	people   queue.Queue
 	pools    map[string]*runtime.Pool
 	logs     *book
 	closers  []func()
@@ -149,7 +150,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 }
 
 // startPayments runs the HTTP example behind an HTTP API whose callers have
-// tokens: the tenant is the token's subject.
+// tokens, and its sweeper: the tenant is the token's subject.
 func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	s.provider = newProvider()
 	providerURL, err := s.listen(0, s.provider)
@@ -157,6 +158,9 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"); err != nil {
+		return err
+	}
+	if err := s.startSweeper(ctx, providerURL); err != nil {
 		return err
 	}
 	if s.issuer, err = gateway.NewIssuer("https://issuer.local"); err != nil {

@@ -16,14 +16,14 @@ import (
 )
 
 // tourLines is how many lines the tour prints.
-const tourLines = 27
+const tourLines = 30
 
 // tour sends real requests through the gateway, and real messages through the queue,
 // to the compiled functions.
 func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), told: map[string]int{}}
 	defer t.client.CloseIdleConnections()
-	say("taking the tour; two requests wait %v for the lease of a killed process", functionTimeout+idem.DefaultMargin)
+	say("taking the tour; what follows a killed process waits %v for its lease", functionTimeout+idem.DefaultMargin)
 	board := progress.Open(say)
 	defer board.Close()
 	t.step = board.Begin("taking the tour")
@@ -224,66 +224,4 @@ func (t *tour) large(ctx context.Context) {
 		again := t.post(ctx, "/statements", key, `{"kilobytes": 450}`)
 		return again.say() + t.same(first, again)
 	})
-}
-
-// kills lets two handlers hang at the provider and kills their processes. Both
-// wait for their leases side by side.
-func (t *tour) kills(ctx context.Context) {
-	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
-	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
-	for _, v := range []*victim{charge, refund} {
-		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
-		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string {
-			return t.post(ctx, v.path, v.key, payment(v.ref, 100)).say()
-		})
-	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(time.Until(refund.killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
-	}
-	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string {
-		return t.post(ctx, charge.path, charge.key, payment(charge.ref, 100)).say()
-	})
-	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string {
-		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
-	})
-	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string {
-		return t.post(ctx, refund.path, refund.key, payment(refund.ref, 100)).say()
-	})
-	t.add(ctx, "requests at the provider", "charge 2 under one key, refund 1", func() string {
-		return fmt.Sprintf("charge %d under one key, refund %d", t.provider.times(charge.ref), t.provider.times(refund.ref))
-	})
-}
-
-type victim struct {
-	name, path, key, ref string
-	killed               time.Time
-}
-
-// kill sends a request, waits until its handler hangs at the provider, and kills
-// the process that runs it.
-func (t *tour) kill(ctx context.Context, v *victim) string {
-	release := t.provider.hold(v.ref)
-	defer release()
-	answer := make(chan reply, 1)
-	go func() { answer <- t.post(ctx, v.path, v.key, payment(v.ref, 100)) }()
-	for t.provider.times(v.ref) == 0 {
-		select {
-		case r := <-answer:
-			return "answered before it was killed: " + r.say()
-		case <-ctx.Done():
-			return ctx.Err().Error()
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	for _, f := range t.pools[payments].InFlight() {
-		if bytes.Contains(f.Payload, []byte(v.key)) {
-			if err := t.pools[payments].Kill(f.PID); err != nil {
-				return err.Error()
-			}
-		}
-	}
-	v.killed = time.Now()
-	return (<-answer).say()
 }

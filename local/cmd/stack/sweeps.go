@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/queue"
+)
+
+const (
+	// sweepEvery is a minute on AWS.
+	sweepEvery = 2 * time.Second
+	// peopleQueue has the questions that a sweep leaves to people.
+	peopleQueue = "people"
+)
+
+// startSweeper runs the sweeper of the payments, which asks the provider, and its schedule.
+// Its calls are not counted: no request makes them.
+func (s *stack) startSweeper(ctx context.Context, providerURL string) error {
+	event, err := samples.Get("eventbridge-scheduled")
+	if err != nil {
+		return err
+	}
+	if s.people, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: peopleQueue}); err != nil {
+		return err
+	}
+	err = s.startFunction(ctx, refundSweeper, "PROVIDER_URL="+providerURL, schema.EnvSweepPeople+"="+s.people.URL,
+		"AWS_ENDPOINT_URL_SQS="+s.sqs.Endpoint(), schema.EnvEndpoint+"="+s.db.Endpoint(), "AWS_LAMBDA_LOG_LEVEL=INFO")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var schedule sync.WaitGroup
+	schedule.Go(func() {
+		tick := time.NewTicker(sweepEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if _, err := s.pools[refundSweeper].Call(ctx, event); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(page{s.logs, logSchedule}, "schedule %v\n", err)
+			}
+		}
+	})
+	s.onClose(func() { cancel(); schedule.Wait() })
+	return nil
+}

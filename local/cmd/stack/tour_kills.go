@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+)
+
+// refundOperation is the payments function's operation.
+var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
+
+// kills lets handlers hang at the provider and kills their processes. They wait for their
+// leases side by side. The sweep asks the provider about both refunds: it does not answer
+// about the one whose client retries.
+func (t *tour) kills(ctx context.Context) {
+	gone := &victim{name: "client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
+	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
+	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
+	t.provider.silence(refund.ref)
+	t.add(ctx, gone.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
+	for _, v := range []*victim{charge, refund} {
+		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
+		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string { return t.retry(ctx, v).say() })
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(refund.killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
+	}
+	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string { return t.retry(ctx, charge).say() })
+	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
+	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
+	t.add(ctx, gone.name+": how the sweep ended it", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
+	t.add(ctx, gone.name+": it comes back after all", "201 replayed, the provider's refund", func() string {
+		again := t.retry(ctx, gone)
+		if !strings.Contains(string(again.body), `"`+t.provider.refund(gone.ref)+`"`) {
+			return again.say() + ", another refund"
+		}
+		return again.say() + ", the provider's refund"
+	})
+	t.add(ctx, "requests at the provider", "charge 2 under one key, refunds 1, 1", func() string {
+		return fmt.Sprintf("charge %d under one key, refunds %d, %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
+	})
+}
+
+func (t *tour) retry(ctx context.Context, v *victim) reply {
+	return t.post(ctx, v.path, v.key, payment(v.ref, 100))
+}
+
+// swept waits until the victim's record has an outcome, and says which.
+func (t *tour) swept(ctx context.Context, v *victim) string {
+	client, err := newDynamoDB(t.db.Endpoint())
+	if err != nil {
+		return err.Error()
+	}
+	store, err := dynamostore.New(client, recordsTable, nil)
+	if err != nil {
+		return err.Error()
+	}
+	var rec *idem.Record
+	await(ctx, func() bool {
+		rec, err = store.Get(ctx, refundOperation.Key(defaultTenant, v.key).ID())
+		return err != nil || rec == nil || rec.State != idem.InProgress && rec.State != idem.Unknown
+	})
+	switch {
+	case err != nil:
+		return err.Error()
+	case rec == nil:
+		return "no record"
+	case rec.Resolved && rec.Ref == t.provider.refund(v.ref):
+		return string(rec.State) + ", as the provider says"
+	}
+	return string(rec.State)
+}
+
+type victim struct {
+	name, path, key, ref string
+	killed               time.Time
+}
+
+// kill sends a request, waits until its handler hangs at the provider, and kills
+// the process that runs it.
+func (t *tour) kill(ctx context.Context, v *victim) string {
+	release := t.provider.hold(v.ref)
+	defer release()
+	answer := make(chan reply, 1)
+	go func() { answer <- t.post(ctx, v.path, v.key, payment(v.ref, 100)) }()
+	for t.provider.times(v.ref) == 0 {
+		select {
+		case r := <-answer:
+			return "answered before it was killed: " + r.say()
+		case <-ctx.Done():
+			return ctx.Err().Error()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	for _, f := range t.pools[payments].InFlight() {
+		if bytes.Contains(f.Payload, []byte(v.key)) {
+			if err := t.pools[payments].Kill(f.PID); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	v.killed = time.Now()
+	return (<-answer).say()
+}
