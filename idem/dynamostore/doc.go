@@ -15,7 +15,8 @@
 // # The table
 //
 // The table has the keys pk (S) and sk (S), on-demand capacity, TTL on expires_at, a
-// stream with both images, and one sparse index, open, of the open questions. Package
+// stream with both images, and one sparse index, open, of what is due: open questions,
+// watched claims, messages that wait, and changes from outside by their time. Package
 // schema has the names. Package infra creates the table; [CreateTable] is for DynamoDB
 // Local. [Check] reports what is wrong with a table: call it at deployment, or when a
 // long-lived process starts.
@@ -30,7 +31,7 @@
 // TTL has deleted the item. TTL deletes by AWS's clock, days after expires_at at the
 // latest and commonly hours
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html); expires_at
-// has no margin in it. An open question carries no expires_at.
+// has no margin in it. Open questions and watched claims carry no expires_at.
 //
 // # Large results
 //
@@ -71,6 +72,8 @@
 //	lapsed or released, taken over    1 Put, 1 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
+//	reference                         1 Update, 0 with a       UpdateItem
+//	                                  begin mark
 //	step                              1 Update, 2 at most      UpdateItem
 //	                                  once; + 1 Put per        PutItem
 //	                                  256 KB above 1 KB
@@ -88,16 +91,26 @@
 //	atomic mode, replay               1 Get                    GetItem
 //	commit in doubt, fenced           + 1 Update, + 1 Get if   UpdateItem, GetItem
 //	                                  that got no answer
-//	resolve                           1 Get, 1 Update; + 1     GetItem, UpdateItem
-//	                                  Get if it clears steps
+//	resolve                           1 Get, 1 Transaction;    GetItem, UpdateItem, PutItem
+//	                                  + 1 Get if it clears
+//	                                  steps
+//	due, one shard's page             1 Query                  Query on the index
+//	postponed                         1 Update                 UpdateItem
+//	 … and given up                   1 Transaction instead    UpdateItem, PutItem
+//	forgotten                         2 Get, 1 Transaction;    GetItem, DeleteItem, PutItem
+//	                                  + 1 Delete per part
+//	changes of a record               1 Query                  Query
+//	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each
-//	sweep                             16 Query, and the above  Query on the index
+//	sweep of messages                 16 Query, and the above  Query on the index
 //	Check                             2                        DescribeTable, DescribeTimeToLive
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
-// table, steps and resolutions included, and nothing on the index. No action deletes.
+// table, steps included, and nothing on the index; being watched needs no permission. None of
+// these deletes. What sweeps and resolves with a [Questions] needs Query on the table and its
+// index, and DeleteItem on the table beside them.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its
 // own tables, PutItem, UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.

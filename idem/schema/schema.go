@@ -12,7 +12,8 @@ const (
 	SK = "sk"
 	// RecordSK is the sort key of a record and of a part of a result.
 	RecordSK = "#"
-	// AuditSK starts the sort key of a person's change: audit#<time>#<random>.
+	// AuditSK starts the sort key of a change from outside an attempt, beside its record:
+	// audit#<milliseconds, 13 digits>#<entry>.
 	AuditSK = "audit#"
 	// OutboxSK starts the sort key of an outbox message, which lies beside the
 	// record that it was committed with: outbox#<message id>.
@@ -50,9 +51,9 @@ const (
 	Omitted         = "omitted" // true: the result could not be kept
 	Steps           = "steps"
 	Failure         = "failure"
-	Ref             = "provider_ref"
-	Resolved        = "resolved"  // true: the outcome was recorded from outside
-	Unsettled       = "unsettled" // without it: 0
+	Ref             = "provider_ref" // what the provider calls the effect
+	Resolved        = "resolved"     // true: the outcome was recorded from outside
+	Unsettled       = "unsettled"    // attempts without an outcome; without it: 0
 
 	// Of an open question: since when it is one, the id of the latest postponement, how
 	// often the answer was looked for, when it was left to people.

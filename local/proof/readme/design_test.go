@@ -38,7 +38,7 @@ func TestDesignNamesFilesThatExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "idem", "DESIGN.md"))
 	require.NoError(t, err)
 	rows := invariant.FindAllStringSubmatch(string(text), -1)
-	require.Len(t, rows, 16, "the table of the invariants")
+	require.Len(t, rows, 22, "the table of the invariants")
 	for _, row := range rows {
 		files := goFile.FindAllStringSubmatch(row[1], -1)
 		require.Len(t, files, strings.Count(row[1], ",")+1, "name Go files from the root of the repository: %s", row[0])

@@ -114,6 +114,49 @@ func settle(ctx context.Context, questions reconcile.Store, key idem.Key, receip
 	return reconcile.Resolve(ctx, r, key, receipt, reconcile.By{Who: "alice", Why: "re_123 in the provider's console"})
 }
 
+var Refund = idem.Operation{Name: "refund"}
+
+// refund tells what the provider calls the refund before it says what became of it.
+func refund(ctx context.Context, payment Payment) (Receipt, error) {
+	if err := idem.SetReference(ctx, payment.ID); err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{}, errors.New("no answer")
+}
+
+func sweep(ctx context.Context, r *reconcile.Reconciler, tell func(context.Context, reconcile.GivenUp) error) error {
+	askProvider := func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		return reconcile.CompletedWith(Receipt{Number: "R-" + q.Ref}), nil
+	}
+	sweeper, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: Refund, Probe: askProvider}},
+		People:     tell, // such as reconcile.SendTo with an outbox sender
+	})
+	if err != nil {
+		return err
+	}
+	report, err := sweeper.Sweep(ctx)
+	if report.Failed > 0 {
+		err = errors.Join(err, errors.New(report.Problems[0]))
+	}
+	return err
+}
+
+func TestSweep(t *testing.T) {
+	h := idemtest.New(t, nil)
+	key := Refund.Key("acme", "payment-1")
+	call := func(ctx context.Context, e *idem.Engine) (Receipt, error) {
+		return idem.Do(ctx, e, key, Payment{ID: "re_1"}, refund)
+	}
+	idemtest.Deliver(h, 1, call)
+	r, err := reconcile.New(h.Store, &reconcile.Options{Now: h.Clock.Now})
+	require.NoError(t, err)
+	require.NoError(t, sweep(t.Context(), r, nil))
+	got := idemtest.Deliver(h, 1, call)[0]
+	require.NoError(t, got.Err)
+	require.Equal(t, Receipt{Number: "R-re_1"}, got.Value)
+}
+
 func TestSettle(t *testing.T) {
 	h := idemtest.New(t, nil)
 	key := idem.Operation{Name: "refund"}.Key("acme", "payment-1")
