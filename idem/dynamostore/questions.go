@@ -160,7 +160,8 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	cond := ifSeen + ifEnded
 	var old item
 	if tx := q.auditWrite(e.ID, e.Audit); tx != nil {
-		old, err = tx.send(k, "forget "+e.Seen, types.TransactWriteItem{Delete: &types.Delete{
+		// Two who forget the same are two transactions.
+		old, err = tx.send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
 			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
 			ReturnValuesOnConditionCheckFailure: allOld,
 		}})
