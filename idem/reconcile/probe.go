@@ -27,10 +27,12 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	}
 	var claimed *idem.Record
 	var unasked error
+	var asked time.Time
 	answer, err := s.circuits[op.Provider].Execute(func() (Answer, error) {
 		if claimed, unasked = s.claim(rec); unasked != nil {
 			return Answer{}, errUnasked
 		}
+		asked = s.r.now()
 		a, err := bounded(s.ctx, s.asking, func(ctx context.Context) (Answer, error) {
 			return op.Probe(ctx, s.r.question(claimed))
 		})
@@ -50,7 +52,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	}
 	switch answer.kind {
 	case resolved:
-		return s.settled(claimed, answer)
+		return s.settled(claimed, answer, asked)
 	case cannotBeKnown:
 		return s.giveUp(claimed, "it cannot be known: "+answer.reason, nil)
 	}
@@ -61,13 +63,17 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	return s.wait(claimed, op, notice.Probed, pause, claimed.Probes, "the provider does not know yet", nil)
 }
 
-// settled records the outcome that the provider has told. An answer that the record does
-// not take is for people, who would get the same one for ever.
-func (s *sweep) settled(rec *idem.Record, a Answer) error {
+// settled records the outcome that the provider has told when it was asked. An answer that
+// the record does not take is for people, who would get the same one for ever.
+func (s *sweep) settled(rec *idem.Record, a Answer, asked time.Time) error {
 	why := "the provider says that it " + said(a.res.To)
 	err := a.err
 	if err == nil {
 		err = a.res.check()
+	}
+	if err == nil && a.res.To == idem.Released && !rec.Lapsed(asked, s.r.opts.Margin) {
+		// What had no effect then may have had one while the answer was on its way.
+		err = ErrTooEarly
 	}
 	if err == nil {
 		err = s.r.resolve(s.ctx, rec, a.res, s.by(why))

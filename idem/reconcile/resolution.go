@@ -28,6 +28,10 @@ type Resolution struct {
 	// Again lets it replace an earlier resolution, as long as nobody has run since. What an
 	// attempt has recorded itself cannot be replaced.
 	Again bool
+	// Attempt is the number of the attempt that it is about, as the record had it: of
+	// another one it gives [ErrNotUnknown]. Give it where what was found out holds for that
+	// attempt alone, as that it had no effect. Zero means whichever is unknown.
+	Attempt int
 	// Ref is the provider's reference, if there is one.
 	Ref string
 }

@@ -65,6 +65,9 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	case protocol.DoRefuse:
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
+	if res.Attempt != 0 && res.Attempt != rec.Attempt {
+		return fmt.Errorf("%w: attempt %d has ended it, and this is attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
+	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
 			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
