@@ -1,0 +1,353 @@
+package questions
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/local/proof/rig"
+)
+
+func TestMain(m *testing.M) { testmain.Run(m) }
+
+func long() bool { return os.Getenv("IDEM_LONG") == "1" }
+
+func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
+	schedules := 60
+	if long() {
+		schedules = 1000
+	}
+	var all tally
+	var workers sync.WaitGroup
+	seeds := make(chan uint64)
+	for range 8 {
+		workers.Go(func() {
+			for seed := range seeds {
+				done := make(chan struct{})
+				go func() { // what fails ends its own schedule
+					defer close(done)
+					all.add(play(t, seed))
+				}()
+				<-done
+			}
+		})
+	}
+	for seed := range schedules {
+		seeds <- uint64(seed)
+	}
+	close(seeds)
+	workers.Wait()
+	t.Logf("%d schedules: %v", schedules, all.counts)
+	for _, what := range []string{
+		"parked", "resolved", "given_up", "forgotten", "resolved again", "run again", "completed", "failed",
+		"reply lost", "request lost", "cut, arrives late", "conflict",
+	} {
+		require.NotZero(t, all.counts[what], what)
+	}
+}
+
+// tally counts what has occurred.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (a *tally) add(counts map[string]int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.counts == nil {
+		a.counts = map[string]int{}
+	}
+	for what, n := range counts {
+		a.counts[what] += n
+	}
+}
+
+// play plays a schedule, lets the sweep end what is still open, and requires what must
+// hold of it. It returns what has occurred.
+func play(t *testing.T, seed uint64) map[string]int {
+	s := newSchedule(t, rig.Table(t), seed)
+	calm := s.calm()
+	watched := s.watch(calm)
+	wires, rest := s.run()
+	for _, w := range wires {
+		w.Calm()
+	}
+	close(s.end)
+	rest.Wait()
+	watched()
+
+	s.settle(calm)
+	outcome := s.outcome()
+	rec, err := calm.Lookup(t.Context(), s.key.ID())
+	require.NoError(t, err)
+	require.Contains(t, []idem.State{idem.Completed, idem.Failed}, rec.State, "seed %d", seed)
+	counts := s.counts()
+	counts[string(rec.State)]++
+	if rec.Attempt > 1 {
+		counts["run again"]++
+	}
+	require.LessOrEqual(t, s.effects, 1, "seed %d: it took effect twice", seed)
+	if outcome == receipt {
+		require.Equal(t, 1, s.effects, "seed %d: there is a receipt and no effect", seed)
+	}
+	for _, told := range s.answers {
+		require.True(t, s.again || told == outcome, "seed %d: a client was told %q, and later %q", seed, told, outcome)
+	}
+	s.forget(calm)
+	history, err := calm.History(t.Context(), s.key.ID())
+	require.NoError(t, err)
+	s.audited(history)
+	for _, a := range history {
+		counts[string(a.Change)]++
+		if a.Change == protocol.ChangeResolved && a.From != idem.Unknown {
+			counts["resolved again"]++
+		}
+	}
+	return counts
+}
+
+// run has everybody do what they do at once. It returns when only dead processes are left,
+// which end with the schedule.
+func (s *schedule) run() (wires []*wire, dead *sync.WaitGroup) {
+	dead = new(sync.WaitGroup)
+	var parties sync.WaitGroup
+	outside := func(do func(*reconcile.Reconciler)) {
+		w := s.wire(true)
+		wires = append(wires, w)
+		r := s.reconciler(w)
+		parties.Go(func() { do(r) })
+	}
+	// deliver returns when the call is over, or its process is in its handler and dead.
+	deliver := func(p *process, f fate) (running, over chan struct{}) {
+		running, over = make(chan struct{}), make(chan struct{})
+		wires = append(wires, p.wire)
+		dead.Go(func() {
+			defer close(over)
+			s.call(p, f, running)
+		})
+		return running, over
+	}
+	until := func(running, over chan struct{}, f fate) {
+		if f <= killedBefore {
+			select {
+			case <-running:
+			case <-over:
+			}
+			return
+		}
+		<-over
+	}
+	first := fate(s.n(int(fates)))
+	running, over := deliver(s.process(), first)
+	select { // the others come while it is in its handler
+	case <-running:
+	case <-over:
+	}
+	parties.Go(func() { until(running, over, first) })
+	for range 2 {
+		outside(func(r *reconcile.Reconciler) {
+			sw := s.sweeper(r, false)
+			for range 5 {
+				if _, err := sw.Sweep(context.Background()); err != nil {
+					s.t.Errorf("seed %d: %v", s.seed, err)
+				}
+				s.pause(20)
+			}
+		})
+		outside(s.webhook)
+		outside(s.operator)
+	}
+	var calls []func()
+	for range 4 {
+		p, f := s.process(), none
+		if s.n(5) == 0 {
+			f = killedAfterEffect
+		}
+		calls = append(calls, func() {
+			s.pause(80)
+			running, over := deliver(p, f)
+			until(running, over, f)
+		})
+	}
+	parties.Go(func() { // a client tries again when it has its answer
+		for _, call := range calls {
+			call()
+		}
+	})
+	parties.Go(func() {
+		for range 12 {
+			s.pause(15)
+			s.advance(time.Duration(1+s.n(12)) * time.Second)
+		}
+	})
+	parties.Wait()
+	return wires, dead
+}
+
+// watch reads the record all the time, and requires what holds in every state that it
+// sees, until what it returns is called.
+func (s *schedule) watch(r *reconcile.Reconciler) (end func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		var before *idem.Record
+		for {
+			rec, err := r.Lookup(context.Background(), s.key.ID())
+			if err != nil {
+				s.t.Errorf("seed %d: %v", s.seed, err)
+				return
+			}
+			if why := s.wrong(before, rec); why != "" {
+				s.t.Errorf("seed %d: %s:\n%+v\n%+v", s.seed, why, before, rec)
+				return
+			}
+			before = rec
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+// wrong says what does not hold of a record that was another one before.
+func (s *schedule) wrong(before, rec *idem.Record) string {
+	if rec == nil {
+		if before != nil {
+			return "the record is lost"
+		}
+		return ""
+	}
+	question := rec.Open() || rec.State == idem.InProgress
+	switch {
+	case question == rec.Due.IsZero():
+		return "it is lost, or in the index for nothing"
+	case question && !rec.ExpiresAt.IsZero():
+		return "an open question expires"
+	case before == nil || before.State != idem.Completed && before.State != idem.Failed:
+		return ""
+	case before.Write != rec.Write && !before.Resolved:
+		return "an attempt's outcome was replaced"
+	case before.Write != rec.Write && !s.replaced():
+		return "an answer was replaced, and nobody meant to"
+	}
+	return ""
+}
+
+func (s *schedule) replaced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.again
+}
+
+// settle ends what is still open: time goes on, and the sweep asks a provider that always
+// answers. What was left to people, people answer.
+func (s *schedule) settle(r *reconcile.Reconciler) {
+	sw := s.sweeper(r, true)
+	for range 40 {
+		s.advance(time.Minute)
+		_, err := sw.Sweep(s.t.Context())
+		require.NoError(s.t, err)
+		rec, err := r.Lookup(s.t.Context(), s.key.ID())
+		require.NoError(s.t, err)
+		if rec == nil || rec.Due.IsZero() {
+			return
+		}
+		if !rec.GivenUpAt.IsZero() {
+			s.people["told"]++
+			res := reconcile.Resolution{To: idem.Released}
+			if s.known() {
+				res = reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "refunded by hand"}}
+			}
+			s.alone(func() error {
+				return r.Resolve(s.t.Context(), s.key.ID(), res, reconcile.By{Who: "bob", Why: "the queue for people"})
+			})
+			return
+		}
+	}
+	require.Fail(s.t, "it stays open", "seed %d", s.seed)
+}
+
+func (s *schedule) alone(do func() error) { require.NoError(s.t, do(), "seed %d", s.seed) }
+
+// outcome is what the client's last call gets.
+func (s *schedule) outcome() string {
+	p := s.process()
+	p.wire.calm.Store(true)
+	s.call(p, none, nil)
+	require.NotEmpty(s.t, s.answers, "seed %d: the last call got no outcome", s.seed)
+	return s.answers[len(s.answers)-1]
+}
+
+// forget has two people forget the record at once.
+func (s *schedule) forget(calm *reconcile.Reconciler) {
+	var both sync.WaitGroup
+	for _, who := range []string{"alice", "bob"} {
+		w := s.wire(true)
+		r := s.reconciler(w)
+		both.Go(func() {
+			if err := r.Forget(context.Background(), s.key.ID(), reconcile.By{Who: who, Why: "a person's right"}); err != nil {
+				s.t.Errorf("seed %d: %v", s.seed, err)
+			}
+			w.Calm()
+		})
+	}
+	both.Wait()
+	rec, err := calm.Lookup(s.t.Context(), s.key.ID())
+	require.NoError(s.t, err)
+	require.Nil(s.t, rec, "seed %d", s.seed)
+	left := rig.Scan(s.t, s.table)
+	for _, it := range left {
+		require.Contains(s.t, rig.Text(it["sk"]), "audit#", "seed %d: something else is left", s.seed)
+	}
+}
+
+// audited requires one entry for each change from outside, and no other.
+func (s *schedule) audited(history []protocol.Audit) {
+	require.Empty(s.t, s.strange, "seed %d: changes without an entry", s.seed)
+	var want, got []string
+	for _, entry := range s.changes {
+		want = append(want, entry[len(entry)-26:])
+	}
+	for _, a := range history {
+		got = append(got, a.Entry)
+		require.NotEmpty(s.t, a.Who)
+		require.NotEmpty(s.t, a.Why)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	require.Equal(s.t, want, got, "seed %d", s.seed)
+}
+
+func (s *schedule) counts() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := maps.Clone(s.faults)
+	delete(counts, "")
+	for _, n := range s.people {
+		if n > 1 {
+			counts["told people twice"]++
+		}
+	}
+	return counts
+}
+
+// calm is a reconciler over a network without faults.
+func (s *schedule) calm() *reconcile.Reconciler {
+	w := s.wire(true)
+	w.calm.Store(true)
+	return s.reconciler(w)
+}
