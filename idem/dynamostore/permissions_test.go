@@ -46,6 +46,7 @@ const (
 	asSweeper  = "sweeper"
 	asOperator = "operator"
 	asCheck    = "check"
+	asRemover  = "remover"
 )
 
 func need(caller, resource, action string) {

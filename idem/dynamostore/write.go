@@ -142,9 +142,11 @@ func hasSteps(it item) bool {
 }
 
 // key is the primary key of a record or a part.
-func key(pk string) item {
+func key(pk string) item { return itemKey(pk, schema.RecordSK) }
+
+func itemKey(pk, sk string) item {
 	k := &struct{ pk, sk types.AttributeValueMemberS }{}
-	k.pk.Value, k.sk.Value = pk, schema.RecordSK
+	k.pk.Value, k.sk.Value = pk, sk
 	return item{schema.PK: &k.pk, schema.SK: &k.sk}
 }
 

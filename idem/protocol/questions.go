@@ -116,3 +116,23 @@ type AuditPage struct {
 	// Next is the next page; empty after the last one.
 	Next string
 }
+
+// ExpiredQuery asks to remove what has expired from a part of a table.
+type ExpiredQuery struct {
+	// Segment is the part, of Segments equal ones, numbered from 0.
+	Segment, Segments int
+	// Before is the expiry up to which items go.
+	Before time.Time
+	// Page is the Next of the page before; empty for the first one.
+	Page string
+	// Limit is how many items are looked at.
+	Limit int
+}
+
+// ExpiredPage says what became of a page of a [ExpiredQuery].
+type ExpiredPage struct {
+	// Looked at and Removed items.
+	Looked, Removed int
+	// Next is the next page; empty after the last one.
+	Next string
+}

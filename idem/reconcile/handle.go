@@ -50,15 +50,21 @@ func (s *sweep) failed(rec *idem.Record, err error) {
 
 func (s *sweep) leave() { s.count(func(r *Report) { r.Left++ }) }
 
+// sameInput stands for the record's fingerprint, which may be of a newer version: a sweep
+// has no input that could be another one.
+const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 // handle does about the record what the next call would, but for running the handler. The
 // error is the store's.
 func (s *sweep) handle(rec *idem.Record) error {
 	op := s.operation(rec)
 	ev := protocol.Event{
-		Kind: protocol.EventWork, Fingerprint: rec.Fingerprint, Repeat: op.Operation.Repeat,
+		Kind: protocol.EventWork, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
 		MaxAttempts: op.Operation.MaxAttempts, Margin: s.r.opts.Margin,
 	}
-	switch protocol.Next(rec, ev, s.r.now()).Do {
+	compared := *rec
+	compared.Fingerprint = sameInput
+	switch protocol.Next(&compared, ev, s.r.now()).Do {
 	case protocol.DoInFlight:
 		return s.later(rec, notice.SweepPostponed, rec.LeaseUntil.Add(s.r.opts.Margin), rec.Probes, "its lease was renewed", nil)
 	case protocol.DoUnknown:
@@ -72,7 +78,7 @@ func (s *sweep) handle(rec *idem.Record) error {
 		}
 		return s.abandoned(rec, op)
 	case protocol.DoUnreadable:
-		s.did(notice.Unreadable, rec, rec.State, "a newer version wrote its fingerprint", nil)
+		s.did(notice.Unreadable, rec, rec.State, "its state is of a newer version", nil)
 		return nil
 	}
 	s.count(func(r *Report) { r.Skipped++ })

@@ -23,11 +23,15 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
-		x.end = deadline.Add(-min(s.opts.Reserve, left/4))
+		reserve := min(s.opts.Reserve, left/4)
+		x.end = deadline.Add(-reserve)
 		x.asking = min(x.asking, left/2)
-		var cancel context.CancelFunc
-		listing, cancel = context.WithDeadline(ctx, x.end)
+		var cancel, stop context.CancelFunc
+		// A store that hangs must not keep the report.
+		x.ctx, cancel = context.WithDeadline(ctx, deadline.Add(-reserve/4))
 		defer cancel()
+		listing, stop = context.WithDeadline(ctx, x.end)
+		defer stop()
 	}
 	ids := make(chan string)
 	var workers sync.WaitGroup
@@ -41,6 +45,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	err := x.list(listing, ids)
 	close(ids)
 	workers.Wait()
+	err = errors.Join(err, x.expire(listing))
 	return x.report, err
 }
 

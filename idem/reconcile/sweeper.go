@@ -30,6 +30,8 @@ const (
 	// DefaultProbeAge is that age where there is a probe: longer than most outages of
 	// providers, and within the day in which clients commonly retry.
 	DefaultProbeAge = 4 * time.Hour
+	// DefaultExpireSegments is for a table of 300,000 items.
+	DefaultExpireSegments = 60
 
 	// openAfter is the number of probes in a row that a provider leaves without an answer
 	// until its circuit opens, openFor the time until one of them tries again.
@@ -98,6 +100,13 @@ type SweepOptions struct {
 	// MaxBackoff, and each is between half and all of that. Zero means [DefaultBackoff]
 	// and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
+	// Expired removes what is past its expiry for a day, from a table without TTL: a
+	// *dynamostore.Remover. Each sweep that has time left looks at up to 5,000 items of one
+	// of ExpireSegments parts of the table, drawn at random. Zero segments mean
+	// [DefaultExpireSegments]; a table needs one for each 5,000 items or so, and the
+	// report says if it has too few. Nil leaves it to TTL.
+	Expired        Remover
+	ExpireSegments int
 	// DryRun writes nothing, asks nobody, and reports what a sweep would do first.
 	DryRun bool
 	// Observer is told of each [Action] by its Kind. Nil for none.
@@ -132,7 +141,10 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		name string
 		n    *int
 		def  int
-	}{{"Concurrency", &s.opts.Concurrency, DefaultConcurrency}, {"PageSize", &s.opts.PageSize, DefaultPageSize}} {
+	}{
+		{"Concurrency", &s.opts.Concurrency, DefaultConcurrency}, {"PageSize", &s.opts.PageSize, DefaultPageSize},
+		{"ExpireSegments", &s.opts.ExpireSegments, DefaultExpireSegments},
+	} {
 		if *f.n < 0 {
 			return bad("SweepOptions."+f.name, "is %d: it cannot be negative", *f.n)
 		}
@@ -154,6 +166,9 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		if *f.d == 0 {
 			*f.d = f.def
 		}
+	}
+	if s.opts.ExpireSegments > maxSegments {
+		return bad("SweepOptions.ExpireSegments", "is %d: DynamoDB has at most %d", s.opts.ExpireSegments, maxSegments)
 	}
 	if s.opts.MaxBackoff < s.opts.Backoff {
 		return bad("SweepOptions.MaxBackoff", "is %v and less than Backoff, %v", s.opts.MaxBackoff, s.opts.Backoff)

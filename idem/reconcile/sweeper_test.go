@@ -98,7 +98,7 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 		keysOf(t, r, 30)
 		r.lapse()
 		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 			return c.Do(ctx)
 		})
 		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, PageSize: 4})
@@ -345,7 +345,7 @@ func TestMistakesOfASweeper(t *testing.T) {
 	_, err := reconcile.NewSweeper(nil, nil)
 	require.ErrorAs(t, err, &config)
 	for _, o := range []reconcile.SweepOptions{
-		{Concurrency: -1}, {PageSize: -1}, {ProbeTimeout: -1}, {Reserve: -1}, {Backoff: -1}, {MaxBackoff: -1},
+		{Concurrency: -1}, {PageSize: -1}, {ProbeTimeout: -1}, {Reserve: -1}, {Backoff: -1}, {MaxBackoff: -1}, {ExpireSegments: -1}, {ExpireSegments: 1_000_001},
 		{Backoff: time.Hour, MaxBackoff: time.Minute}, {Operations: []reconcile.Operation{{}}},
 		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
 		{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: -1}}},
@@ -356,4 +356,31 @@ func TestMistakesOfASweeper(t *testing.T) {
 	}
 	_, err = reconcile.NewSweeper(r.reconciler(), nil)
 	require.NoError(t, err)
+}
+
+// A newer release may make other fingerprints: that keeps no sweep from parking.
+func TestASweepDoesNotMindTheInput(t *testing.T) {
+	for _, fingerprint := range []protocol.Fingerprint{"2:new", ""} {
+		r := newRig(t)
+		now := r.Clock.Now()
+		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+			ID: "t#refund#1", State: protocol.InProgress, Fingerprint: fingerprint, Owner: "o", Attempt: 1, Write: "w",
+			LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
+		}}))
+		r.lapse()
+		r.sweep(r.sweeper(reconcile.SweepOptions{}))
+		require.Equal(t, protocol.Unknown, r.Store.Records()[0].State)
+	}
+}
+
+// A state that this version does not know is left alone, and reported.
+func TestANewerStateIsUnreadable(t *testing.T) {
+	r := newRig(t)
+	now := r.Clock.Now()
+	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
+	}}))
+	r.lapse()
+	require.Equal(t, []notice.Kind{notice.Unreadable}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
+	require.EqualValues(t, "paused", r.Store.Records()[0].State)
 }

@@ -1,0 +1,102 @@
+package dynamostore
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// RemoverClient is what a [Remover] uses of a *dynamodb.Client.
+type RemoverClient interface {
+	Client
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+}
+
+// Remover does what TTL does, on a table that cannot have it: a strongly consistent global
+// table (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
+// It is a type of its own because nobody else needs dynamodb:Scan; it also needs
+// dynamodb:DeleteItem. It is safe for concurrent use.
+type Remover struct {
+	store  *Store
+	client RemoverClient
+}
+
+// NewRemover returns a remover for the table. It makes no call. Mistakes are an
+// [*idem.ConfigError].
+func NewRemover(client RemoverClient, table string, o *Options) (*Remover, error) {
+	if client == nil {
+		// An interface that holds nothing is not the nil that New looks for.
+		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+	}
+	s, err := New(client, table, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Remover{store: s, client: client}, nil
+}
+
+// RemoveExpired scans a page of a segment, and deletes what is past its expiry one after
+// the other, each on the condition that it still is. Records, parts of results, changes
+// and messages that have an expiry go the same way; what has none stays.
+func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
+	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
+		return p, fmt.Errorf("dynamostore: RemoveExpired: there is no segment %d of %d", q.Segment, q.Segments)
+	}
+	k := r.store.retry.begin(ctx, "RemoveExpired")
+	defer k.end()
+	vals := newValues(0, 1)
+	vals.num(":before", q.Before.Unix())
+	in := &dynamodb.ScanInput{
+		TableName: r.store.table, Segment: aws.Int32(int32(q.Segment)), TotalSegments: aws.Int32(int32(q.Segments)),
+		FilterExpression: aws.String("expires_at<:before"), ProjectionExpression: aws.String("pk,sk"),
+		ExpressionAttributeValues: vals.item,
+	}
+	if q.Limit > 0 {
+		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
+	}
+	if q.Page != "" {
+		b, err := base64.RawURLEncoding.DecodeString(q.Page)
+		sk, pk, ok := strings.Cut(string(b), " ")
+		if err != nil || !ok {
+			return p, noCursor(q.Page)
+		}
+		in.ExclusiveStartKey = itemKey(pk, sk)
+	}
+	var out *dynamodb.ScanOutput
+	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
+		out, err = r.client.Scan(ctx, in, r.store.optFns...)
+		return err
+	})
+	if err != nil {
+		return p, err
+	}
+	p.Looked = int(out.ScannedCount)
+	if last := out.LastEvaluatedKey; last != nil {
+		p.Next = base64.RawURLEncoding.EncodeToString([]byte(text(last, schema.SK) + " " + text(last, schema.PK)))
+	}
+	for _, it := range out.Items {
+		err := k.do(true, k.attempt, func(ctx context.Context) error {
+			_, err := r.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+				TableName: r.store.table, Key: itemKey(text(it, schema.PK), text(it, schema.SK)),
+				ConditionExpression: aws.String("expires_at<:before"), ExpressionAttributeValues: vals.item,
+			}, r.store.optFns...)
+			return err
+		})
+		switch {
+		case isConditionFailed(err): // a call has claimed it meanwhile
+		case err != nil:
+			return p, err
+		default:
+			p.Removed++
+		}
+	}
+	return p, nil
+}
