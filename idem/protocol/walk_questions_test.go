@@ -122,9 +122,7 @@ func questions(t *testing.T, by caller) (all []*state) {
 			lapsed := v.copy("lease over")
 			lapsed.now = v.now.Add(walkLease + skew + 1)
 			all = append(all, lapsed)
-			for _, s := range lapsed.settle(t) {
-				all = append(all, s)
-			}
+			all = append(all, lapsed.settle(t)...)
 		}
 	}
 	return all
