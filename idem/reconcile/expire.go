@@ -38,10 +38,7 @@ func (s *sweep) expire(ctx context.Context) error {
 	for looked := 0; ctx.Err() == nil; {
 		page, err := s.opts.Expired.RemoveExpired(ctx, q)
 		s.report.Expired += page.Removed
-		if ctx.Err() != nil {
-			break // in the middle of a page, or after it
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.report.problem("%v", err)
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,25 +105,24 @@ func disturbed(t *testing.T, e ending, n int, at, after idemtest.Fault, certain 
 		r := newRig(t)
 		r.killed(e.key)
 		time.Sleep(time.Minute)
-		dead := false
+		var dead atomic.Bool // shards are listed while records are handled
 		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			if c.Method == idemtest.Due && !dead {
+			if dead.Load() {
+				return after(ctx, c)
+			}
+			if c.Method == idemtest.Due {
 				return c.Do(ctx)
 			}
-			made++
-			switch {
-			case made == n:
-				dead = after != nil
+			if made++; made == n {
+				dead.Store(after != nil)
 				return at(ctx, c)
-			case dead:
-				return after(ctx, c)
 			}
 			return c.Do(ctx)
 		})
 		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
 		first := r.sweeper(o)
-		for i := 0; i < 60 && !dead; i++ {
-			if _, err := first.Sweep(t.Context()); !dead {
+		for i := 0; i < 60 && !dead.Load(); i++ {
+			if _, err := first.Sweep(t.Context()); !dead.Load() {
 				require.NoError(t, err)
 			}
 			time.Sleep(time.Minute)
