@@ -9,7 +9,8 @@ import (
 )
 
 // Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Its Body says
-// how large the result is; read it with [Reconciler.Result].
+// how large the result is; read it with [Reconciler.Result], and those of its Steps with
+// [Reconciler.StepResult].
 func (r *Reconciler) Lookup(ctx context.Context, id string) (*idem.Record, error) {
 	return r.store.Get(ctx, id)
 }
@@ -17,6 +18,11 @@ func (r *Reconciler) Lookup(ctx context.Context, id string) (*idem.Record, error
 // Result reads the recorded result of a record that Lookup has returned.
 func (r *Reconciler) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
 	return r.store.Result(ctx, rec)
+}
+
+// StepResult reads the recorded result of a step of a record that Lookup has returned.
+func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step string) ([]byte, error) {
+	return r.store.StepResult(ctx, rec, step)
 }
 
 // Forget removes a record that has ended, with its result, for a person's right to

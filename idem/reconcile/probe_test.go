@@ -114,6 +114,11 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Contains(t, r.people[0].Reason, `"book"`)
+	rec, err := r.reconciler().Lookup(t.Context(), key.ID())
+	require.NoError(t, err)
+	seat, err := r.reconciler().StepResult(t.Context(), rec, "book")
+	require.NoError(t, err)
+	require.Equal(t, `"seat 7"`, string(seat), "people see what is to be undone")
 }
 
 // Not executed counts only once the parked attempt's lease is over.

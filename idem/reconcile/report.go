@@ -137,8 +137,8 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 		return
 	}
 	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
-	if !since(rec).IsZero() {
-		n.Elapsed = s.r.now().Sub(since(rec))
+	if at := since(rec); !at.IsZero() {
+		n.Elapsed = max(s.r.now().Sub(at), 0)
 	}
 	if _, err := guarded(s.ctx, func(ctx context.Context) (struct{}, error) { s.opts.Observer(ctx, n); return struct{}{}, nil }); err != nil {
 		log.LogAttrs(s.ctx, slog.LevelError, "idem: the sweep's observer panicked", slog.String("error", err.Error()))
