@@ -22,8 +22,8 @@ type RemoverClient interface {
 
 // Remover does what TTL does, on a table that cannot have it: a strongly consistent global
 // table (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
-// It is a type of its own because nobody else needs dynamodb:Scan; it also needs
-// dynamodb:DeleteItem. It is safe for concurrent use.
+// Make it with [NewRemover]. It is a type of its own because nobody else needs
+// dynamodb:Scan; it needs dynamodb:DeleteItem too. It is safe for concurrent use.
 type Remover struct {
 	store  *Store
 	client RemoverClient
