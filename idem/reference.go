@@ -17,14 +17,13 @@ const maxReference = 256
 // SetReference records what the provider calls the effect, such as the id of a payment,
 // before the outcome is known, for those who must find it out later. It belongs to the
 // operation, also inside a [Step]: the next attempt has it in [Info], the outcome in
-// [Outcome]. The last one counts; one that was replaced does not come back in the same
-// attempt.
+// [Outcome]. Of several the last one counts.
 //
 // It is one write under the claim, none if the record has it. In atomic mode and with
 // [FailOpen] it is written with the outcome, and so it is after an error that matches
 // [ErrStoreUnavailable], which changes nothing else. [ErrLeaseLost] ends the context too.
-// A [*ConfigError] says that ref is empty, no text, longer than 256 bytes or was replaced,
-// or that the call is outside an operation.
+// A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
+// call is outside an operation.
 func SetReference(ctx context.Context, ref string) error {
 	a := attemptOf(ctx)
 	bad := func(problem string) error { return &ConfigError{What: "SetReference", Problem: problem} }
@@ -42,11 +41,8 @@ func SetReference(ctx context.Context, ref string) error {
 	r := &a.reference
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	if problem := r.comesBack(ref); problem != "" {
-		return bad(problem)
-	}
 	r.say(ref)
-	return r.write(ctx, a, ref)
+	return r.record(ctx, a, ref)
 }
 
 // referenceProblem is what is wrong with a reference, with what to do.
@@ -65,84 +61,62 @@ type reference struct {
 	writing sync.Mutex // one write at a time: each is over the one before
 
 	mu sync.Mutex
-	// latest is what the handler has said last, or an earlier attempt has; recorded is
-	// what the record has, as far as that is known.
-	latest, recorded string
-	// replaced are those that another one has followed. A write of theirs that is still
-	// under way could not be told from a new one.
-	replaced map[string]bool
+	// latest is what was said last, in this attempt or before; recorded is what the record
+	// has, as far as that is known, and write the id of the write that made it so.
+	latest, recorded, write string
 }
 
 // inherit takes over the reference of earlier attempts.
 func (r *reference) inherit(recorded string) { r.latest, r.recorded = recorded, recorded }
 
-// comesBack returns what is wrong with a reference that was replaced.
-func (r *reference) comesBack(ref string) (problem string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.replaced[ref] {
-		return fmt.Sprintf("the reference %q was replaced by another one in this attempt: it cannot come back", ref)
-	}
-	return ""
-}
-
 // say notes the reference.
 func (r *reference) say(ref string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, old := range []string{r.latest, r.recorded} {
-		if old != "" && old != ref {
-			if r.replaced == nil {
-				r.replaced = map[string]bool{}
-			}
-			r.replaced[old] = true
-		}
-	}
 	r.latest = ref
 }
 
-// write writes what was said under the claim, if there is one.
-func (r *reference) write(ctx context.Context, a *attempt, ref string) error {
+// record writes what was said under the claim, if there is one.
+func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 	if !a.claimed() {
 		return nil // it is written with the outcome
 	}
 	x, e := a.running.x, a.engine()
 	for range maxRounds {
-		seen := r.has()
-		if seen == ref {
+		has, seen := r.has()
+		if has == ref {
 			return nil
 		}
+		w := protocol.ReferenceWrite{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ref: ref, Seen: seen}
 		ctx, cancel := x.finishing(ctx, 0)
-		err := e.store.RecordReference(ctx, e.now(), protocol.ReferenceWrite{
-			ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ref: ref, Seen: seen,
-		})
+		err := e.store.RecordReference(ctx, e.now(), w)
 		cancel()
 		var conflict *protocol.ConflictError
 		switch {
 		case err == nil:
-			r.landed(ref)
+			r.landed(ref, w.Write)
 			return nil
 		case !errors.As(err, &conflict):
 			return fmt.Errorf("idem: the reference is not recorded yet, the outcome will carry it: %w", err)
-		case !conflict.Existing.HeldBy(a.rec.Owner) || conflict.Existing.Ref == seen:
+		case !conflict.Existing.HeldBy(a.rec.Owner) || conflict.Existing.RefWrite == seen:
 			return a.journal.halt(a.running, fmt.Errorf("%w: the reference is not recorded", ErrLeaseLost))
 		}
 		// One that was written before, without an answer, has landed after all.
-		r.landed(conflict.Existing.Ref)
+		r.landed(conflict.Existing.Ref, conflict.Existing.RefWrite)
 	}
 	return &StoreError{Op: "reference", Err: errors.New("the record's reference changes all the time")}
 }
 
-func (r *reference) has() string {
+func (r *reference) has() (recorded, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.recorded
+	return r.recorded, r.write
 }
 
-func (r *reference) landed(ref string) {
+func (r *reference) landed(ref, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorded = ref
+	r.recorded, r.write = ref, write
 }
 
 // known returns the latest reference, and what of it the record does not have.

@@ -114,6 +114,9 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	}
 	s.a.signs.Store(true)
 	defer s.a.journal.leave(s.name)
+	if ref := s.opts.reference; ref != "" && known.Write != "" {
+		s.a.reference.say(ref) // an earlier attempt did, this one may have said another since
+	}
 	if known.Write != "" && known.Done() {
 		return s.replay(known)
 	}
@@ -191,17 +194,15 @@ func (s *step) writeMark() error {
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	if problem := r.comesBack(ref); problem != "" {
-		return s.bad("%s", problem)
-	}
-	if r.has() != ref {
+	if has, _ := r.has(); has != ref {
 		w.Ref = ref
 	}
 	if err := s.a.journal.write(s.ctx, s.a, w); err != nil {
 		return err
 	}
-	r.say(ref)
-	r.landed(ref)
+	if r.say(ref); w.Ref != "" {
+		r.landed(ref, w.Write)
+	}
 	return nil
 }
 

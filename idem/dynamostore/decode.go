@@ -43,6 +43,7 @@ func decode(it item) (*protocol.Record, error) {
 		Uncertain:       d.flag(schema.Uncertain),
 		Omitted:         d.flag(schema.Omitted),
 		Ref:             d.optStr(schema.Ref),
+		RefWrite:        d.optStr(schema.RefWrite),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
 		Resolved:        d.flag(schema.Resolved),

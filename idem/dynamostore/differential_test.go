@@ -265,7 +265,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	case 7:
 		r := protocol.ReferenceWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ref: g.fresh("ref")}
 		if rec != nil {
-			r.Seen = g.right(rec.Ref)
+			r.Seen = g.right(rec.RefWrite)
 		}
 		return anyWrite{name: "reference", what: r, apply: r.Apply,
 			send: func(s *Questions, now time.Time) error { return s.RecordReference(context.Background(), now, r) }}
@@ -288,6 +288,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
 	if state == protocol.Unknown || g.chance(20) {
 		st.Kind, st.Owner, st.Ending, st.Again = protocol.EventResolve, g.fresh("o"), g.ending(now), g.chance(50)
+		for st.Ending.State == protocol.Unknown { // nothing is resolved to that
+			st.Ending = g.ending(now)
+		}
 		if g.chance(50) {
 			st.Write = st.Owner
 		}

@@ -66,6 +66,9 @@ func encode(rec *protocol.Record) item {
 	if rec.Ref != "" {
 		v.str(schema.Ref, rec.Ref)
 	}
+	if rec.RefWrite != "" {
+		v.str(schema.RefWrite, rec.RefWrite)
+	}
 	if rec.Resolved {
 		v.yes(schema.Resolved)
 	}

@@ -34,8 +34,8 @@ const (
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
 	// A reference is written once, over the one before it.
-	ifNoRef = " AND attribute_not_exists(provider_ref)"
-	ifRef   = " AND provider_ref=:seen"
+	ifNoRef = " AND attribute_not_exists(ref_write)"
+	ifRef   = " AND ref_write=:seen"
 	// A park sent twice is not applied twice: it may start from unknown.
 	ifNotMine = " AND write_id<>:id"
 	// Steps decide whether a released record is an open question, and whether an
@@ -88,7 +88,7 @@ const (
 	// Due when its lease is over.
 	watchSet = ",open_shard=:open_shard,open_due=:due"
 
-	referenceSet = "SET provider_ref=:ref,write_id=:id,updated_at=:now"
+	referenceSet = "SET provider_ref=:ref,ref_write=:id,write_id=:id,updated_at=:now"
 	// It leaves write_id: writes that are conditional on it are not disturbed.
 	postponeSet = "SET open_due=:due,sweep_id=:id"
 )
@@ -98,5 +98,5 @@ const (
 	leftSweep = "sweep_id,probes,given_up_at"
 	leftOpen  = "open_shard,open_due,open_since," + leftSweep
 	leftBody  = "body,body_size,enc,parts"
-	leftAll   = leftBody + ",rv,omitted,failure,resolved"
+	leftAll   = leftBody + ",rv,omitted,failure,ref_write,resolved"
 )

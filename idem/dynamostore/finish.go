@@ -319,6 +319,7 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	}
 	if e.Ref != "" {
 		u.strOr(schema.Ref, e.Ref)
+		u.add(",ref_write=:id")
 	}
 	if e.Unsettled != 0 {
 		u.numOr(schema.Unsettled, int64(e.Unsettled), 0)

@@ -101,7 +101,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		set = stepFirst
 	}
 	if w.Begin && w.Ref != "" {
-		set = strings.Replace(set, "SET ", "SET provider_ref=:ref,", 1)
+		set = strings.Replace(set, "SET ", "SET provider_ref=:ref,ref_write=:id,", 1)
 	}
 	u := newUpdate(set, 4, 1)
 	if w.Begin && w.Ref != "" {

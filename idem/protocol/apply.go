@@ -91,7 +91,7 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next.Steps[s.Name] = s.Recorded(now)
 	if s.Begin && s.Ref != "" {
-		next.Ref = s.Ref
+		next.Ref, next.RefWrite = s.Ref, s.Write
 	}
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
@@ -102,13 +102,13 @@ func (r ReferenceWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	switch {
 	case Next(rec, Event{Kind: EventReference, Owner: r.Owner}, now).Do != DoApply:
 		return nil, &ConflictError{Existing: rec}
-	case rec.Ref == r.Ref:
+	case rec.RefWrite == r.Write:
 		return rec, nil
-	case rec.Ref != r.Seen:
+	case rec.RefWrite != r.Seen:
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()
-	next.Ref, next.Write, next.UpdatedAt = r.Ref, r.Write, now
+	next.Ref, next.RefWrite, next.Write, next.UpdatedAt = r.Ref, r.Write, r.Write, now
 	return next, nil
 }
 
@@ -184,7 +184,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 			rec = &how.Record
 		}
 	}
-	next := f.Ending.apply(rec, now)
+	next := f.Ending.apply(rec, f.Write, now)
 	next.Write, next.Owner = f.Write, f.Owner
 	if f.NewOwner != "" {
 		next.Owner = f.NewOwner
@@ -202,7 +202,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	if d := Next(rec, ev, now); d.Do != DoApply && d.Do != DoTooEarly {
 		return nil, &ConflictError{Existing: rec}
 	}
-	next := s.Ending.apply(rec, now)
+	next := s.Ending.apply(rec, s.Write, now)
 	next.Write, next.Resolved = s.Write, s.Kind == EventResolve
 	if s.Owner != "" {
 		next.Owner = s.Owner
@@ -242,7 +242,7 @@ func (f Finish) Event() Event {
 	return ev
 }
 
-func (e Ending) apply(rec *Record, now time.Time) *Record {
+func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 	next := rec.Clone()
 	next.State, next.UpdatedAt, next.ExpiresAt = e.State, now, e.ExpiresAt
 	next.Failure, next.Uncertain, next.Resolved = e.Failure, e.Uncertain, false
@@ -260,7 +260,7 @@ func (e Ending) apply(rec *Record, now time.Time) *Record {
 		next.Repeat = NotRepeatable
 	}
 	if e.Ref != "" {
-		next.Ref = e.Ref
+		next.Ref, next.RefWrite = e.Ref, write
 	}
 	if e.Unsettled != 0 {
 		next.Unsettled = e.Unsettled

@@ -122,11 +122,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
 			func(*protocol.Record) {},
 		},
-		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().Ref}.Apply, func(r *protocol.Record) {
-			r.Ref, r.Write, r.UpdatedAt = "new", "w", instant
+		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().RefWrite}.Apply, func(r *protocol.Record) {
+			r.Ref, r.RefWrite, r.Write, r.UpdatedAt = "new", "w", "w", instant
 		}},
 		"the same reference": {
-			held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: held().Ref, Seen: "another"}.Apply, func(*protocol.Record) {},
+			held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new", Seen: "another"}.Apply, func(*protocol.Record) {},
 		},
 		"postponement": {
 			func() *protocol.Record {
@@ -160,7 +160,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		"failure": {held, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: expires, Ref: "new"}),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Failure, r.Ref, r.Steps, r.Probes = protocol.Failed, failure, "new", nil, 0
+				r.State, r.Failure, r.Ref, r.RefWrite, r.Steps, r.Probes = protocol.Failed, failure, "new", "w", nil, 0
 			}},
 		"release": {held, finish(protocol.Ending{State: protocol.Released, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
 			ended(r)
@@ -188,7 +188,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
 			func(r *protocol.Record) {
 				ended(r)
-				r.State, r.Owner, r.Ref, r.Resolved = protocol.Released, "resolver", "new", true
+				r.State, r.Owner, r.Ref, r.RefWrite, r.Resolved = protocol.Released, "resolver", "new", "w", true
 				asked(r)
 				delete(r.Steps, "open")
 			},
@@ -212,7 +212,7 @@ func heldRecord() *protocol.Record {
 		Owner: "own", Attempt: 7, Write: "seen", LeaseUntil: instant, ExpiresAt: instant.Add(time.Minute),
 		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
 		Body: protocol.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &protocol.Failure{Message: "before"},
-		Ref: "old", Probes: 2, ResponseVersion: 1, Omitted: true,
+		Ref: "old", RefWrite: "w-ref", Probes: 2, ResponseVersion: 1, Omitted: true,
 		Steps: map[string]protocol.RecordedStep{"done": {Write: "w-done", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
 	}
 }

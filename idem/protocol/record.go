@@ -71,6 +71,8 @@ type Record struct {
 	Failure *Failure
 	// Ref is what the provider calls the effect, as the attempt or a resolver said.
 	Ref string
+	// RefWrite is the id of the write that set Ref; empty if an earlier attempt's did.
+	RefWrite string
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
 	Resolved bool
 	// Unsettled counts the attempts that are over, may have taken effect and left no

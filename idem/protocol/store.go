@@ -62,8 +62,8 @@ type Store interface {
 	Finish(ctx context.Context, now time.Time, f Finish) error
 
 	// RecordReference writes what the provider calls the effect to the owner's record,
-	// in InProgress or Unknown, on the condition that its reference is Seen. A record of
-	// the owner's that has the new one counts as applied.
+	// in InProgress or Unknown, on the condition that its RefWrite is Seen. It counts as
+	// applied by an earlier call while the record has it.
 	RecordReference(ctx context.Context, now time.Time, r ReferenceWrite) error
 
 	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
@@ -295,7 +295,7 @@ type Settlement struct {
 type ReferenceWrite struct {
 	ID, Owner, Write string
 	Ref              string
-	// Seen is the reference that Ref replaces; empty if there is none. So it cannot land
-	// late over one that came after it.
+	// Seen is the RefWrite of the record that it changes. So it cannot land late over a
+	// reference that came after it.
 	Seen string
 }

@@ -52,6 +52,7 @@ const (
 	Steps           = "steps"
 	Failure         = "failure"
 	Ref             = "provider_ref" // what the provider calls the effect
+	RefWrite        = "ref_write"    // the write that has set it, unless an earlier attempt's
 	Resolved        = "resolved"     // true: the outcome was recorded from outside
 	Unsettled       = "unsettled"    // attempts without an outcome; without it: 0
 

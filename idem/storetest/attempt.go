@@ -71,7 +71,7 @@ func (a *attempt) next() *attempt {
 	rec.State, rec.Owner, rec.Write, rec.Attempt = protocol.InProgress, newID(), newID(), old.Attempt+1
 	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == protocol.InProgress
 	rec.Body, rec.Omitted, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
-	rec.Ref, rec.ExpiresAt, rec.Resolved = "", time.Time{}, false
+	rec.Ref, rec.RefWrite, rec.ExpiresAt, rec.Resolved = "", "", time.Time{}, false
 	rec.Due, rec.OpenSince, rec.Sweep, rec.Probes, rec.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
 	if !old.Due.IsZero() && old.State == protocol.InProgress {
 		rec.Due, rec.Unsettled = rec.LeaseUntil, old.Unsettled+1 // watched, as before
@@ -160,7 +160,7 @@ func (a *attempt) finish(e protocol.Ending) finish {
 func (a *attempt) refer(ref string) refer {
 	w := protocol.ReferenceWrite{ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ref: ref}
 	if rec := a.seen(); rec != nil {
-		w.Seen = rec.Ref
+		w.Seen = rec.RefWrite
 	}
 	return refer{w}
 }

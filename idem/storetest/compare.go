@@ -71,6 +71,7 @@ func differences(want, got *protocol.Record) []string {
 	plain("Failure", failure(want.Failure), failure(got.Failure))
 	plain("Ref", want.Ref, got.Ref)
 	plain("Resolved", want.Resolved, got.Resolved)
+	plain("RefWrite", want.RefWrite, got.RefWrite)
 	plain("Unsettled", want.Unsettled, got.Unsettled)
 	at("Due", want.Due, got.Due)
 	at("OpenSince", want.OpenSince, got.OpenSince)

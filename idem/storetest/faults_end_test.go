@@ -8,6 +8,23 @@ import (
 
 // endFaults are faults of ends, steps, parks and resolutions.
 var endFaults = []fault{
+	{"a reference ignores the one before", []string{"reference/comes late, over a newer one"}, func(s *faulty) {
+		s.refer = func(w protocol.ReferenceWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil {
+				w.Seen = rec.RefWrite
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"a reference that landed is not recognised", []string{"reference/sent twice, with another write in between"}, func(s *faulty) {
+		s.refer = func(w protocol.ReferenceWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(rec, now)
+			if err == nil && next == rec {
+				return nil, &protocol.ConflictError{Existing: rec}
+			}
+			return next, err
+		}
+	}},
 	{"end ignores the owner", []string{
 		"fencing/completion after a takeover", "fencing/park after a takeover",
 	}, func(s *faulty) {

@@ -76,6 +76,8 @@ func referenceCases(steps bool) []check {
 			unseen := a.refer("pay_3")
 			unseen.Seen = ""
 			c.refused(unseen)
+			c.lands(a.refer("pay_1"))
+			c.refused(first)
 		}},
 		{"goes with the attempt, unless the claim has it", func(c *cell) {
 			a := c.start()

@@ -112,6 +112,9 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	require.NoError(t, rErr)
 	require.Empty(t, w.wrong)
 	require.LessOrEqual(t, out.runs["charge"], 1, "the at-most-once step")
+	if sc.refers && len(out.runs) > 0 {
+		require.Equal(t, "payment-1", record().Ref, "whoever must find out has a name to ask for")
+	}
 	const whole = "reserve, charge, ship"
 	switch out.state {
 	case idem.Completed:

@@ -24,6 +24,8 @@ type scenario struct {
 	refused bool
 	// scant says that no result can be stored with its outcome.
 	scant bool
+	// refers says that the record has what the bank calls the payment, before anything is done.
+	refers bool
 	// parks says that one that is not repeatable is parked without a crash, too.
 	parks bool
 }
@@ -54,6 +56,12 @@ var scenarios = []scenario{
 		handler: func(w *business, ctx context.Context) (string, error) {
 			return w.outOfStock(ctx, errors.New("the bank is busy"))
 		}},
+	{name: "order that says whom to ask", end: idem.Completed, refers: true, handler: func(w *business, ctx context.Context) (string, error) {
+		if err := idem.SetReference(ctx, "payment-1"); err != nil {
+			return "", err
+		}
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Reference: "payment-1"})
+	}},
 }
 
 // business is what the operation does to others, as they see it.
