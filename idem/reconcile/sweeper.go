@@ -54,7 +54,8 @@ type Operation struct {
 	// a lapsed claim of a repeatable operation, and Released with steps. It may send the
 	// work again. It is called at least once, and again with a growing pause until the
 	// work goes on. Its time is that of Probe. Nil leaves it at a report, and in the end
-	// to people.
+	// to people; a claim with an interrupted step, which only a handler or the provider can
+	// close, is parked then, and Probe is asked.
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share a circuit:
 	// after five probes in a row without an answer the provider is asked one question a

@@ -196,6 +196,28 @@ func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
+// A record that somebody else keeps writing is looked at twice, and left to the next sweep.
+func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	r.Faults.Always(idemtest.BareConflict, idemtest.Settle)
+	r.Faults.Reset()
+	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
+	looked := 0
+	for _, method := range r.Faults.Calls() {
+		if method == idemtest.Get {
+			looked++
+		}
+	}
+	require.Equal(t, 2, looked)
+	r.Faults.Heal()
+	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
+}
+
 // People that cannot be reached are tried again, with the same message.
 func TestPeopleAreToldUntilTheyAre(t *testing.T) {
 	r := newRig(t)
