@@ -35,7 +35,7 @@ func TestMisuseIsExplained(t *testing.T) {
 		"no event":          {[]string{"invoke"}, "-event is missing"},
 		"no times":          {[]string{"invoke", "-event", "s3", "-times", "0"}, "at least 1"},
 		"too many":          {[]string{"invoke", "-event", "s3", "-parallel", "1000"}, "at most 200"},
-		"unknown function":  {[]string{"invoke", "-event", "apigw-v2-jwt", "-function", "refunds"}, "there are: payments, orders"},
+		"unknown function":  {[]string{"invoke", "-event", "apigw-v2-jwt", "-function", "refunds"}, "there are: " + functionNames()},
 		"nobody's event":    {[]string{"invoke", "-event", "kinesis"}, "name one with -function"},
 		"empty tenant":      {[]string{"token", "-tenant", ""}, "-tenant is empty"},
 		"unknown state":     {[]string{"records", "-state", "nonsense"}, `-state is "nonsense"; there are: pending in_progress`},

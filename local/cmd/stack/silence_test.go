@@ -32,7 +32,7 @@ func TestNobodyWaitsInSilence(t *testing.T) {
 		"command":  {exec.Command(build(t)), []string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}, ""},
 		"command, with a DynamoDB": {
 			exec.Command(build(t), "-endpoint", sharedDatabase(t)), []string{"compiling the functions", "starting the queue server"},
-			"still fetching modules and compiling the functions payments, orders, fetching and starting the queue server",
+			"still fetching modules and compiling the functions " + functionNames() + ", fetching and starting the queue server",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
