@@ -7,7 +7,9 @@ GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 60s
 # CDK's packages are large and have no concurrency of ours.
-CDK     := ./infra/... ./template-tests/...
+CDK_PACKAGES := ./infra/... ./template-tests/...
+# Settings and options of cdk deploy.
+CDK     ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
 # group the longest packages come first, so that no core waits for one at the end.
 PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/...
@@ -52,7 +54,7 @@ test-proofs: servers
 
 .PHONY: test-cdk
 test-cdk:
-	@$(call group,infrastructure and its templates,$(CDK_ENV) $(GO) test $(FLAGS) $(CDK))
+	@$(call group,infrastructure and its templates,$(CDK_ENV) $(GO) test $(FLAGS) $(CDK_PACKAGES))
 
 # The race detector allocates on its own: what counts allocations runs without it.
 .PHONY: test-allocations

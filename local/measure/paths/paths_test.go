@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idempotency/local/measure/paths"
 )
 
-// TestCallsPerPath holds every path to the design's number of calls.
-func TestCallsPerPath(t *testing.T) {
+// TestCallsAndUnitsPerPath holds every path to the design's number of calls.
+func TestCallsAndUnitsPerPath(t *testing.T) {
 	client := dynamotest.Client(t)
 	table := fmt.Sprintf("paths%d", time.Now().UnixNano())
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
