@@ -230,6 +230,22 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 	}
 }
 
+// A later attempt says what the one before said, in the same order.
+func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	for _, end := range []error{errPlain, errPlain, nil} {
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			for _, ref := range []string{"parcel-1", "payment-1"} {
+				require.NoError(t, idem.SetReference(ctx, ref))
+				require.Equal(t, ref, r.record(t, key).Ref)
+			}
+			return n, end
+		})
+		require.Equal(t, end == nil, err == nil)
+		require.Equal(t, "payment-1", r.record(t, key).Ref)
+	}
+}
+
 // Without a claim to write under, the outcome carries it.
 func TestReferenceWithoutAClaim(t *testing.T) {
 	t.Run("atomic", func(t *testing.T) {
