@@ -107,11 +107,11 @@ func ways() ([]way, error) {
 	apart.name = "Powertools, and a business write apart from it"
 	apart.first = units{map[string]int{"PutItem": 2, "UpdateItem": 1}, theirs.first.Write + 1, 0}
 	all := []way{
-		{name: "two calls"}, theirs, {name: "two calls, watched"},
+		{name: "two calls, repeatable"}, theirs, {name: "two calls, not repeatable"},
 		{name: "two calls, business write in the transaction"}, {name: "atomic, business write in the transaction"}, apart,
 	}
 	for i, paths := range map[int][2]string{
-		0: {"first execution", "replay"}, 2: {"first execution, watched", "replay"},
+		0: {"first execution, repeatable", "replay"}, 2: {"first execution, not repeatable", "replay"},
 		3: {"business write, two calls", "replay"}, 4: {"business write, atomic", "atomic, replay"},
 	} {
 		for _, name := range paths {

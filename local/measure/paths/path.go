@@ -21,7 +21,7 @@ import (
 // Path is one way through the protocol: what leads up to it, and the call that
 // is metered.
 type Path struct {
-	// Name of the path, as the README's table has it.
+	// Name of the path. local/proof/readme says which rows of the README it is.
 	Name string
 	// Calls that it makes, by DynamoDB operation.
 	Calls map[string]int
@@ -51,8 +51,8 @@ var (
 // All returns every path.
 func All() []Path {
 	return []Path{
-		{Name: "first execution", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
-		{Name: "first execution, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(notRepeatable, small)},
+		{Name: "first execution, repeatable", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
+		{Name: "first execution, not repeatable", Calls: map[string]int{put: 1, update: 1}, Play: run(notRepeatable, small)},
 		{Name: "first execution, not repeatable, unnoticed", Calls: map[string]int{put: 1, update: 1}, Play: run(unnoticed, small)},
 		{Name: "first execution, repeatable, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(watched, small)},
 		{Name: "replay", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: replayed(repeatable)},

@@ -26,7 +26,7 @@ func TestCallsOfTheREADME(t *testing.T) {
 	}
 	calls := map[string]string{}
 	for situation, path := range map[string]string{
-		"the first call": "first execution", "the same call again": "replay", "at the same time": "in flight",
+		"the first call": "first execution, repeatable", "the same call again": "replay", "at the same time": "in flight",
 		"the same key, another input":                                            "key reused",
 		"a process dies in the handler, then a retry":                            "in flight",
 		"a retry after that, **repeatable**":                                     "lapsed, taken over",
