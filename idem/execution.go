@@ -15,7 +15,7 @@ type execution struct {
 	endByEngine  time.Time     // of the invocation; zero outside Lambda
 	kill         time.Time     // the same; zero where that kills nothing
 	endByProcess time.Time     // the same, by the process's clock
-	guard        time.Duration // before end
+	guard        time.Duration // before the invocation's end
 	budget       time.Duration // for the store, before the claim
 }
 

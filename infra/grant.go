@@ -32,7 +32,7 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 }
 
 // GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs
-// that settle open questions: list them in the index, read a record with its result and its
+// that settle open questions: list what is due in the index, read a record with its result and its
 // history, resolve it and keep who did so in one transaction, and remove records that have
 // ended. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {

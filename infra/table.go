@@ -46,7 +46,7 @@ type TableProps struct {
 
 // Table is the table of records: on-demand, with TTL, point-in-time recovery,
 // deletion protection, encryption, a stream with both images and the sparse index
-// of open questions. It stays when its stack is deleted. It is a TableV2: other settings
+// of what is due. It stays when its stack is deleted. It is a TableV2: other settings
 // can be made on it, and the checks examine the result.
 type Table struct {
 	awsdynamodb.TableV2

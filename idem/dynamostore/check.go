@@ -22,8 +22,8 @@ type TableDescriber interface {
 }
 
 // Check finds out, at deployment or when a long-lived process starts, whether the
-// table is what a [Store] needs: that it can be reached, its keys, the index of open
-// questions, and TTL. Its error names everything that is wrong and what to do, as
+// table is what a [Store] needs: that it can be reached, its keys, the index of what is
+// due, and TTL. Its error names everything that is wrong and what to do, as
 // [*idem.ConfigError] values joined.
 // It needs dynamodb:DescribeTable and dynamodb:DescribeTimeToLive, makes two
 // calls, and does not show that the store's own actions are allowed.

@@ -81,7 +81,7 @@ func (u *update) expires(at time.Time) {
 	u.num(":exp", expiry(at))
 }
 
-// opens puts the record into the index of open questions.
+// opens puts the record into the index of what is due.
 func (u *update) opens(id string) {
 	u.add(openSet)
 	u.str(":open_shard", shard(id))

@@ -109,8 +109,8 @@
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
 // table, steps included, and nothing on the index; being watched needs no permission. None of
-// these deletes. What sweeps and resolves with a [Questions] needs Query on the table and its
-// index, and DeleteItem on the table beside them.
+// these deletes. What sweeps with a [Questions] needs Query on the index beside them. An
+// operator, who also reads the history and forgets, needs Query and DeleteItem on the table too.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its
 // own tables, PutItem, UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.

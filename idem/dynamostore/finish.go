@@ -264,8 +264,9 @@ func (r ifReleased) condition() string {
 }
 
 // ending starts the update that makes of a record what the ending says, and the part
-// of its condition that is about steps. Of a record in progress it removes what such
-// one may have, which no result, error or place in the index is: claims leave none.
+// of its condition that is about steps. Of a record in progress it removes nothing
+// that such a record cannot have: a result or an error, since claims leave none, or a place
+// in the index where the claim is not watched.
 func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, of form) (*update, string) {
 	u := newUpdate(endSet, 4, 2)
 	u.str(":to", string(e.State))

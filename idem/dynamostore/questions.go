@@ -22,8 +22,9 @@ type QuestionsClient interface {
 
 // Questions is a [Store] that also finds what is due, for sweeps and for operators. It is
 // a type of its own so that a function that never asks does not carry the code, nor needs
-// the permissions: dynamodb:Query on the table and its index, and DeleteItem on the
-// table. It is safe for concurrent use.
+// the permissions: dynamodb:Query on the index, and for [Questions.AuditOf] and
+// [Questions.Forget] also dynamodb:Query and DeleteItem on the table. It is safe for concurrent
+// use.
 type Questions struct {
 	*Store
 	client QuestionsClient

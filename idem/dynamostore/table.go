@@ -24,7 +24,7 @@ type TableCreator interface {
 const createWait = time.Minute
 
 // CreateTable creates the table for tests and DynamoDB Local: on-demand, with
-// the index of open questions, a stream with both images and TTL. It returns
+// the index of what is due, a stream with both images and TTL. It returns
 // when the table is active. A table that exists is only checked, as [Check] does.
 // On AWS let infrastructure code make it, with backups and deletion protection.
 func CreateTable(ctx context.Context, client TableCreator, table string) error {

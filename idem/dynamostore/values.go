@@ -82,7 +82,7 @@ func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// shard is the id's partition of the index of open questions (FNV-1a): one
+// shard is the id's partition of the index of what is due (FNV-1a): one
 // partition would take a thousand writes a second and no more.
 func shard(id string) string {
 	h := uint32(2166136261)

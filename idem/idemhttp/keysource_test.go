@@ -166,7 +166,7 @@ func TestKeyFromAFunction(t *testing.T) {
 	}
 }
 
-func sub(_ context.Context, r *Request) (string, error) { return verified(r.Identity.Claims["sub"]) }
+func sub(_ context.Context, r *Request) (string, error) { return present(r.Identity.Claims["sub"]) }
 
 func as(tenant, principal string) func(*Request) {
 	return func(r *Request) {

@@ -26,7 +26,7 @@ func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 		if err != nil {
 			return "", err
 		}
-		return verified(tenant)
+		return present(tenant)
 	}
 }
 

@@ -37,7 +37,7 @@ func SingleTenant(context.Context, *Request) (string, error) { return idem.NoTen
 func Claim(name string) TenantFunc {
 	mustName("Claim", name)
 	return func(_ context.Context, r *Request) (string, error) {
-		return verified(r.Identity.Claims[name])
+		return present(r.Identity.Claims[name])
 	}
 }
 
@@ -49,7 +49,7 @@ func AuthorizerValue(name string) TenantFunc {
 	return func(_ context.Context, r *Request) (string, error) {
 		switch v := r.Identity.Authorizer[name].(type) {
 		case string:
-			return verified(v)
+			return present(v)
 		case float64:
 			const exact = 1 << 53
 			if v == math.Trunc(v) && -exact < v && v < exact {
@@ -62,7 +62,7 @@ func AuthorizerValue(name string) TenantFunc {
 
 // IAMAccount takes the AWS account that signed the request as the tenant.
 func IAMAccount(_ context.Context, r *Request) (string, error) {
-	return verified(r.Identity.AccountID)
+	return present(r.Identity.AccountID)
 }
 
 // IAMUser takes the unique id of the IAM user or role that signed the request as
@@ -85,7 +85,7 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 		// The account's id comes first.
 		return "", noTenant("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
 	}
-	return verified(id)
+	return present(id)
 }
 
 // IAMSession takes the whole unique id of the IAM principal that signed the request. A
@@ -97,7 +97,7 @@ func IAMSession(_ context.Context, r *Request) (string, error) {
 	if r.Identity.isPooled() {
 		return "", noTenant("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	}
-	return verified(r.Identity.UserID)
+	return present(r.Identity.UserID)
 }
 
 // poolSession ends the user id of every identity of a Cognito identity pool: it is the
@@ -122,22 +122,22 @@ func (e noTenant) Is(target error) bool { return target == ErrNoTenant }
 // CognitoIdentity takes the identity pool's id of the principal that signed the
 // request as the tenant.
 func CognitoIdentity(_ context.Context, r *Request) (string, error) {
-	return verified(r.Identity.CognitoIdentityID)
+	return present(r.Identity.CognitoIdentityID)
 }
 
 // APIKey takes the id of the API key as the tenant. API Gateway's keys are for metering:
 // anybody who learns a key can call as its tenant.
 func APIKey(_ context.Context, r *Request) (string, error) {
-	return verified(r.Identity.APIKeyID)
+	return present(r.Identity.APIKeyID)
 }
 
 // LambdaTenant takes the tenant id of the Lambda invocation as the tenant.
 func LambdaTenant(_ context.Context, r *Request) (string, error) {
-	return verified(r.Identity.TenantID)
+	return present(r.Identity.TenantID)
 }
 
-// verified refuses a tenant that would mean "no tenant".
-func verified(tenant string) (string, error) {
+// present refuses a tenant that would mean "no tenant".
+func present(tenant string) (string, error) {
 	if tenant == "" || tenant == idem.NoTenant {
 		return "", ErrNoTenant
 	}

@@ -1,6 +1,6 @@
 // Package memstore keeps idempotency records in the memory of one process. It is
 // for tests, for development, and as the shortest store to read: every write is
-// the reference semantics of package idem (the Apply methods) under one mutex.
+// the reference semantics of package protocol (the Apply methods) under one mutex.
 //
 // A [Unit] of work, such as a *dynamostore.Tx, commits with the outcome: the store
 // keeps what it has collected, and applies it to nothing. [NewPlain] is the switch for
