@@ -48,6 +48,12 @@ func (t *Table) GrantSweeper(to awsiam.IGrantable) {
 	t.allowIndex(to)
 }
 
+// GrantRemover allows what a dynamostore.Remover does: delete what has expired from a table
+// without TTL.
+func (t *Table) GrantRemover(to awsiam.IGrantable) {
+	t.allow(to, nil, "Scan", "DeleteItem")
+}
+
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting
 // messages in the index, read messages and note the results of its tries. Resources that
 // need the permission must depend on the returned grant.

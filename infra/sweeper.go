@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -23,6 +24,10 @@ const (
 	// DefaultSweeperTimeout ends a sweep before the next one begins. Two sweeps at the same
 	// time do no harm.
 	DefaultSweeperTimeout = 50 * time.Second
+	// DefaultSegments is for a table of 300,000 items, as in package reconcile.
+	DefaultSegments = 60
+	// maxSegments is the most that a Scan may have.
+	maxSegments = 1_000_000
 )
 
 // SweeperProps of a sweeper. The zero value, and nil, mean the defaults.
@@ -31,6 +36,11 @@ type SweeperProps struct {
 	// sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
 	Function FunctionProps
 
+	// Segments is in how many parts the ready sweeper removes what has expired from a table
+	// without TTL, which a global table is: one part a minute, drawn at random. It needs one
+	// for each 5,000 items. A sweeper of your own reads it from its environment. Zero means
+	// [DefaultSegments]. For other tables it means nothing.
+	Segments int
 	// People is the queue for questions that the sweep leaves to people. Nil creates one
 	// that keeps messages for 14 days.
 	People awssqs.IQueue
@@ -73,6 +83,11 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	s.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
 	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.People.QueueUrl(), nil)
 	table.GrantSweeper(s.Function)
+	inRange(func(format string, args ...any) { refuse(s, format, args...) }, "Segments", &p.Segments, 1, maxSegments, DefaultSegments)
+	if table.withoutTTL {
+		table.GrantRemover(s.Function)
+		s.Function.AddEnvironment(jsii.String(schema.EnvSweepSegments), jsii.String(strconv.Itoa(p.Segments)), nil)
+	}
 	allow(s.Function, nil, []string{*s.People.QueueArn()}, "sqs:SendMessage")
 	allowKey(s.People.EncryptionMasterKey(), s.Function)
 	// The next sweep does what a failed one has left.

@@ -50,6 +50,8 @@ type TableProps struct {
 // can be made on it, and the checks examine the result.
 type Table struct {
 	awsdynamodb.TableV2
+
+	withoutTTL bool
 }
 
 // NewTable returns a table. props may be nil.
@@ -96,6 +98,7 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	}
 	global := p.replicates(scope)
 	if global {
+		t.withoutTTL = true
 		in.MultiRegionConsistency = awsdynamodb.MultiRegionConsistency_STRONG
 		in.TimeToLiveAttribute = nil
 		replicas := make([]*awsdynamodb.ReplicaTableProps, len(p.ReplicaRegions))

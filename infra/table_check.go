@@ -64,8 +64,8 @@ func (p *TableProps) check(t *Table, global bool) {
 		refuse(t, "a global table needs a stack that names its region: set Env in the stack's props")
 	}
 	if global {
-		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until something else deletes them "+
-			"(expiry is still decided in code), and operations that commit together with business writes fail")
+		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until a Sweeper deletes them "+
+			"(expiry is still decided in code), and what commits together fails: business writes with an outcome, a change from outside with its audit entry")
 	}
 	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
 }

@@ -53,6 +53,10 @@ func TestGrants(t *testing.T) {
 				"Records.Arn/index/open": {"dynamodb:Query"},
 			},
 		},
+		"remover": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantRemover(role) },
+			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:Scan"}},
+		},
 		"check": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },
 			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}},

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
@@ -79,4 +80,24 @@ func TestSweeperWithAKeyOfYours(t *testing.T) {
 		p.People = awssqs.NewQueue(s, jsii.String("Support"), nil)
 	})
 	says(t, problems, true, "EncryptionKey", "leave it out beside People")
+}
+
+// What has expired stays in a table without TTL until the sweep removes it.
+func TestSweeperOfATableWithoutTTL(t *testing.T) {
+	build := func(segments int) (template, []infra.Problem) {
+		return synthIn(t, ireland, func(s awscdk.Stack) {
+			table := infra.NewTable(s, "Records", &infra.TableProps{
+				ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG,
+			})
+			infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}, Segments: segments})
+		})
+	}
+	got, _ := build(0)
+	require.Equal(t, "60", got.environment(t, "SweeperFunction")[schema.EnvSweepSegments])
+	require.Equal(t, []string{"Records.Arn"}, got.allowed(t)["dynamodb:Scan"])
+	require.Equal(t, []string{"Records.Arn"}, got.allowed(t)["dynamodb:DeleteItem"])
+	got, _ = build(7)
+	require.Equal(t, "7", got.environment(t, "SweeperFunction")[schema.EnvSweepSegments])
+	_, problems := build(-1)
+	says(t, problems, true, "Segments is -1")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
@@ -19,4 +20,23 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 	require.NoError(t, f.handle(t.Context()))
 	h.Faults.Always(idemtest.Deny, idemtest.Due)
 	require.EqualError(t, f.handle(t.Context()), "nothing could be done: idem: store: Due: idemtest: denied")
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv(schema.EnvTable, "records")
+	t.Setenv(schema.EnvSweepPeople, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
+	for segments, says := range map[string]string{"": "", "60": "", "0": "use a whole number from 1", "many": "use a whole number from 1", "1000001": "at most 1000000"} {
+		t.Setenv(schema.EnvSweepSegments, segments)
+		_, err := open(t.Context())
+		if says == "" {
+			require.NoError(t, err, segments)
+		} else {
+			require.ErrorContains(t, err, says)
+		}
+	}
+	t.Setenv(schema.EnvSweepSegments, "")
+	t.Setenv(schema.EnvSweepPeople, "people")
+	_, err := open(t.Context())
+	require.ErrorContains(t, err, "is not a queue URL")
 }

@@ -5,15 +5,17 @@
 // and operate it.
 //
 // Environment: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the queue for
-// questions that are left to people, IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on
-// AWS).
+// questions that are left to people. IDEM_SWEEP_SEGMENTS, on a table without TTL, lets it
+// remove what has expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on AWS).
 package main
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -56,7 +58,14 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{
-		People: reconcile.SendTo(people), Who: lambdacontext.FunctionName,
-	})
+	o := &reconcile.SweepOptions{People: reconcile.SendTo(people), Who: lambdacontext.FunctionName}
+	if text := os.Getenv(schema.EnvSweepSegments); text != "" {
+		if o.ExpireSegments, err = strconv.Atoi(text); err != nil || o.ExpireSegments < 1 {
+			return nil, fmt.Errorf("%s is %q: use a whole number from 1", schema.EnvSweepSegments, text)
+		}
+		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), nil); err != nil {
+			return nil, err
+		}
+	}
+	return reconcile.NewSweeper(reconciler, o)
 }
