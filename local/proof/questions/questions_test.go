@@ -81,7 +81,7 @@ func play(t *testing.T, seed uint64) map[string]int {
 	watched := s.watch(calm)
 	wires, rest := s.run()
 	for _, w := range wires {
-		w.Calm()
+		w.settle()
 	}
 	close(s.end)
 	rest.Wait()
@@ -302,7 +302,7 @@ func (s *schedule) forget(calm *reconcile.Reconciler) {
 			if err := r.Forget(context.Background(), s.key.ID(), reconcile.By{Who: who, Why: "a person's right"}); err != nil {
 				s.t.Errorf("seed %d: %v", s.seed, err)
 			}
-			w.Calm()
+			w.settle()
 		})
 	}
 	both.Wait()

@@ -27,6 +27,17 @@ type wire struct {
 // kill ends the process: nothing that it sends arrives any more.
 func (w *wire) kill() { w.dead.Store(true) }
 
+// settle waits for what is late. The dead stay dead.
+func (w *wire) settle() {
+	w.Calm()
+	w.Set(func(*faultnet.Call) faultnet.Fault {
+		if w.dead.Load() {
+			return faultnet.AccessDenied
+		}
+		return nil
+	})
+}
+
 func (s *schedule) wire(outside bool) *wire {
 	w := &wire{Network: faultnet.New()}
 	var err error

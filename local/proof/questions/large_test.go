@@ -1,0 +1,168 @@
+package questions
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/rig"
+)
+
+// input is a fingerprint.
+const input = "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k"
+
+// meter counts the read units that DynamoDB reports, and the requests.
+type meter struct {
+	*dynamodb.Client
+	mu      sync.Mutex
+	queried float64
+	got     float64
+	queries int
+	gets    int
+}
+
+func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.Query(ctx, in, o...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queries++; err == nil {
+		m.queried += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.GetItem(ctx, in, o...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gets++; err == nil {
+		m.got += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+// A sweep of a table with many records costs what is due costs, and nothing for the rest:
+// for those that have ended, and for those that still run.
+func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
+	records, due, running := 10_000, 100, 200
+	if long() {
+		records, due = 100_000, 1_000
+	}
+	ctx, table := t.Context(), rig.Table(t)
+	db := dynamotest.Client(t)
+	m := &meter{Client: db}
+	store, err := dynamostore.NewQuestions(m, table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	require.NoError(t, err)
+
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	claim := func(n int, lease time.Time) protocol.Claim {
+		return protocol.Claim{Record: protocol.Record{
+			ID: refund.Key("acme", fmt.Sprint("claim-", n)).ID(), State: idem.InProgress, Fingerprint: input,
+			Owner: fmt.Sprint("o", n), Write: fmt.Sprint("o", n), Attempt: 1, LeaseUntil: lease, Due: lease.Add(idem.DefaultMargin),
+			Retention: idem.DefaultRetention, CreatedAt: lease.Add(-time.Minute), UpdatedAt: lease.Add(-time.Minute),
+		}}
+	}
+	var g errgroup.Group
+	g.SetLimit(16)
+	for n := range due + running {
+		g.Go(func() error {
+			lease := now.Add(-time.Hour)
+			if n >= due {
+				lease = now.Add(time.Hour)
+			}
+			return store.Acquire(ctx, now, claim(n, lease))
+		})
+	}
+	require.NoError(t, g.Wait())
+	fill(t, store, table, records-due-running)
+
+	rc, err := reconcile.New(store, nil)
+	require.NoError(t, err)
+	sw, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	*m = meter{Client: db}
+	report, err := sw.Sweep(ctx)
+	require.NoError(t, err)
+	t.Logf("%d records, %d due: %d queries with %.1f read units, %d reads with %.1f", records, due, m.queries, m.queried, m.gets, m.got)
+	require.Equal(t, due, report.Listed)
+	require.Equal(t, due, report.Parked)
+	require.Zero(t, report.Failed+report.Left+report.Skipped)
+
+	require.Equal(t, due, m.gets)
+	require.EqualValues(t, due, m.got, "a unit for each record that is due")
+	// A page for each shard, and one for every full page of what is due.
+	require.LessOrEqual(t, m.queries, 2*protocol.Shards+due/reconcile.DefaultPageSize)
+	// Half a unit for 4 KB begun, of keys of less than 256 bytes.
+	require.LessOrEqual(t, m.queried, 0.5*float64(m.queries)+0.5*float64(due*256)/4096)
+
+	*m = meter{Client: db}
+	report, err = sw.Sweep(ctx)
+	require.NoError(t, err)
+	t.Logf("nothing due: %d queries with %.1f read units, %d reads", m.queries, m.queried, m.gets)
+	require.Zero(t, report.Listed)
+	require.Zero(t, m.gets)
+	require.Equal(t, protocol.Shards, m.queries)
+	require.LessOrEqual(t, m.queried, 0.5*protocol.Shards)
+}
+
+// fill adds records that have ended.
+func fill(t *testing.T, store *dynamostore.Questions, table string, records int) {
+	t.Helper()
+	db, ctx := dynamotest.Client(t), t.Context()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	id := refund.Key("acme", "ended").ID()
+	require.NoError(t, store.Acquire(ctx, now, protocol.Claim{Record: protocol.Record{
+		ID: id, State: idem.InProgress, Fingerprint: input, Owner: "ended", Write: "ended", Attempt: 1,
+		LeaseUntil: now.Add(time.Minute), Due: now.Add(time.Minute), Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
+	}}))
+	require.NoError(t, store.Finish(ctx, now, protocol.Finish{ID: id, Owner: "ended", Write: "end", Watched: true, Ending: protocol.Ending{
+		State: idem.Completed, Result: []byte(`{"refund":"re_1"}`), ExpiresAt: now.Add(24 * time.Hour),
+	}}))
+	like := rig.Scan(t, table)
+	for _, it := range like {
+		if rig.Text(it["pk"]) == id {
+			like = []map[string]types.AttributeValue{it}
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(8)
+	for from := 0; from < records-1; from += 25 {
+		g.Go(func() error {
+			var put []types.WriteRequest
+			for n := from; n < min(from+25, records-1); n++ {
+				it := map[string]types.AttributeValue{}
+				for name, v := range like[0] {
+					it[name] = v
+				}
+				it["pk"] = &types.AttributeValueMemberS{Value: refund.Key("acme", fmt.Sprint("ended-", n)).ID()}
+				put = append(put, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
+			}
+			for len(put) > 0 {
+				out, err := db.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: put}})
+				if err != nil {
+					return err
+				}
+				put = out.UnprocessedItems[table]
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Empty(t, like[0]["open_shard"])
+}
