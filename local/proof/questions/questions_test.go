@@ -48,10 +48,11 @@ func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
 	close(seeds)
 	workers.Wait()
 	t.Logf("%d schedules: %v", schedules, all.counts)
-	for _, what := range []string{
-		"parked", "resolved", "given_up", "forgotten", "resolved again", "run again", "completed", "failed",
-		"reply lost", "request lost", "cut, arrives late", "conflict",
-	} {
+	must := []string{"parked", "resolved", "forgotten", "run again", "completed", "reply lost", "request lost", "cut, arrives late"}
+	if long() { // rare in a few
+		must = append(must, "given_up", "resolved again", "failed", "conflict")
+	}
+	for _, what := range must {
 		require.NotZero(t, all.counts[what], what)
 	}
 }
@@ -79,12 +80,10 @@ func play(t *testing.T, seed uint64) map[string]int {
 	s := newSchedule(t, rig.Table(t), seed)
 	calm := s.calm()
 	watched := s.watch(calm)
-	wires, rest := s.run()
+	wires := s.run()
 	for _, w := range wires {
 		w.settle()
 	}
-	close(s.end)
-	rest.Wait()
 	watched()
 
 	s.settle(calm)
@@ -117,10 +116,8 @@ func play(t *testing.T, seed uint64) map[string]int {
 	return counts
 }
 
-// run has everybody do what they do at once. It returns when only dead processes are left,
-// which end with the schedule.
-func (s *schedule) run() (wires []*wire, dead *sync.WaitGroup) {
-	dead = new(sync.WaitGroup)
+// run has everybody do what they do at once. It returns when only dead processes are left.
+func (s *schedule) run() (wires []*wire) {
 	var parties sync.WaitGroup
 	outside := func(do func(*reconcile.Reconciler)) {
 		w := s.wire(true)
@@ -132,21 +129,20 @@ func (s *schedule) run() (wires []*wire, dead *sync.WaitGroup) {
 	deliver := func(p *process, f fate) (running, over chan struct{}) {
 		running, over = make(chan struct{}), make(chan struct{})
 		wires = append(wires, p.wire)
-		dead.Go(func() {
+		go func() {
 			defer close(over)
 			s.call(p, f, running)
-		})
+		}()
 		return running, over
 	}
 	until := func(running, over chan struct{}, f fate) {
-		if f <= killedBefore {
-			select {
-			case <-running:
-			case <-over:
-			}
-			return
+		if f > killedBefore {
+			running = nil
 		}
-		<-over
+		select {
+		case <-running:
+		case <-over:
+		}
 	}
 	first := fate(s.n(int(fates)))
 	running, over := deliver(s.process(), first)
@@ -192,7 +188,7 @@ func (s *schedule) run() (wires []*wire, dead *sync.WaitGroup) {
 		}
 	})
 	parties.Wait()
-	return wires, dead
+	return wires
 }
 
 // watch reads the record all the time, and requires what holds in every state that it

@@ -31,7 +31,6 @@ type schedule struct {
 	key   idem.Key
 	clock idemtest.Clock
 	seed  uint64
-	end   chan struct{} // closed when dead processes may let go of their handlers
 
 	mu      sync.Mutex
 	rand    *rand.Rand
@@ -46,7 +45,7 @@ type schedule struct {
 
 func newSchedule(t *testing.T, table string, seed uint64) *schedule {
 	return &schedule{
-		t: t, table: table, key: refund.Key("acme", fmt.Sprintf("refund-%d", seed)), seed: seed, end: make(chan struct{}),
+		t: t, table: table, key: refund.Key("acme", fmt.Sprintf("refund-%d", seed)), seed: seed,
 		rand: rand.New(rand.NewPCG(seed, 13)), faults: map[string]int{}, changes: map[string]string{}, people: map[string]int{},
 	}
 }
@@ -126,7 +125,7 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 		switch f {
 		case killedAfterEffect, killedBefore:
 			p.wire.kill()
-			<-s.end
+			select {} // until the test's process ends
 		case late:
 			s.pause(60)
 		case lateWithoutEffect:
@@ -140,9 +139,7 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 		}
 		return receipt, nil
 	})
-	if err := p.Flush(context.Background()); f <= killedBefore {
-		return // nobody hears of it
-	} else if err != nil {
+	if err := p.Flush(context.Background()); err != nil {
 		s.t.Errorf("seed %d: %v", s.seed, err)
 	}
 	var recorded *idem.RecordedError
