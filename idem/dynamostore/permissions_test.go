@@ -3,7 +3,7 @@ package dynamostore
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -206,7 +206,7 @@ func TestPermissionsOfASweeper(t *testing.T) {
 	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	require.NoError(t, err)
 	asked, left := idem.Operation{Name: "asked", Repeat: idem.NotRepeatable}, idem.Operation{Name: "left", Repeat: idem.NotRepeatable}
-	large := rand.Text() + strings.Repeat(rand.Text(), 1000)
+	large := base64.StdEncoding.EncodeToString(noise(30_000)) // which hardly compresses
 	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: asked, Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 			found, err := q.StepResult(ctx, "step")
