@@ -26,9 +26,9 @@ func newProber(engine *idem.Engine, client provider.Client) (*prober, error) {
 	return &prober{client, contract}, err
 }
 
-// probe asks for the refund with the name that the handler gave it, which is the token. It
-// runs after the attempt's lease, when no request can be under way any more: if the
-// provider has no such refund, there will be none.
+// probe asks for the refund with the name that the handler gave it, which is the token. That
+// the provider has none counts only after the attempt's lease, when no request can be under
+// way any more: the sweep sees to that.
 func (p *prober) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 	receipt, err := p.provider.FindRefund(ctx, q.Token)
 	if err != nil {
