@@ -5,7 +5,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,11 +46,13 @@ func TestReadme(t *testing.T) {
 	sources, rest, _ := strings.Cut(readme, "## What acknowledges")
 	acknowledged, back, _ := strings.Cut(rest, "| redelivered |")
 
-	for constructor, retention := range map[string]time.Duration{
+	retentions := map[string]time.Duration{
 		"SQS": SQSRetention, "SNS": SNSRetention, "EventBridge": EventBridgeRetention, "S3": S3Retention, "Kinesis": KinesisRetention,
 		"DynamoDBStream": DynamoDBStreamRetention, "Kafka": KafkaRetention, "Async": AsyncRetention, "StepFunctions": StepFunctionsRetention,
 		"Wrap": idem.DefaultRetention,
-	} {
+	}
+	require.ElementsMatch(t, append(sourcesInSource(t), "Wrap"), slices.Collect(maps.Keys(retentions)), "a source is not in the README's table")
+	for constructor, retention := range retentions {
 		want := fmt.Sprintf("%d hours", retention/time.Hour)
 		if retention > 48*time.Hour {
 			want = fmt.Sprintf("%d days", retention/(24*time.Hour))
@@ -71,6 +76,37 @@ func TestReadme(t *testing.T) {
 	}
 	require.Contains(t, readme, fmt.Sprintf("`maxReceiveCount` of %d or more", sqsLeastReceives))
 	require.Equal(t, 6, sqsVisibilityFactor, "the README says six times")
+}
+
+// sourcesInSource are all constructors that make a source, or have a retention.
+func sourcesInSource(t *testing.T) []string {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			f, isFunc := d.(*ast.FuncDecl)
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.ValueSpec:
+					if source, ok := strings.CutSuffix(n.Names[0].Name, "Retention"); ok && !isFunc && n.Names[0].IsExported() {
+						found[source] = true
+					}
+				case *ast.CallExpr:
+					if made, ok := n.Fun.(*ast.Ident); ok && isFunc && (made.Name == "newSource" || made.Name == "newRawSource") && f.Name.Name != made.Name {
+						found[f.Name.Name] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	return slices.Collect(maps.Keys(found))
 }
 
 // reasonsInSource are all constants of type Reason.

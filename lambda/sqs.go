@@ -37,8 +37,8 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // success and deletes the whole batch
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html).
 //
-// The body is decoded once into In: [json.RawMessage], string and []byte get it
-// unchanged, other types as JSON. The fingerprint is that of the body: of its bytes for
+// The body is decoded once into In: string and []byte get any body, unchanged. For other
+// types it must be JSON; [json.RawMessage] gets it unchanged. The fingerprint is that of the body: of its bytes for
 // string and []byte, and otherwise of its canonical JSON. Message attributes do not count.
 // [SQSMessageOf] returns the message itself.
 //

@@ -74,6 +74,10 @@ func TestCommandsOfPages(t *testing.T) {
 					require.Contains(t, line, "--index-name "+schema.OpenIndex+" ")
 					require.Contains(t, line, "'"+schema.OpenShard+" = :s'")
 					require.Contains(t, line, "'Items[]."+schema.PK+".S'")
+				case "aws":
+					require.Contains(t, line, "aws dynamodb query")
+					require.Contains(t, line, "'"+schema.PK+" = :id AND begins_with("+schema.SK+", :audit)'")
+					require.Contains(t, line, `":audit": {"S": "`+schema.AuditSK+`"}`)
 				default:
 					t.Errorf("nothing is known of %q: check it here", words[0])
 				}

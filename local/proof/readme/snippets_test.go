@@ -106,11 +106,20 @@ func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.NoTenant, "/orderId"), nil, fulfil))
 }
 
-func settle(ctx context.Context, questions reconcile.Store, key idem.Key, receipt Receipt) error {
-	r, err := reconcile.New(questions, nil)
+func reconciler(client *dynamodb.Client, table string) (*reconcile.Reconciler, error) {
+	questions, err := dynamostore.NewQuestions(client, table, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return reconcile.New(questions, nil)
+}
+
+func TestReconcilerNeedsATable(t *testing.T) {
+	_, err := reconciler(dynamodb.New(dynamodb.Options{}), "")
+	require.ErrorContains(t, err, "table")
+}
+
+func settle(ctx context.Context, r *reconcile.Reconciler, key idem.Key, receipt Receipt) error {
 	return reconcile.Resolve(ctx, r, key, receipt, reconcile.By{Who: "alice", Why: "re_123 in the provider's console"})
 }
 
@@ -167,7 +176,9 @@ func TestSettle(t *testing.T) {
 	}
 	idemtest.Deliver(h, 1, call)
 	require.Equal(t, idem.Unknown, h.Record(key).State)
-	require.NoError(t, settle(t.Context(), h.Store, key, Receipt{Number: "R-7"}))
+	r, err := reconcile.New(h.Store, nil)
+	require.NoError(t, err)
+	require.NoError(t, settle(t.Context(), r, key, Receipt{Number: "R-7"}))
 	got := idemtest.Deliver(h, 1, call)[0]
 	require.NoError(t, got.Err)
 	require.Equal(t, Receipt{Number: "R-7"}, got.Value)
