@@ -40,16 +40,20 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		if do != protocol.DoReplace && do != protocol.DoTakeOver {
 			return err
 		}
-		rec, watch := open.Record, LeaveAbandonedUnnoticed
+		rec, watch := open.Record, WatchNotRepeatable
 		rec.Write = newID()
-		if f.Watched {
+		switch {
+		case f.Watched:
 			watch = WatchAlways
+		case rec.Repeat == NotRepeatable:
+			watch = LeaveAbandonedUnnoticed // or the attempt would be watched
 		}
 		c := e.claimOver(rec, conflict.Existing, do, watch)
 		aErr := e.store.Acquire(ctx, now, c)
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
 		}
+		f.Watched = !c.Record.Due.IsZero()
 		if f.Ending.Unsettled != 0 {
 			f.Ending.Unsettled = c.Record.Unsettled + 1
 		}

@@ -62,6 +62,37 @@ func TestFailOpenRecordsOverWhatIsFree(t *testing.T) {
 	}
 }
 
+// A claim that is written only to end is watched as any other is: its process may die in
+// between, and over a record that is not repeatable it becomes a question.
+func TestFailOpenClaimsAreWatched(t *testing.T) {
+	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways, idem.LeaveAbandonedUnnoticed} {
+		for _, strict := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				before := openOp(true)
+				released(t, r, before.Key("t", "k"))
+				op := openOp(strict)
+				op.Watch = watch
+				key := op.Key("t", "k")
+				r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+				var claim *idem.Record
+				r.faults.Next(idemtest.Finish, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+					claim = r.record(t, key)
+					return c.Do(ctx)
+				})
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 7, nil })
+				require.NoError(t, err)
+				require.Equal(t, idem.InProgress, claim.State)
+				require.Equal(t, idem.NotRepeatable, claim.Repeat, "the record's own")
+				left := watch == idem.LeaveAbandonedUnnoticed && strict
+				require.Equal(t, left, claim.Due.IsZero(), "%v, %v", watch, strict)
+				require.Equal(t, idem.Completed, r.record(t, key).State)
+				require.Zero(t, r.record(t, key).Due)
+			})
+		}
+	}
+}
+
 // An attempt whose outcome nobody knows leaves an open question in such a record
 // too.
 func TestFailOpenParksOverWhatIsFree(t *testing.T) {

@@ -26,7 +26,8 @@ type Resolution struct {
 	// a record with compensations that have not run is refused with a [*NotUndoneError].
 	Undone bool
 	// Again lets it replace an earlier resolution, as long as nobody has run since. What an
-	// attempt has recorded itself cannot be replaced.
+	// attempt has recorded itself cannot be replaced. The steps went with the earlier
+	// outcome: what they did is not asked about again, and a later attempt runs them anew.
 	Again bool
 	// Attempt is the number of the attempt that it is about, as the record had it: of
 	// another one it gives [ErrNotUnknown]. Give it where what was found out holds for that
