@@ -1,0 +1,98 @@
+package dynamostore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// inShard is an id of the first shard.
+func inShard(n int) string {
+	for try := 0; ; try++ {
+		if id := fmt.Sprintf("t#op#%d-%d", n, try); shard(id) == shardName(0) {
+			return id
+		}
+	}
+}
+
+// Pages of changes meet where many have one time.
+func TestChangesOverPages(t *testing.T) {
+	f := open(t, nil)
+	ctx, q, id := t.Context(), f.questions(t), inShard(0)
+	want := map[string]bool{}
+	for n := range 230 {
+		a := protocol.Audit{
+			ID: id, Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n/90) * time.Millisecond), Who: "alice", Why: "because",
+			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
+		}
+		want[a.Entry] = true
+		_, err := f.admin.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: encodeAudit(&a)})
+		require.NoError(t, err)
+	}
+	for name, read := range map[string]func(page string) (protocol.AuditPage, error){
+		"of the record": func(page string) (protocol.AuditPage, error) { return q.AuditOf(ctx, id, page) },
+		"of the time": func(page string) (protocol.AuditPage, error) {
+			return q.AuditBetween(ctx, 0, base, base.Add(3*time.Millisecond), page)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, pages := map[string]bool{}, 0
+			var last time.Time
+			for page := ""; pages == 0 || page != ""; pages++ {
+				p, err := read(page)
+				require.NoError(t, err)
+				for _, a := range p.Entries {
+					require.False(t, got[a.Entry], "twice: %s", a.Entry)
+					require.False(t, a.At.Before(last))
+					got[a.Entry], last = true, a.At
+				}
+				page = p.Next
+			}
+			require.Equal(t, want, got)
+			require.GreaterOrEqual(t, pages, 3)
+		})
+	}
+}
+
+// What is due is listed although what was listed before moves away, ends, or is claimed
+// anew between two pages.
+func TestDuePagesWhileRecordsMove(t *testing.T) {
+	f := open(t, nil)
+	ctx, q := t.Context(), f.questions(t)
+	left := map[string]bool{}
+	for n := range 40 {
+		c := claim(inShard(n), "o1")
+		c.Record.ExpiresAt, c.Record.Due = time.Time{}, base.Add(time.Duration(n/8)*time.Second)
+		require.NoError(t, f.Acquire(ctx, base, c))
+		left[c.Record.ID] = true
+	}
+	until := base.Add(time.Minute)
+	for page, pages := "", 0; pages == 0 || page != ""; pages++ {
+		require.Less(t, pages, 10, "it does not end")
+		p, err := q.Due(ctx, protocol.DueQuery{Shard: 0, Until: until, Page: page, Limit: 7})
+		require.NoError(t, err)
+		for n, id := range p.IDs {
+			require.True(t, left[id], "listed twice, or not due: %s", id)
+			delete(left, id)
+			switch n % 4 {
+			case 0: // it waits
+				require.NoError(t, q.Postpone(ctx, base, protocol.Postponement{ID: id, Seen: "o1.0", Sweep: "s", Due: until.Add(time.Second)}))
+			case 1: // it has ended
+				w := completion(id, "o1", []byte("{}"))
+				w.Watched = true
+				require.NoError(t, f.Finish(ctx, base, w))
+			case 2: // it is an open question, due from now on
+				require.NoError(t, q.Settle(ctx, until.Add(time.Millisecond), protocol.Settlement{
+					ID: id, Kind: protocol.EventLapse, Seen: "o1.0", Write: "w", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
+				}))
+			}
+		}
+		page = p.Next
+	}
+	require.Empty(t, left)
+}
