@@ -6,8 +6,9 @@
 //
 //	go run github.com/idem-go/idempotency/local/cmd/with-dynamodb -- go test ./...
 //
-// It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT
-// and dummy AWS credentials for the command, passes signals on to it, and exits
+// It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT,
+// AWS_ENDPOINT_URL_DYNAMODB, which the AWS SDKs read, a region and dummy AWS credentials
+// for the command, passes signals on to it, and exits
 // with its exit code (128 + the signal's number if a signal ended it) after
 // DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be provisioned, and
 // with 127 if the command cannot be started.
@@ -160,19 +161,25 @@ func signalCode(s os.Signal) int {
 	return exitSignalShift + int(s.(syscall.Signal))
 }
 
+// envSDKEndpoint leads the clients of the AWS SDKs
+// (https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html).
+const envSDKEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
+
 // environment replaces variables by which the AWS SDK could reach a real account. DynamoDB
 // Local accepts only alphanumeric access key ids.
 func environment(base []string, endpoint string) []string {
 	replaced := map[string]string{
-		dynamodblocal.EnvEndpoint:   endpoint,
-		"AWS_ACCESS_KEY_ID":         "idemlocal",
-		"AWS_SECRET_ACCESS_KEY":     "idemlocal",
-		"AWS_REGION":                "us-east-1",
-		"AWS_DEFAULT_REGION":        "us-east-1",
-		"AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_SESSION_TOKEN":         "",
-		"AWS_PROFILE":               "",
-		"AWS_DEFAULT_PROFILE":       "",
+		dynamodblocal.EnvEndpoint:             endpoint,
+		envSDKEndpoint:                        endpoint,
+		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "",
+		"AWS_ACCESS_KEY_ID":                   "idemlocal",
+		"AWS_SECRET_ACCESS_KEY":               "idemlocal",
+		"AWS_REGION":                          "us-east-1",
+		"AWS_DEFAULT_REGION":                  "us-east-1",
+		"AWS_EC2_METADATA_DISABLED":           "true",
+		"AWS_SESSION_TOKEN":                   "",
+		"AWS_PROFILE":                         "",
+		"AWS_DEFAULT_PROFILE":                 "",
 	}
 	var env []string
 	for _, entry := range base {

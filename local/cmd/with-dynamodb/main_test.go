@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
 	"github.com/idem-go/idempotency/local/aws/testmain"
@@ -75,17 +77,39 @@ func TestEnvironmentLeadsToNothingReal(t *testing.T) {
 	got := environment([]string{
 		"PATH=/bin", "AWS_PROFILE=production", "AWS_SESSION_TOKEN=real", "AWS_ACCESS_KEY_ID=real",
 		"AWS_SECRET_ACCESS_KEY=real", "AWS_REGION=eu-west-1", "IDEM_DYNAMODB_ENDPOINT=http://other",
+		"AWS_ENDPOINT_URL_DYNAMODB=http://other", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 	}, "http://127.0.0.1:1")
 	slices.Sort(got)
 	require.Equal(t, []string{
 		"AWS_ACCESS_KEY_ID=idemlocal",
 		"AWS_DEFAULT_REGION=us-east-1",
 		"AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ENDPOINT_URL_DYNAMODB=http://127.0.0.1:1",
 		"AWS_REGION=us-east-1",
 		"AWS_SECRET_ACCESS_KEY=idemlocal",
 		"IDEM_DYNAMODB_ENDPOINT=http://127.0.0.1:1",
 		"PATH=/bin",
 	}, got)
+}
+
+// A program that knows nothing of this command, and makes its client as on AWS.
+func TestClientOfAnUnchangedProgramReachesDynamoDBLocal(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("X-Amz-Target")
+	}))
+	defer server.Close()
+	for _, entry := range environment(nil, server.URL) {
+		name, value, _ := strings.Cut(entry, "=")
+		t.Setenv(name, value)
+	}
+	cfg, err := config.LoadDefaultConfig(t.Context())
+	require.NoError(t, err)
+	client, err := dynamostore.NewClient(cfg, nil)
+	require.NoError(t, err)
+	_, err = client.ListTables(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "DynamoDB_20120810.ListTables", <-asked)
 }
 
 func TestSignalsReachTheCommand(t *testing.T) {
