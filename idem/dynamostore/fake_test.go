@@ -29,6 +29,16 @@ func (f fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	return &dynamodb.BatchGetItemOutput{}, err
 }
 
+func (f fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.QueryOutput{}, err
+}
+
+func (f fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.DeleteItemOutput{}, err
+}
+
 func nilClient() Client {
 	var c *dynamodb.Client
 	return c

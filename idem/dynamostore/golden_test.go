@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 var updateGolden = flag.Bool("update", false, "write the golden files anew")
@@ -34,6 +35,9 @@ func TestRequestsAreGolden(t *testing.T) {
 	over.Record.Uncertain = true
 	over.Record.ExpiresAt = time.Time{}
 	over.Record.Steps = map[string]protocol.RecordedStep{"charge": {Write: "w1", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	watched := fresh // the claim of an operation that declares nothing
+	watched.Record.Repeat, watched.Record.ExpiresAt = protocol.NotRepeatable, time.Time{}
+	watched.Record.Due = fresh.Record.LeaseUntil.Add(2 * time.Second)
 	replace := fresh
 	replace.Seen, replace.Replace = "seen.0", true
 	day := base.Add(24 * time.Hour)
@@ -68,117 +72,144 @@ func TestRequestsAreGolden(t *testing.T) {
 	}
 	done := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
 	declined := finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day})
+	ended := item{
+		schema.PK: str(id), schema.SK: str(schema.RecordSK), schema.State: str(string(protocol.Completed)), schema.Fingerprint: str("1:abc"),
+		schema.Owner: str(owner), schema.Write: str("end.1"), schema.LeaseUntil: num("2209086275000"), schema.CreatedAt: num("2209086245000"),
+		schema.ExpiresAt: num("2209176245"), schema.Body: &types.AttributeValueMemberB{Value: []byte("{}")},
+	}
+	audit := func(c protocol.Change) *protocol.Audit {
+		return &protocol.Audit{
+			ID: id, Entry: "entry-1", At: now, Who: "alice", Why: "her right", Tool: "console", Change: c,
+			From: protocol.Completed, Attempt: 1, ExpiresAt: day,
+		}
+	}
+	postponed := protocol.Postponement{ID: id, Seen: "seen.0", SeenSweep: "sweep.0", Sweep: "sweep.1", Due: base.Add(time.Minute), Probes: 2}
+	givenUp := postponed
+	givenUp.SeenSweep, givenUp.GivenUpAt, givenUp.Audit = "", now, audit(protocol.ChangeGivenUp)
+	givenUp.Audit.From, givenUp.Audit.To = protocol.Unknown, protocol.Unknown
 	ctx := context.Background()
 
 	for _, tc := range []struct {
 		name string
-		send func(*Store) error
+		send func(*Questions) error
 	}{
-		{"acquire", func(s *Store) error { return s.Acquire(ctx, now, fresh) }},
-		{"acquire-takeover", func(s *Store) error { return s.Acquire(ctx, now, over) }},
-		{"acquire-replace", func(s *Store) error { return s.Acquire(ctx, now, replace) }},
-		{"withdraw", func(s *Store) error {
+		{"acquire-watched", func(s *Questions) error { return s.Acquire(ctx, now, watched) }},
+		{"complete-watched", func(s *Questions) error {
+			w := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
+			w.Watched = true
+			return s.Finish(ctx, now, w)
+		}},
+		{"postpone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
+		{"postpone-audit", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
+		{"forget", func(s *Questions) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
+		{"forget-audit", func(s *Questions) error {
+			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
+		}},
+		{"acquire", func(s *Questions) error { return s.Acquire(ctx, now, fresh) }},
+		{"acquire-takeover", func(s *Questions) error { return s.Acquire(ctx, now, over) }},
+		{"acquire-replace", func(s *Questions) error { return s.Acquire(ctx, now, replace) }},
+		{"withdraw", func(s *Questions) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
-		{"withdraw-takeover", func(s *Store) error {
+		{"withdraw-takeover", func(s *Questions) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
 		}},
-		{"withdraw-replace", func(s *Store) error {
+		{"withdraw-replace", func(s *Questions) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
-		{"extend", func(s *Store) error {
+		{"extend", func(s *Questions) error {
 			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
 		}},
-		{"extend-expiry", func(s *Store) error {
+		{"extend-expiry", func(s *Questions) error {
 			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
 		}},
-		{"step-begin", func(s *Store) error {
+		{"step-begin", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
 		}},
-		{"step-begin-again", func(s *Store) error {
+		{"step-begin-again", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
 		}},
-		{"step-not-executed", func(s *Store) error {
+		{"step-not-executed", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
 		}},
-		{"step-result", func(s *Store) error {
+		{"step-result", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},
-		{"step-begin-reference", func(s *Store) error {
+		{"step-begin-reference", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, Ref: "pay_1"})
 		}},
-		{"reference", func(s *Store) error {
+		{"reference", func(s *Questions) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.1", Ref: "pay_1"})
 		}},
-		{"reference-again", func(s *Store) error {
+		{"reference-again", func(s *Questions) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
 		}},
-		{"complete", func(s *Store) error {
+		{"complete", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},
-		{"complete-compressed", func(s *Store) error {
+		{"complete-compressed", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: text2(3000), ExpiresAt: day}))
 		}},
-		{"complete-parts", func(s *Store) error {
+		{"complete-parts", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
 		}},
-		{"complete-omitted", func(s *Store) error {
+		{"complete-omitted", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day}))
 		}},
-		{"complete-add", func(s *Store) error {
+		{"complete-add", func(s *Questions) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
 			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
-		{"complete-add-parts", func(s *Store) error {
+		{"complete-add-parts", func(s *Questions) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day})
 			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
-		{"complete-open", func(s *Store) error { return s.Finish(ctx, now, open) }},
-		{"fail", func(s *Store) error {
+		{"complete-open", func(s *Questions) error { return s.Finish(ctx, now, open) }},
+		{"fail", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day}))
 		}},
-		{"commit", func(s *Store) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
-		{"commit-atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
-		{"commit-atomic-seen", func(s *Store) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
-		{"atomic", func(s *Store) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
-		{"atomic-fail", func(s *Store) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
-		{"fence", func(s *Store) error {
+		{"commit", func(s *Questions) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
+		{"commit-atomic", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
+		{"commit-atomic-seen", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
+		{"atomic", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
+		{"atomic-fail", func(s *Questions) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
+		{"fence", func(s *Questions) error {
 			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
 			return s.Finish(ctx, now, w)
 		}},
-		{"fence-open", func(s *Store) error {
+		{"fence-open", func(s *Questions) error {
 			w := open
 			w.NewOwner, w.Ending = "nobody", protocol.Ending{State: protocol.Unknown, Uncertain: true}
 			return s.Finish(ctx, now, w)
 		}},
-		{"release", func(s *Store) error {
+		{"release", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
-		{"release-uncertain-steps", func(s *Store) error {
+		{"release-uncertain-steps", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure}))
 		}},
-		{"park", func(s *Store) error {
+		{"park", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))
 		}},
-		{"lapse", func(s *Store) error {
+		{"lapse", func(s *Questions) error {
 			return s.Settle(ctx, now, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
 				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})
 		}},
-		{"resolve-completed", func(s *Store) error {
+		{"resolve-completed", func(s *Questions) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
 		}},
-		{"resolve-released", func(s *Store) error {
+		{"resolve-released", func(s *Questions) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string
-			s, err := New(fake(func(_ context.Context, in any) (item, error) {
+			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
-				return nil, nil
+				return ended, nil // to what reads before it writes
 			}), "table", nil)
 			require.NoError(t, err)
 			require.NoError(t, tc.send(s))
@@ -226,6 +257,15 @@ func show(in any) string {
 	case *dynamodb.PutItemInput:
 		fmt.Fprintf(&b, "PutItem %s\n", *in.TableName)
 		showItem(&b, in.Item)
+		line("condition", in.ConditionExpression)
+		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+	case *dynamodb.GetItemInput:
+		fmt.Fprintf(&b, "GetItem %s\n", *in.TableName)
+		showItem(&b, in.Key)
+		fmt.Fprintf(&b, "consistent: %t\n", *in.ConsistentRead)
+	case *dynamodb.DeleteItemInput:
+		fmt.Fprintf(&b, "DeleteItem %s\n", *in.TableName)
+		showItem(&b, in.Key)
 		line("condition", in.ConditionExpression)
 		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	case *dynamodb.UpdateItemInput:
