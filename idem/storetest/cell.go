@@ -18,6 +18,7 @@ type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	FailNow()
+	Skip(args ...any)
 }
 
 // cell is one case in progress: a store, the reference beside it, and a clock.

@@ -167,7 +167,7 @@ func commitCases(h Harness) []check {
 		}},
 		{"writes that commit without a claim", func(c *cell) {
 			if c.h.Unit == nil {
-				return
+				c.Skip("the harness has no Unit: only that the store refuses units is tested")
 			}
 			a := c.fresh()
 			for _, lands := range []bool{true, false} {

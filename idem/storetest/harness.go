@@ -25,7 +25,8 @@ type Harness struct {
 	// result of up to 6 MB may be refused.
 	MaxResult int
 
-	// Damages are ways to make stored forms unreadable; each is a case of its own.
+	// Damages are ways to make stored forms unreadable; each is a case of its own. Without
+	// any a skipped case says that failing closed is not tested.
 	Damages []Damage
 
 	// Unit returns a unit of work that the store commits with Finish, and a function that
