@@ -12,7 +12,12 @@
 // [Harness.Restart] starts the next one over the same records. [Clock.Advance]
 // lets a lease lapse or an outcome expire without waiting for it. [Faults] stands
 // between engine and store and loses, delays or refuses single calls; it wraps
-// any [idem.Store].
+// any [idem.Store]. A sweep or a resolution works on the same records and the same clock:
+//
+//	r, err := reconcile.New(h.Store, &reconcile.Options{Now: h.Clock.Now})
+//
+// A wrapped handler, of package idemlambda or idemhttp, is made from [Harness.Engine], again
+// after each Restart: idemlambda.Wrap has an example with a crash.
 //
 // [Context] is for calling a handler directly. memstore.NewPlain turns every wrapper
 // into a plain call, for tests that are about something else.
