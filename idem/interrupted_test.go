@@ -216,3 +216,24 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 		require.Equal(t, 1, e.ran("charge"))
 	})
 }
+
+// An operation that is not repeatable runs no attempt that could ask: its record is parked.
+func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
+	for name, abandonedAs := range map[string]protocol.Repeat{"since ever": idem.NotRepeatable, "since a deployment": idem.Repeatable} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			op := idem.Operation{Name: "order", Repeat: abandonedAs}
+			abandonedWith(t, r, op.Key("t", "k"), shipping)
+			op.Repeat = idem.NotRepeatable
+			_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
+				t.Error("the handler ran")
+				return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "", nil }, &idem.StepConfig[string]{
+					Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce,
+					Interrupted: func(context.Context, time.Time) (string, error) { return "shipped", nil },
+				})
+			})
+			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
+		})
+	}
+}
