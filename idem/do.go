@@ -64,7 +64,8 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	}
 	res.Value = *new(Out) // of an attempt that lost its claim, if any
 	if err := json.Unmarshal(res.Outcome.Body, &res.Value); err != nil {
-		return res, fmt.Errorf("%w: the recorded result does not fit %T: %w", ErrRecordUnreadable, res.Value, err)
+		return res, fmt.Errorf("%w: the recorded result does not fit %T; if package reconcile recorded it, "+
+			"resolve it again with the handler's result type and Resolution.Again: %w", ErrRecordUnreadable, res.Value, err)
 	}
 	return res, nil
 }

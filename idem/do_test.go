@@ -14,6 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 type order struct {
@@ -179,6 +180,30 @@ func TestRecordedResultOfAnotherType(t *testing.T) {
 	_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 	require.ErrorContains(t, err, "does not fit int")
+}
+
+// A result that was resolved with another type is refused with the way out.
+func TestResolvedResultOfAnotherTypeIsResolvedAgain(t *testing.T) {
+	r := newRig(t, nil)
+	key := unsafe.Key("t", "k")
+	call := func() (int, error) {
+		return idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 0, errPlain })
+	}
+	resolve := func(again bool, result any) {
+		encoded, err := idem.Encode(result)
+		require.NoError(t, err)
+		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: &encoded, Again: again}))
+	}
+	_, err := call()
+	require.Same(t, errPlain, err)
+	resolve(false, "po_1")
+	_, err = call()
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorContains(t, err, "Resolution.Again")
+	resolve(true, 7)
+	got, err := call()
+	require.NoError(t, err)
+	require.Equal(t, 7, got)
 }
 
 // The loser of a claim gets the recorded value, not its own: decoded afresh, with

@@ -24,7 +24,8 @@ const (
 )
 
 // CompletedWith answers that the operation took effect, and that its handler would have
-// returned out. A result that later calls could not read goes to people.
+// returned out. Out must be the handler's result type: only the encoding is checked, as
+// [Resolve] does. A result that cannot be encoded goes to people.
 func CompletedWith[Out any](out Out) Answer {
 	result, err := idem.Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}

@@ -17,7 +17,8 @@ type Resolution struct {
 	// in Failure) or Released (it did not take effect). Required.
 	To idem.State
 	// Result of To Completed: make it with [idem.Encode], or for a request with the Encode
-	// method of its idemhttp.Contract. Nil means that it is not known: replays say
+	// method of its idemhttp.Contract. It must be of the handler's result type: only the
+	// encoding is checked. Nil means that it is not known: replays say
 	// [idem.ErrOutcomeUnavailable].
 	Result *idem.Encoded
 	// Failure of To Failed. Required there.

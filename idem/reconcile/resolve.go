@@ -11,7 +11,9 @@ import (
 )
 
 // Resolve records that the key's unknown operation completed with out, which later calls
-// get. See [Reconciler.Resolve], which also takes other resolutions.
+// get. Out must be the handler's result type: no record says which that is, and a result of
+// another one is recorded if it can be encoded. See [Reconciler.Resolve], which also takes
+// other resolutions.
 func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by By) error {
 	if err := key.Err(); err != nil {
 		return err
