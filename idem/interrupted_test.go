@@ -219,7 +219,7 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 
 // An operation that is not repeatable runs no attempt that could ask: its record is parked.
 func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
-	for name, abandonedAs := range map[string]protocol.Repeat{"since ever": idem.NotRepeatable, "since a deployment": idem.Repeatable} {
+	for name, abandonedAs := range map[string]protocol.Repeat{"always": idem.NotRepeatable, "since a deployment": idem.Repeatable} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			op := idem.Operation{Name: "order", Repeat: abandonedAs}
