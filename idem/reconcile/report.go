@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 
 	"github.com/idem-go/idempotency/idem"
@@ -15,6 +16,10 @@ const (
 	maxActions  = 1000
 	maxProblems = 20
 )
+
+// oneTry is what tells a failed try from the same failure of another one: the id of the
+// request, and the local address of its connection.
+var oneTry = regexp.MustCompile(`RequestID: [^,]*|\S+->`)
 
 // Report says what a sweep did, and in a dry run what it would have done.
 type Report struct {
@@ -47,7 +52,8 @@ type Report struct {
 	Expired int `json:"expired,omitempty"`
 	// Actions are the first 1,000 of what was done.
 	Actions []Action `json:"actions,omitempty"`
-	// Problems says what went wrong, once each, at most 20.
+	// Problems says what went wrong, at most 20. Errors that differ only in the request's id
+	// are said once.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -68,11 +74,17 @@ type Action struct {
 	Why string `json:"why,omitempty"`
 }
 
-func (r *Report) problem(format string, args ...any) {
+// problem reports whether it is a new one.
+func (r *Report) problem(format string, args ...any) bool {
 	p := fmt.Sprintf(format, args...)
-	if len(r.Problems) < maxProblems && !slices.Contains(r.Problems, p) {
+	kind := oneTry.ReplaceAllString(p, "")
+	if slices.ContainsFunc(r.Problems, func(q string) bool { return oneTry.ReplaceAllString(q, "") == kind }) {
+		return false
+	}
+	if len(r.Problems) < maxProblems {
 		r.Problems = append(r.Problems, p)
 	}
+	return true
 }
 
 func (r *Report) counter(k notice.Kind) *int {

@@ -16,8 +16,10 @@ import (
 // has left half done too.
 //
 // Whatever it writes is conditional on what it has read. If somebody else has written in
-// between, it looks once more and then leaves the record to the next sweep. The error
-// joins those of shards that could not be listed; the report counts what else went wrong.
+// between, it looks once more and then leaves the record to the next sweep. After three
+// shards in a row that could not be listed, as of a table that does not exist, it lists no
+// more. The error joins those of such shards, equal ones once; the report counts what else
+// went wrong.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx
@@ -73,6 +75,10 @@ func (s *sweep) room() time.Duration {
 	return min(s.asking, time.Until(s.end))
 }
 
+// maxUnlisted is how many shards in a row may fail until the store counts as down. A single
+// one may have met a throttled partition.
+const maxUnlisted = 3
+
 // list names what is due to the workers.
 func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 	type place struct {
@@ -86,6 +92,7 @@ func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 	}
 	until := s.r.now()
 	var failed error
+	unlisted := 0
 	for len(turn) > 0 {
 		at := turn[0]
 		turn = turn[1:]
@@ -95,12 +102,20 @@ func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 			s.count(func(r *Report) { r.More = true })
 			return failed
 		case err != nil:
-			failed = errors.Join(failed, err)
-			s.count(func(r *Report) { r.problem("%v", err) })
+			s.count(func(r *Report) {
+				if r.problem("%v", err) || failed == nil {
+					failed = errors.Join(failed, err)
+				}
+			})
+			if unlisted++; unlisted == maxUnlisted {
+				s.count(func(r *Report) { r.More = r.More || len(turn) > 0 })
+				return failed
+			}
 			continue
 		case page.Next != "":
 			turn = append(turn, place{at.shard, page.Next})
 		}
+		unlisted = 0
 		for i, id := range page.IDs {
 			select {
 			case ids <- id:
