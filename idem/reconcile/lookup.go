@@ -41,7 +41,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 		}
 		ev := protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}
 		if protocol.Next(rec, ev, r.now()).Do != protocol.DoApply {
-			return fmt.Errorf("%w: this one is %s", ErrOpen, rec.State)
+			return fmt.Errorf("%w: this one is %s: resolve it first, or if it is in progress wait for its lease", ErrOpen, rec.State)
 		}
 		err = r.store.Forget(ctx, r.now(), protocol.Erasure{
 			ID: id, Seen: rec.Write, Audit: r.audit(rec, by, protocol.ChangeForgotten, idem.Absent, ""),

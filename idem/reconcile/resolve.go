@@ -63,8 +63,11 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
 	switch protocol.Next(rec, ev, r.now()).Do {
 	case protocol.DoTooEarly:
-		return ErrTooEarly
+		return fmt.Errorf("%w, which is over at %s", ErrTooEarly, rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339Nano))
 	case protocol.DoRefuse:
+		if rec.Resolved && !res.Again {
+			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Again to replace that", ErrNotUnknown, rec.State)
+		}
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
 	if res.Attempt != 0 && res.Attempt != rec.Attempt {
