@@ -18,9 +18,9 @@ var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 // leases side by side. The sweep asks the provider about both refunds: it does not answer
 // about the one whose client retries.
 func (t *tour) kills(ctx context.Context) {
-	gone := &victim{name: "client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
-	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
-	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
+	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
+	charge := &victim{name: "charge, repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
+	refund := &victim{name: "refund, not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
 	t.provider.silence(refund.ref)
 	t.add(ctx, gone.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
 	for _, v := range []*victim{charge, refund} {
@@ -43,8 +43,8 @@ func (t *tour) kills(ctx context.Context) {
 		}
 		return again.say() + ", the provider's refund"
 	})
-	t.add(ctx, "requests at the provider", "charge 2 under one key, refunds 1, 1", func() string {
-		return fmt.Sprintf("charge %d under one key, refunds %d, %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
+	t.add(ctx, "requests at the provider", "charge: 2 under one key; each refund: 1, 1", func() string {
+		return fmt.Sprintf("charge: %d under one key; each refund: %d, %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
 	})
 }
 
