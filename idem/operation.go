@@ -111,7 +111,7 @@ type Operation struct {
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
 	// MaxAttempts is after how many attempts that may have taken effect and left no outcome
-	// a repeatable operation is parked. Zero means no limit.
+	// a repeatable operation is parked; a release starts the count anew. Zero means no limit.
 	MaxAttempts int
 	// KeepValue stores the caller's value beside its digest, for operators to read.
 	// Leave it off where values are personal data.
