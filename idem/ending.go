@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -86,11 +87,26 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Released, a.rec.Uncertain
-	} else if last := x.call.Key.op.MaxAttempts; a.rec.Repeat == Repeatable && !a.journal.mustPark() && (last == 0 || a.rec.Unsettled+1 < last) {
-		en.State, en.Unsettled = Released, a.rec.Unsettled+1
+	} else if a.rec.Repeat == Repeatable && !a.journal.mustPark() {
+		if last := x.call.Key.op.MaxAttempts; last == 0 || a.rec.Unsettled+1 < last {
+			en.State, en.Unsettled = Released, a.rec.Unsettled+1
+		} else {
+			en.Failure = lastOf(last, f)
+		}
 	}
 	if en.State == Released && !a.journal.any() {
 		en.ExpiresAt = expires
 	}
 	return en
+}
+
+// lastOf is the failure of an attempt after which there is no other one: whoever must
+// resolve the operation reads why it is parked although it is repeatable.
+func lastOf(attempts int, f *Failure) *Failure {
+	if f == nil {
+		return &Failure{Message: fmt.Sprintf("the last of %d attempts left no outcome", attempts)}
+	}
+	last := *f
+	last.Message = truncate(fmt.Sprintf("the last of %d attempts: %s", attempts, f.Message))
+	return &last
 }

@@ -94,6 +94,9 @@ func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	require.Same(t, errPlain, a.errs(t, errPlain))
 	require.Equal(t, idem.Unknown, a.state(t, a.key))
 	require.Equal(t, m("Acquire", "Acquire", "Finish"), a.faults.Calls())
+	status, err := a.engine.Lookup(t.Context(), a.key)
+	require.NoError(t, err)
+	require.Equal(t, "the last of 3 attempts: "+errPlain.Error(), status.Failure.Message)
 }
 
 func TestASingleAttempt(t *testing.T) {

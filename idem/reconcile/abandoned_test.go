@@ -144,3 +144,23 @@ func TestTheStricterDeclarationHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, got)
 }
+
+// People read why a repeatable operation is a question for them.
+func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
+	r := newRig(t)
+	twice := webhook
+	twice.MaxAttempts = 2
+	key := twice.Key("acme", "w-1")
+	r.killed(key)
+	r.lapse()
+	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+	require.Same(t, errPlain, err)
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
+	for range 2 {
+		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+		r.sweep(s)
+	}
+	require.Len(t, r.people, 1)
+	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.people[0].Reason)
+}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -91,6 +92,7 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 	if rec.State == idem.Released {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
+	why += attemptsOver(rec, op)
 	lapse := s.r.lapse(rec, s.by(why))
 	if !s.opts.DryRun {
 		if err := s.r.settle(s.ctx, 0, lapse); err != nil {
@@ -103,6 +105,15 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 	}
 	s.did(notice.SweepParked, rec, parked.State, why, nil)
 	return s.ask(parked, op)
+}
+
+// attemptsOver says of a repeatable operation that is parked that it has had its attempts.
+func attemptsOver(rec *idem.Record, op Operation) string {
+	last := op.Operation.MaxAttempts
+	if last == 0 || rec.Repeat != idem.Repeatable || rec.Interrupted() || rec.Unsettled+1 < last {
+		return ""
+	}
+	return fmt.Sprintf("; it has had its %d attempts", last)
 }
 
 // abandoned is about work that the next call would go on with.
@@ -137,6 +148,9 @@ func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause tim
 	now := s.r.now()
 	age := since(rec).Add(op.GiveUpAfter)
 	if !now.Before(age) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
+		if rec.State == idem.Unknown {
+			why += attemptsOver(rec, op)
+		}
 		return s.giveUp(rec, why, cause)
 	}
 	due := now.Add(pause)
