@@ -206,7 +206,7 @@ func TestTourFindsDifferences(t *testing.T) {
 	s.must("reset")
 	require.Error(t, s.end(), "%s", &s.seen)
 	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
-	require.Regexp(t, `(?m)^NO  refund, not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
+	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
 	require.Contains(t, s.seen.String(), errDiffers.Error())
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
 }

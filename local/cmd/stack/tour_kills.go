@@ -19,10 +19,10 @@ var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 // about the one whose client retries.
 func (t *tour) kills(ctx context.Context) {
 	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
-	charge := &victim{name: "charge, repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
-	refund := &victim{name: "refund, not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
+	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
+	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
 	t.provider.silence(refund.ref)
-	t.add(ctx, gone.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
+	t.add(ctx, gone.name+": killed", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
 	for _, v := range []*victim{charge, refund} {
 		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
 		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string { return t.retry(ctx, v).say() })
@@ -35,16 +35,16 @@ func (t *tour) kills(ctx context.Context) {
 	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string { return t.retry(ctx, charge).say() })
 	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
-	t.add(ctx, gone.name+": how the sweep ended it", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
-	t.add(ctx, gone.name+": it comes back after all", "201 replayed, the provider's refund", func() string {
+	t.add(ctx, gone.name+": after the sweep", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
+	t.add(ctx, gone.name+": it comes back", "201 replayed, the provider's refund", func() string {
 		again := t.retry(ctx, gone)
 		if !strings.Contains(string(again.body), `"`+t.provider.refund(gone.ref)+`"`) {
 			return again.say() + ", another refund"
 		}
 		return again.say() + ", the provider's refund"
 	})
-	t.add(ctx, "requests at the provider", "charge: 2 under one key; each refund: 1, 1", func() string {
-		return fmt.Sprintf("charge: %d under one key; each refund: %d, %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
+	t.add(ctx, "requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
+		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
 	})
 }
 
