@@ -64,6 +64,9 @@ type reference struct {
 	// latest is what was said last, in this attempt or before; recorded is what the record
 	// has, as far as that is known, and write the id of the write that made it so.
 	latest, recorded, write string
+	// inDoubt: a write over that one got no answer, and may have landed or land late.
+	// markInDoubt: so may a begin mark, which is over any.
+	inDoubt, markInDoubt bool
 }
 
 // inherit takes over the reference of earlier attempts.
@@ -83,8 +86,8 @@ func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 	}
 	x, e := a.running.x, a.engine()
 	for range maxRounds {
-		has, seen := r.has()
-		if has == ref {
+		has, seen := r.has(ref)
+		if has {
 			return nil
 		}
 		w := protocol.ReferenceWrite{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ref: ref, Seen: seen}
@@ -97,6 +100,7 @@ func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 			r.landed(ref, w.Write)
 			return nil
 		case !errors.As(err, &conflict):
+			r.unanswered(false)
 			return fmt.Errorf("idem: the reference is not recorded yet, the outcome will carry it: %w", err)
 		case !conflict.Existing.HeldBy(a.rec.Owner) || conflict.Existing.RefWrite == seen:
 			return a.journal.halt(a.running, fmt.Errorf("%w: the reference is not recorded", ErrLeaseLost))
@@ -107,23 +111,34 @@ func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 	return &StoreError{Op: "reference", Err: errors.New("the record's reference changes all the time")}
 }
 
-func (r *reference) has() (recorded, write string) {
+// has reports whether the record has the reference for certain, and the write that the
+// next one is over.
+func (r *reference) has(ref string) (certain bool, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.recorded, r.write
+	return r.recorded == ref && !r.inDoubt && !r.markInDoubt, r.write
 }
 
+// landed notes what the record has. What was in doubt was over the write before, and
+// cannot land any more.
 func (r *reference) landed(ref, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorded, r.write = ref, write
+	r.recorded, r.write, r.inDoubt = ref, write, false
 }
 
-// known returns the latest reference, and what of it the record does not have.
+// unanswered notes that a write, or a begin mark with a reference, got no answer.
+func (r *reference) unanswered(mark bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inDoubt, r.markInDoubt = true, r.markInDoubt || mark
+}
+
+// known returns the latest reference, and what of it the record may not have in the end.
 func (r *reference) known() (latest, owed string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.latest != r.recorded {
+	if r.latest != r.recorded || r.inDoubt || r.markInDoubt {
 		owed = r.latest
 	}
 	return r.latest, owed

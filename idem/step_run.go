@@ -194,10 +194,13 @@ func (s *step) writeMark() error {
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	if has, _ := r.has(); has != ref {
+	if has, _ := r.has(ref); !has {
 		w.Ref = ref
 	}
 	if err := s.a.journal.write(s.ctx, s.a, w); err != nil {
+		if w.Ref != "" {
+			r.unanswered(true) // or refused, which costs nothing to take for it
+		}
 		return err
 	}
 	if r.say(ref); w.Ref != "" {
