@@ -51,7 +51,7 @@ type Answer struct {
 	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any
-	// ResponseVersion of the Body's schema; zero, and less, for none.
+	// ResponseVersion of the Body's schema; zero for none, as for what is less or more than 2^31-1.
 	ResponseVersion int
 	// Refused makes the answer of an attempt whose [Unit] of work the store refused,
 	// such as a response that says so. It is then the attempt's answer, without the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -246,9 +247,7 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 // What could be written and not be read again is refused, or left out.
 func TestWhatCouldNotBeReadAgain(t *testing.T) {
 	r := newRig(t, nil)
-	call := idem.Call{Key: safe.Key("t", "k"), Run: func(context.Context) idem.Answer {
-		return idem.Answer{Body: []byte("1"), ResponseVersion: -1}
-	}}
+	call := idem.Call{Key: safe.Key("t", "k"), Run: func(context.Context) idem.Answer { panic("it must not run") }}
 	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x", "2:" + fingerprint.Bytes(nil)[2:]} {
 		call.Fingerprint = fp
 		var config *idem.ConfigError
@@ -257,7 +256,11 @@ func TestWhatCouldNotBeReadAgain(t *testing.T) {
 		require.Empty(t, r.faults.Calls())
 	}
 	call.Fingerprint = fingerprint.Bytes([]byte("in"))
-	_, err := r.engine.Execute(t.Context(), call)
-	require.NoError(t, err)
-	require.Zero(t, r.record(t, call.Key).ResponseVersion)
+	for _, version := range []int{-1, math.MaxInt32 + 1} {
+		call.Key = safe.Key("t", fmt.Sprint(version))
+		call.Run = func(context.Context) idem.Answer { return idem.Answer{Body: []byte("1"), ResponseVersion: version} }
+		_, err := r.engine.Execute(t.Context(), call)
+		require.NoError(t, err)
+		require.Zero(t, r.record(t, call.Key).ResponseVersion)
+	}
 }

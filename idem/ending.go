@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -75,12 +76,20 @@ func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
 	return en
 }
 
+// recordable is the version of a result's schema, none if no store could read it again.
+func recordable(version int) int {
+	if version < 0 || version > math.MaxInt32 {
+		return 0
+	}
+	return version
+}
+
 func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
 	// The expiry is set anew when the end is written: it counts from then.
 	expires := x.engine.expiry(x.engine.now(), x.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
-		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: max(ans.ResponseVersion, 0)}
+		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: recordable(ans.ResponseVersion)}
 	case ClassFailed:
 		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}

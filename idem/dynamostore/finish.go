@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -386,6 +387,9 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 		return protocol.Body{}, nil
 	default:
 		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released or Unknown", e.State))
+	}
+	if e.ResponseVersion < 0 || e.ResponseVersion > math.MaxInt32 {
+		return protocol.Body{}, k.fail(fmt.Errorf("an ending with ResponseVersion %d, which no reader takes: count versions from zero", e.ResponseVersion))
 	}
 	if len(e.Result) > s.maxResult {
 		return protocol.Body{}, &protocol.TooLargeError{Size: len(e.Result), Limit: s.maxResult}

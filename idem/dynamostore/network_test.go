@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -203,6 +204,10 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	isStoreError(t, s.Finish(ctx, base, f), false)
 	f.Ending = protocol.Ending{State: protocol.InProgress}
 	isStoreError(t, s.Finish(ctx, base, f), false)
+	for _, version := range []int{-1, math.MaxInt32 + 1} {
+		f.Ending = protocol.Ending{State: protocol.Completed, Result: []byte("1"), ResponseVersion: version}
+		require.ErrorContains(t, isStoreError(t, s.Finish(ctx, base, f), false), "count versions from zero")
+	}
 	w := resolution("k", "seen", "", protocol.Ending{State: protocol.Completed, Result: noise(10000)})
 	isStoreError(t, s.Settle(ctx, base, w), false)
 	w.Kind = protocol.EventClaim

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,8 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/idem-go/idempotency/idem"
@@ -52,6 +53,9 @@ func (r Resolution) check() error {
 	}
 	if r.Result == nil {
 		return nil
+	}
+	if v := r.Result.ResponseVersion; v < 0 || v > math.MaxInt32 {
+		return bad(fmt.Sprintf("the ResponseVersion of Result is %d: count versions from zero", v))
 	}
 	if r.Result.Check == nil && !json.Valid(r.Result.Body) {
 		return bad("Result is not JSON, which later calls could not read: encode it with idem.Encode, " +
