@@ -82,8 +82,8 @@ func (u *update) expires(at time.Time) {
 }
 
 // opens puts the record into the index of what is due.
-func (u *update) opens(id string) {
-	u.add(openSet)
+func (u *update) opens(id, set string) {
+	u.add(set)
 	u.str(":open_shard", shard(id))
 }
 
@@ -143,7 +143,7 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	}
 	u.yesOr(schema.Uncertain, w.Uncertain)
 	if steps {
-		u.opens(rec.ID)
+		u.opens(rec.ID, openSet)
 		u.drop(leftSweep)
 	} else {
 		u.drop(leftOpen)

@@ -83,8 +83,9 @@ const (
 	endSet     = "SET in_state=:to,write_id=:id,updated_at=:now"
 	upgradeSet = "SET write_id=:id"
 
-	// Due at once, and open since the first of several writes that leave the question open.
-	openSet = ",open_shard=:open_shard,open_due=:now,open_since=if_not_exists(open_since,:now)"
+	// A new question is due at once. One that was open before is due as before.
+	openSet     = ",open_shard=:open_shard,open_due=:now,open_since=:now"
+	openKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now),open_since=if_not_exists(open_since,:now)"
 	// Due when its lease is over.
 	watchSet = ",open_shard=:open_shard,open_due=:due"
 

@@ -100,6 +100,8 @@ type form struct {
 	steps ifReleased
 	// watched: in progress, it is in the index.
 	watched bool
+	// asked: it is the open question that the end leaves.
+	asked bool
 	// resolved: it may have an outcome, from outside.
 	resolved bool
 }
@@ -115,6 +117,7 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 	case text(old, schema.Owner) != f.Owner:
 		return of, false
 	case of.state == protocol.Unknown:
+		of.asked = f.Ending.State == protocol.Unknown
 		// Parked, it must not make itself repeatable again.
 		return of, f.Ending.State != protocol.Released || !f.Ending.Uncertain
 	}
@@ -282,7 +285,14 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	if e.State == protocol.Unknown || of.steps == withSteps {
 		// The table never forgets an open question.
 		u.expires(time.Time{})
-		u.opens(id)
+		if of.asked {
+			u.opens(id, openKeptSet)
+		} else {
+			u.opens(id, openSet)
+			if inIndex {
+				u.drop(leftSweep)
+			}
+		}
 	} else {
 		u.expires(e.ExpiresAt)
 		if inIndex {

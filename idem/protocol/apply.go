@@ -45,7 +45,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	if rec != nil && !w.Claim.Replace {
 		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
 	}
-	next.question(rec, now)
+	next.question(now)
 	return next, nil
 }
 
@@ -213,7 +213,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	if !next.Open() {
 		next.ExpiresAt = s.Ending.ExpiresAt // no step is left to be remembered
 	}
-	next.question(rec, now)
+	next.question(now)
 	return next, nil
 }
 
@@ -265,19 +265,21 @@ func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 	if e.Unsettled != 0 {
 		next.Unsettled = e.Unsettled
 	}
-	next.question(rec, now)
+	if rec.State == Unknown && e.State == Unknown && !rec.OpenSince.IsZero() {
+		// Parked by somebody else before: it is the same question, and due as before. People
+		// who have it do not get it again.
+		next.ExpiresAt = time.Time{}
+		return next
+	}
+	next.question(now)
 	return next
 }
 
-// question makes of a record that a write has led from before to r an open question,
-// without expiry and due at once, or none.
-func (r *Record) question(before *Record, now time.Time) {
-	if !r.Open() {
-		r.Due, r.OpenSince, r.Sweep, r.Probes, r.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
-		return
-	}
-	r.ExpiresAt, r.Due, r.OpenSince = time.Time{}, now, now
-	if before != nil && !before.OpenSince.IsZero() {
-		r.OpenSince = before.OpenSince
+// question makes of a record a new open question, without expiry and due at once, or none.
+// Nothing of an earlier question stays: it was answered, or somebody has run since.
+func (r *Record) question(now time.Time) {
+	r.Due, r.OpenSince, r.Sweep, r.Probes, r.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
+	if r.Open() {
+		r.ExpiresAt, r.Due, r.OpenSince = time.Time{}, now, now
 	}
 }

@@ -69,7 +69,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		}.Apply
 	}
 	// asked is an open question, from now on.
-	asked := func(r *protocol.Record) { r.ExpiresAt, r.Due, r.OpenSince = time.Time{}, instant, instant }
+	asked := func(r *protocol.Record) { r.ExpiresAt, r.Due, r.OpenSince, r.Probes = time.Time{}, instant, instant, 0 }
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -97,7 +98,7 @@ func suite(h Harness) []group {
 		{"plain", plainCases(h)},
 		{"watched", watchedCases()},
 		{"reference", referenceCases(steps)},
-		{"questions", questionCases(h)},
+		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
 		{"random", randomCases(steps)},
 	}
 }

@@ -112,6 +112,48 @@ func referenceCases(steps bool) []check {
 	return cases
 }
 
+// newQuestionCases: a write to another state begins a question of its own, of which
+// nobody has been told.
+func newQuestionCases(h Harness) []check {
+	if _, ok := h.Store.(protocol.Questions); !ok || h.WithoutSteps {
+		return nil
+	}
+	moves := []struct {
+		name string
+		from func(a *attempt) write // nil for a watched claim
+		to   func(a *attempt) write
+	}{
+		{"a watched claim, and parked", nil, func(a *attempt) write { return a.park() }},
+		{"a watched claim, and parked by another call", nil, func(a *attempt) write { return a.lapse() }},
+		{"a watched claim, and released", nil, func(a *attempt) write { return a.release(true) }},
+		{"a parked attempt, and released by its own", func(a *attempt) write { return a.lapse() }, func(a *attempt) write { return a.release(false) }},
+		{"a parked attempt, and resolved to released", func(a *attempt) write { return a.park() }, func(a *attempt) write { return a.resolve(protocol.Released) }},
+		{"a released record, and parked", func(a *attempt) write { return a.release(true) }, func(a *attempt) write { return a.lapse() }},
+		{"a released record, and a claim over it is withdrawn", func(a *attempt) write { return a.release(true) }, func(a *attempt) write { return a.next().withdraw() }},
+	}
+	var cases []check
+	for _, m := range moves {
+		cases = append(cases, check{"given up: " + m.name, func(c *cell) {
+			a := c.start(watched)
+			c.lands(a.step("ship", []byte("1")))
+			if m.from != nil {
+				c.lands(m.from(a))
+			}
+			w := a.postpone(time.Hour)
+			w.GivenUpAt = c.now
+			c.lands(w)
+			c.lands(m.to(a))
+			rec := c.get(a.id())
+			equal(c, "Due", c.now, rec.Due.UTC())
+			equal(c, "OpenSince", c.now, rec.OpenSince.UTC())
+			equal(c, "GivenUpAt", time.Time{}, rec.GivenUpAt)
+			equal(c, "Sweep", "", rec.Sweep)
+			equal(c, "Probes", 0, rec.Probes)
+		}})
+	}
+	return cases
+}
+
 // questionCases are about what is due, and about changes from outside.
 func questionCases(h Harness) []check {
 	if _, ok := h.Store.(protocol.Questions); !ok {
@@ -128,8 +170,22 @@ func questionCases(h Harness) []check {
 			c.lands(w)
 			rec := c.get(a.id())
 			equal(c, "Write", a.seen().Write, rec.Write)
-			equal(c, "Probes", 2, rec.Probes)
+			equal(c, "Probes", 1, rec.Probes)
 			c.lands(a.complete("late"))
+		}},
+		{"given up, and parked again by its own attempt", func(c *cell) {
+			a := c.start()
+			c.lands(a.lapse())
+			since := c.now
+			w := a.postpone(time.Hour)
+			w.GivenUpAt = c.now
+			c.lands(w)
+			c.lands(a.park())
+			rec := c.get(a.id())
+			equal(c, "Due", w.Due, rec.Due.UTC())
+			equal(c, "OpenSince", since, rec.OpenSince.UTC())
+			equal(c, "GivenUpAt", w.GivenUpAt, rec.GivenUpAt.UTC())
+			equal(c, "Sweep", w.Sweep, rec.Sweep)
 		}},
 		{"postponed by somebody else", func(c *cell) {
 			a := c.start()
