@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -206,4 +207,9 @@ func (s *sweep) backoff(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-func (s *sweep) by(why string) By { return By{Who: s.opts.Who, Why: why[:min(len(why), maxText)]} }
+func (s *sweep) by(why string) By { return By{Who: s.opts.Who, Why: shortened(why)} }
+
+// shortened is the text at a length that a record of a change and a message can have.
+func shortened(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}

@@ -61,6 +61,7 @@ const lock = time.Minute
 // one keeps other sweeps from sending it too, and only the second one says that it was
 // sent. So it is never lost, and sent twice only after a crash in between.
 func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
+	reason = shortened(reason)
 	if s.opts.People != nil && !s.opts.DryRun {
 		if s.over(s.asking / 4) {
 			s.leave()

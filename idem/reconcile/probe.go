@@ -52,7 +52,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	}
 	switch answer.kind {
 	case resolved:
-		return s.settled(claimed, answer, asked)
+		return s.settled(claimed, op, answer, asked)
 	case cannotBeKnown:
 		return s.giveUp(claimed, "it cannot be known: "+answer.reason, nil)
 	}
@@ -65,7 +65,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 
 // settled records the outcome that the provider has told when it was asked. An answer that
 // the record does not take is for people, who would get the same one for ever.
-func (s *sweep) settled(rec *idem.Record, a Answer, asked time.Time) error {
+func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
 	why := "the provider says that it " + said(a.res.To)
 	err := a.err
 	if err == nil {
@@ -91,9 +91,12 @@ func (s *sweep) settled(rec *idem.Record, a Answer, asked time.Time) error {
 	case errors.Is(err, ErrNotUndone):
 		return s.giveUp(rec, why+": "+err.Error(), err)
 	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
-		return s.giveUp(rec, why+", with a result that cannot be recorded", err)
+		return s.giveUp(rec, why+", with an outcome that cannot be recorded", err)
+	case isAnswer(err), s.ctx.Err() != nil:
+		return err
 	}
-	return err
+	// A store that never takes it must not keep it from people.
+	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
 }
 
 func said(to idem.State) string {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -22,7 +25,7 @@ type Resolution struct {
 	// encoding is checked. Nil means that it is not known: replays say
 	// [idem.ErrOutcomeUnavailable].
 	Result *idem.Encoded
-	// Failure of To Failed. Required there.
+	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
 	Failure *idem.Failure
 	// Undone says of To Failed that what the steps did has been undone by hand. Without it
 	// a record with compensations that have not run is refused with a [*NotUndoneError].
@@ -35,7 +38,8 @@ type Resolution struct {
 	// another one it gives [ErrNotUnknown]. Give it where what was found out holds for that
 	// attempt alone, as that it had no effect. Zero means whichever is unknown.
 	Attempt int
-	// Ref is the provider's reference, if there is one.
+	// Ref is the provider's reference, if there is one: at most 256 bytes, without control
+	// characters.
 	Ref string
 }
 
@@ -50,6 +54,17 @@ func (r Resolution) check() error {
 		return bad("Result is given: only a completed outcome has one")
 	case r.To != idem.Failed && r.Undone:
 		return bad("Undone is set: only a failed outcome needs its steps undone")
+	case len(r.Ref) > maxReference:
+		return bad(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
+	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
+		return bad("Ref has control characters or is not valid UTF-8: use its hexadecimal form")
+	}
+	if f := r.Failure; f != nil {
+		for _, text := range []string{f.Message, f.Type, f.Code} {
+			if len(text) > maxFailureText || !utf8.ValidString(text) {
+				return bad(fmt.Sprintf("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText))
+			}
+		}
 	}
 	if r.Result == nil {
 		return nil
@@ -68,6 +83,12 @@ func (r Resolution) check() error {
 	}
 	return nil
 }
+
+// What the record of an attempt's own end can have at most: every later call reads it.
+const (
+	maxReference   = 256
+	maxFailureText = 2048
+)
 
 func codecName(codec string) string {
 	if codec == "" {

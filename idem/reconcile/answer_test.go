@@ -1,0 +1,64 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// An answer that no record could have is for people at once: the provider would say the
+// same again.
+func TestAnAnswerThatNoRecordCanHaveIsLeftToPeople(t *testing.T) {
+	long := strings.Repeat("x", 401<<10)
+	for name, a := range map[string]reconcile.Answer{
+		"a long reference":                      reconcile.CompletedWithoutResult().WithRef(long),
+		"a reference with a line break":         reconcile.CompletedWithoutResult().WithRef("pay\n1"),
+		"a reference that is no text":           reconcile.CompletedWithoutResult().WithRef("\xff"),
+		"a failure with a long message":         reconcile.FailedWith(idem.Failure{Message: long}),
+		"a failure with a long type":            reconcile.FailedWith(idem.Failure{Type: long}),
+		"a failure with a code that is no text": reconcile.FailedWith(idem.Failure{Code: "\xff"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t), refund.Key("acme", "r-1")
+			r.killed(key)
+			r.lapse()
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(r.asking(says(a))))
+			require.Len(t, r.people, 1)
+			require.Contains(t, r.people[0].Reason, "cannot be recorded")
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+		})
+	}
+}
+
+// The store takes all but the answer. The question waits and ages like any other.
+func TestAnAnswerThatTheStoreNeverTakesIsLeftToPeople(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	s := r.asking(says(reconcile.CompletedWithoutResult()))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Probed}, r.sweep(r.asking(says(reconcile.StillUnknown(0)))))
+	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
+	for range 4 {
+		r.Clock.Advance(5 * time.Hour)
+		r.sweep(s)
+	}
+	require.Len(t, r.people, 1)
+	require.Contains(t, r.people[0].Reason, "could not be recorded")
+}
+
+// What people are told is bounded, whatever a probe says.
+func TestALongReasonIsShortened(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	r.sweep(r.asking(says(reconcile.CannotBeKnown(strings.Repeat("ü", 1<<20)))))
+	require.Len(t, r.people, 1)
+	require.LessOrEqual(t, len(r.people[0].Reason), 4<<10)
+}
