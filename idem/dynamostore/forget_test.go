@@ -2,12 +2,14 @@ package dynamostore
 
 import (
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Two who have read a record and forget it at once are told the same, and the one who did
@@ -50,5 +52,55 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 		}
 		require.Len(t, p.Entries, 1)
 		require.Equal(t, "alice", p.Entries[0].Who)
+	}
+}
+
+// Whatever ends it half-way: a record that is there has its result, and one that is gone
+// stays gone.
+func TestForgetHalfWay(t *testing.T) {
+	for _, audited := range []bool{true, false} {
+		f := open(t, nil)
+		ctx, q, id := t.Context(), f.questions(t), "acme#charge#large"
+		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		result := noise(1 << 20)
+		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", result)))
+		rec := f.get(t, id)
+		require.Greater(t, rec.Body.Parts, 2)
+		part := func(n int) string { return partKeyPrefix(id, "o1", rec.Body.Digest) + strconv.Itoa(n) }
+		e := protocol.Erasure{ID: id, Seen: rec.Write}
+		if audited {
+			e.Audit = &protocol.Audit{
+				ID: id, Entry: "alice", At: base, Who: "alice", Why: "her right", Change: protocol.ChangeForgotten,
+				From: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
+			}
+		}
+		refused, allowed := 0, 0
+		refuse := func(_ int, op string, _ *http.Request) (*http.Response, error) {
+			if op == "GetItem" {
+				return nil, nil
+			}
+			if allowed == 0 {
+				refused++
+				return answer(400, noAccess), nil
+			}
+			allowed--
+			return nil, nil
+		}
+		f.wire.set(refuse)
+		require.Error(t, q.Forget(ctx, base, e))
+		f.wire.set(nil)
+		require.Equal(t, 1, refused)
+		got, err := f.Result(ctx, f.get(t, id))
+		require.NoError(t, err)
+		require.Equal(t, result, got)
+
+		allowed = 2
+		f.wire.set(refuse)
+		require.ErrorContains(t, q.Forget(ctx, base, e), "the record is removed, and parts of its result are left")
+		f.wire.set(nil)
+		require.Nil(t, f.get(t, id))
+		require.Empty(t, f.raw(t, part(0)))
+		require.NotEmpty(t, f.raw(t, part(1))[schema.ExpiresAt])
+		require.NoError(t, q.Forget(ctx, base, e), "it is gone")
 	}
 }

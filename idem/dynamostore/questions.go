@@ -126,8 +126,9 @@ func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Post
 	return conclude(old, err, "")
 }
 
-// Forget implements [protocol.Questions]: one GetItem, a DeleteItem for each part of a
-// large result, and one for the record, in a transaction if there is an audit entry.
+// Forget implements [protocol.Questions]: one GetItem, a DeleteItem for the record, in a
+// transaction if there is an audit entry, and then one for each part of a large result.
+// Parts that an error leaves expire by themselves, a day after the record's retention.
 func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
 	k := q.retry.begin(ctx, "Forget")
 	defer k.end()
@@ -141,17 +142,6 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	}
 	if _, err := e.Apply(rec, now); err != nil {
 		return err
-	}
-	// The parts go first: nobody could find them without the record.
-	for n := range rec.Body.Parts {
-		part := key(partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest) + strconv.Itoa(n))
-		err := k.do(true, k.attempt, func(ctx context.Context) error {
-			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: part}, q.optFns...)
-			return err
-		})
-		if err != nil {
-			return err
-		}
 	}
 	vals := newValues(4, 0)
 	vals.str(":seen", e.Seen)
@@ -176,8 +166,20 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 			return err
 		})
 	}
-	if err == errRefused && old == nil {
-		return nil // it is gone
+	if err != nil && (err != errRefused || old != nil) {
+		return conclude(old, err, "")
 	}
-	return conclude(old, err, "")
+	// It is gone, and with it all that named the parts. In the other order a refusal would
+	// leave a record without its result.
+	for n := range rec.Body.Parts {
+		part := key(partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest) + strconv.Itoa(n))
+		err := k.do(true, k.attempt, func(ctx context.Context) error {
+			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: part}, q.optFns...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("dynamostore: the record is removed, and parts of its result are left: they expire a day after its retention: %w", err)
+		}
+	}
+	return nil
 }

@@ -29,7 +29,8 @@ func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step stri
 // erasure or for tests. Its price: a later call with the key runs the handler again. An
 // open question, and a record in progress, give [ErrOpen]. No record counts as removed.
 // Results of steps that lie beside the record go with the retention, and published
-// messages with theirs.
+// messages with theirs. The record goes before the parts of a large result: those that an
+// error leaves expire by themselves, in DynamoDB a day after the retention.
 func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 	if err := by.check(); err != nil {
 		return err
