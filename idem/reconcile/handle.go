@@ -34,7 +34,9 @@ func (s *sweep) record(id string) {
 			s.count(func(r *Report) { r.Skipped++ })
 			return
 		}
-		if err = s.handle(rec); err == nil {
+		// One record must not end the sweep of all.
+		_, err = guarded(s.ctx, func(context.Context) (struct{}, error) { return struct{}{}, s.handle(rec) })
+		if err == nil {
 			return
 		}
 		if !isAnswer(err) {

@@ -51,6 +51,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -88,6 +89,32 @@ func TestAnAnswerIsDone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// textless is an error whose text cannot be had.
+type textless struct{}
+
+func (*textless) Error() string { panic("no text") }
+
+// A panic is of one record: the sweep reports it and goes on with the others.
+func TestAPanicDoesNotEndTheSweep(t *testing.T) {
+	r := newRig(t)
+	for _, n := range []string{"r-1", "r-2"} {
+		r.killed(refund.Key("acme", n))
+	}
+	r.lapse()
+	s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		if q.ID == refund.Key("acme", "r-1").ID() {
+			return reconcile.Answer{}, new(textless)
+		}
+		return reconcile.CompletedWith(7), nil
+	})
+	report, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Failed)
+	require.Equal(t, 1, report.Resolved)
+	require.Contains(t, report.Problems, "panicked: no text")
+	require.Equal(t, idem.Unknown, r.Record(refund.Key("acme", "r-1")).State)
 }
 
 // A failure is not recorded over steps that nobody has undone: people get it.

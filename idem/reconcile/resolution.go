@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,7 +78,8 @@ func (r Resolution) check() error {
 			"or for an HTTP request with the contract's Encode method")
 	}
 	if r.Result.Check != nil {
-		if err := r.Result.Check(r.Result.Body); err != nil {
+		_, err := guarded(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, r.Result.Check(r.Result.Body) })
+		if err != nil {
 			return bad("later calls could not read Result: " + err.Error())
 		}
 	}
