@@ -157,7 +157,7 @@ func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause tim
 		return s.giveUp(rec, why, cause)
 	}
 	due := now.Add(pause)
-	if kind != notice.Probed && due.After(age) {
+	if due.After(age) {
 		due = age
 	}
 	return s.later(rec, kind, due, probes, why, cause)

@@ -317,3 +317,22 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 	require.Equal(t, []int{1, 2}, asked, "it looks once more")
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 }
+
+// GiveUpAfter is the age at which people get it, however long the provider asks to wait.
+func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
+		Operation: refund, GiveUpAfter: time.Hour, Probe: says(reconcile.StillUnknown(55 * time.Minute)),
+	}}})
+	r.sweep(s)
+	since := r.Record(key).OpenSince
+	for range 2 {
+		require.Empty(t, r.people)
+		r.Clock.Advance(r.Record(key).Due.Sub(r.Clock.Now()))
+		r.sweep(s)
+	}
+	require.Len(t, r.people, 1)
+	require.Equal(t, since.Add(time.Hour), r.Record(key).GivenUpAt)
+}
