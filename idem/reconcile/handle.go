@@ -22,7 +22,7 @@ func (s *sweep) record(id string) {
 			return
 		}
 		var rec *idem.Record
-		rec, err = s.r.store.Get(s.ctx, id)
+		rec, err = s.get(id)
 		switch {
 		case errors.Is(err, protocol.ErrRecordUnreadable):
 			s.did(notice.Unreadable, &idem.Record{ID: id}, "", "the record cannot be read", err)
@@ -98,7 +98,9 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 	why += attemptsOver(rec, op)
 	lapse := s.r.lapse(rec, s.by(why))
 	if !s.opts.DryRun {
-		if err := s.r.settle(s.ctx, 0, lapse); err != nil {
+		ctx, cancel := s.share(s.ctx)
+		defer cancel()
+		if err := s.r.settle(ctx, 0, lapse); err != nil {
 			return err
 		}
 	}
@@ -182,12 +184,21 @@ func (s *sweep) postpone(rec *idem.Record, due time.Time, probes int) (*idem.Rec
 	return s.move(rec, protocol.Postponement{Due: due, Probes: probes, GivenUpAt: rec.GivenUpAt})
 }
 
+// get reads a record, in its share of the sweep's time.
+func (s *sweep) get(id string) (*idem.Record, error) {
+	ctx, cancel := s.share(s.ctx)
+	defer cancel()
+	return s.r.store.Get(ctx, id)
+}
+
 // move writes a postponement of the record as it was read, and the same again if its reply
 // was lost.
 func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
 	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
 	if !s.opts.DryRun {
-		err := again(s.ctx, func() error { return s.r.store.Postpone(s.ctx, s.r.now(), p) })
+		ctx, cancel := s.share(s.ctx)
+		defer cancel()
+		err := again(ctx, func() error { return s.r.store.Postpone(ctx, s.r.now(), p) })
 		if err != nil {
 			return nil, err
 		}

@@ -76,7 +76,9 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		err = ErrTooEarly
 	}
 	if err == nil {
-		err = s.r.resolve(s.ctx, rec, a.res, s.by(why))
+		ctx, cancel := s.share(s.ctx)
+		defer cancel()
+		err = s.r.resolve(ctx, rec, a.res, s.by(why))
 	}
 	var config *idem.ConfigError
 	var large *protocol.TooLargeError

@@ -79,6 +79,19 @@ func (s *sweep) room() time.Duration {
 // one may have met a throttled partition.
 const maxUnlisted = 3
 
+// share is the context of one call of the store: a shard or a record that it throttles must
+// not take the time of all others. Without a deadline the store has its own.
+func (s *sweep) share(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, min(s.asking, max(time.Until(deadline)/8, leastCall)))
+}
+
+// leastCall is what a call of the store gets at least, as long as the sweep has it.
+const leastCall = time.Second
+
 // list names what is due to the workers.
 func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 	type place struct {
@@ -96,7 +109,9 @@ func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 	for len(turn) > 0 {
 		at := turn[0]
 		turn = turn[1:]
-		page, err := s.r.store.Due(ctx, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: s.opts.PageSize})
+		asking, cancel := s.share(ctx)
+		page, err := s.r.store.Due(asking, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: s.opts.PageSize})
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			s.count(func(r *Report) { r.More = true })
