@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -46,6 +47,8 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case unasked != nil:
 		return unasked
 	case claimed == nil:
+		// It is asked once more before people get it, unless the provider is gone for long.
+		op.GiveUpAfter = 2 * min(op.GiveUpAfter, math.MaxInt64/2)
 		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, "the circuit of "+op.Provider+" is open", err)
 	case err != nil:
 		return s.wait(claimed, op, notice.Probed, s.backoff(claimed.Probes), claimed.Probes, "the probe gave no answer", err)

@@ -336,3 +336,32 @@ func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
 	require.Len(t, r.people, 1)
 	require.Equal(t, since.Add(time.Hour), r.Record(key).GivenUpAt)
 }
+
+// While a circuit is open nobody is asked. What reaches its age then is asked first, and
+// left to people unasked only at twice that age.
+func TestAnOpenCircuitLeavesNothingToPeopleUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		asked := map[string]int{}
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{
+			Operation: refund, GiveUpAfter: 10 * time.Minute,
+			Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+				asked[q.ID]++
+				return reconcile.Answer{}, errPlain
+			},
+		}}})
+		const questions = 8
+		for i := range questions {
+			r.killed(refund.Key("acme", fmt.Sprint(i)))
+		}
+		r.lapse()
+		r.sweep(s)
+		require.Less(t, len(asked), questions, "the circuit is open")
+		r.Clock.Advance(11 * time.Minute) // on the records' clock, not on the circuit's
+		r.sweep(s)
+		require.Empty(t, r.people)
+		r.Clock.Advance(11 * time.Minute)
+		r.sweep(s)
+		require.Len(t, r.people, questions)
+	})
+}

@@ -63,7 +63,8 @@ type Operation struct {
 	Provider string
 	// GiveUpAfter is the age of a question at which people get it. Zero means
 	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Where there is
-	// a Probe it is asked once more before that.
+	// a Probe it is asked once more before that; while the circuit is open only at twice the
+	// age do people get it unasked.
 	GiveUpAfter time.Duration
 	// GiveUpProbes is the number of probes after which people get it. Zero means no bound.
 	GiveUpProbes int
