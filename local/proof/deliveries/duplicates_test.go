@@ -93,7 +93,7 @@ func TestDuplicateInFlightIsNotGivenUp(t *testing.T) {
 			// A busy machine may hide the duplicate only when it has come back once or twice.
 			most, visibility := receives, time.Second
 			if hides {
-				most, visibility = 2*receives, 3*time.Second
+				most, visibility = 4*receives, 3*time.Second
 			}
 			q := newQueue(t, false, most, visibility)
 			env := []string{"ORDERS_REPEATABLE=1"}

@@ -63,7 +63,7 @@ func TestAsynchronousRetries(t *testing.T) {
 				// A quarter of it is all that a claim may take.
 				timeout := time.Minute
 				if slices.Contains(c.fates, "hang") {
-					timeout = 8 * time.Second
+					timeout = 16 * time.Second
 				}
 				s := newSetup(t, runtime.Function{MaxInstances: 1, Timeout: timeout}, func(n, run int) string {
 					if n == 0 {
