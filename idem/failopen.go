@@ -29,11 +29,24 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		err = e.store.Finish(ctx, now, f)
 		var conflict *protocol.ConflictError
 		open, unclaimed := f.Attempt.(protocol.Unclaimed)
+		if unclaimed && conflictUnseen(err) {
+			// Which record it is decides, so it is read.
+			rec, gErr := e.store.Get(ctx, f.ID)
+			switch {
+			case gErr != nil:
+				return err
+			case rec.Bears(f.Write):
+				return nil
+			case rec == nil:
+				continue
+			}
+			err = &protocol.ConflictError{Existing: rec}
+		}
 		if !unclaimed || !errors.As(err, &conflict) || conflict.Existing == nil {
 			return err
 		}
-		if f.Ending.State == Released && !f.Ending.Uncertain {
-			return err // there is nothing to remember
+		if f.Ending.State == Released && !f.Ending.Uncertain && f.NewOwner == "" {
+			return err // there is nothing to remember, and nothing to fence
 		}
 		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: open.Record.Fingerprint, Repeat: open.Record.Repeat, Margin: e.opts.Margin}
 		do := protocol.Next(conflict.Existing, ev, e.now()).Do

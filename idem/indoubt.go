@@ -66,12 +66,12 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	}
 	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps, Watched: c.f.Watched}
 	part, cancel := share(ctx, commitShare)
-	err = e.store.Finish(part, c.at, w)
+	err = e.writeFinish(part, c.at, w)
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
 		// By a stricter call: the question stays open, and the commit is fenced.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Ref: end.Ref}
-		err = e.store.Finish(part, c.at, w)
+		err = e.writeFinish(part, c.at, w)
 	}
 	cancel()
 	var rec *Record

@@ -144,6 +144,15 @@ func (l *lease) parkFromTheSide() {
 	defer cancel()
 	f := &Failure{Message: "the handler ran past its deadline", Type: "timeout"}
 	en := x.ending(l.a, ClassUncertain, Answer{}, f)
+	if en.State != Unknown {
+		// The step has ended since: its handler still runs, and keeps the claim.
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.stopped {
+			l.arm()
+		}
+		return
+	}
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending, Watched: l.a.watched()})
 	if err == nil {
 		x.notify(ctx, notice.Parked, notice.Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})

@@ -31,7 +31,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
-	if class == ClassNotExecuted && j.stuck() {
+	if class == ClassNotExecuted && j.stuck(a.failedOpen) {
 		class = ClassUncertain // what is left to undo was executed
 	}
 	cause := ans.Err
@@ -84,12 +84,13 @@ func (j *journal) dropsUnit() bool {
 }
 
 // stuck reports whether something is left to undo that this attempt could not undo, and
-// that somebody must look at.
-func (j *journal) stuck() bool {
+// that somebody must look at. Of an attempt whose steps are not recorded nobody else knows
+// what is left.
+func (j *journal) stuck(unrecorded bool) bool {
 	todo, err := j.compensations()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.parks && (err != nil || len(todo) > 0)
+	return (j.parks || unrecorded && j.cause != nil) && (err != nil || len(todo) > 0)
 }
 
 // complete reports whether this attempt can undo all that is left to undo.
