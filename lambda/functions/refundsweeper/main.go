@@ -2,70 +2,24 @@
 // process died, and asks the payment provider what became of refunds. Charges need no
 // question: they are repeatable.
 //
-// Environment: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the queue for
-// questions that are left to people, PROVIDER_URL the payment provider,
-// IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS).
+// Environment: that of lambda/functions/sweeper, and PROVIDER_URL, the payment provider.
 package main
 
 import (
-	"context"
-	"log"
-	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/outbox/sqssender"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
+	"github.com/idem-go/idempotency/lambda/functions/internal/sweeping"
 )
 
 func main() {
-	slog.SetDefault(lambdacontext.NewLogger())
-	sweeper, err := open(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start((&function{sweeper}).handle)
-}
-
-func open(ctx context.Context) (*reconcile.Sweeper, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), nil)
-	if err != nil {
-		return nil, err
-	}
-	reconciler, err := reconcile.New(store, nil)
-	if err != nil {
-		return nil, err
-	}
-	engine, err := idem.New(store, nil)
-	if err != nil {
-		return nil, err
-	}
-	refunds, err := newProber(engine, provider.Client{URL: os.Getenv("PROVIDER_URL")})
-	if err != nil {
-		return nil, err
-	}
-	people, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepPeople))
-	if err != nil {
-		return nil, err
-	}
-	return reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{
-		Operations: []reconcile.Operation{{Operation: refund, Probe: refunds.probe}},
-		People:     reconcile.SendTo(people), Who: lambdacontext.FunctionName,
+	sweeping.Main(func(store idem.Store) ([]reconcile.Operation, error) {
+		engine, err := idem.New(store, nil)
+		if err != nil {
+			return nil, err
+		}
+		return operations(engine, provider.Client{URL: os.Getenv("PROVIDER_URL")})
 	})
 }

@@ -20,10 +20,15 @@ type prober struct {
 	contract *idemhttp.Contract
 }
 
-// newProber encodes responses by the contract of the payments function.
-func newProber(engine *idem.Engine, client provider.Client) (*prober, error) {
+// operations are the refunds. Their probe encodes responses by the contract of the payments
+// function.
+func operations(engine *idem.Engine, client provider.Client) ([]reconcile.Operation, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
-	return &prober{client, contract}, err
+	if err != nil {
+		return nil, err
+	}
+	refunds := &prober{client, contract}
+	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe}}, nil
 }
 
 // probe asks for the refund with the name that the handler gave it, which is the token. That

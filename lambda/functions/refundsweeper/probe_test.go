@@ -20,7 +20,7 @@ import (
 type rig struct {
 	*idemtest.Harness
 	client  provider.Client
-	sweeper *function
+	sweeper *reconcile.Sweeper
 	ran     int
 }
 
@@ -28,15 +28,12 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	srv := httptest.NewServer(answer)
 	t.Cleanup(srv.Close)
 	r := &rig{Harness: idemtest.New(t, nil), client: provider.Client{URL: srv.URL}}
-	prober, err := newProber(r.Engine, r.client)
+	known, err := operations(r.Engine, r.client)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
-	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{
-		Operations: []reconcile.Operation{{Operation: refund, Probe: prober.probe}},
-	})
+	r.sweeper, err = reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: known})
 	require.NoError(t, err)
-	r.sweeper = &function{sweeper}
 	return r
 }
 
@@ -64,7 +61,8 @@ func (r *rig) retry(t *testing.T) *idemhttp.Response {
 	_, _ = r.serve(t, true) // nobody hears of it
 	r.Restart()
 	r.Clock.Advance(time.Minute)
-	require.NoError(t, r.sweeper.handle(t.Context()))
+	_, err := r.sweeper.Sweep(t.Context())
+	require.NoError(t, err)
 	res, err := r.serve(t, false)
 	require.NoError(t, err)
 	return res

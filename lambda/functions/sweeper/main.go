@@ -10,62 +10,11 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"log"
-	"log/slog"
-	"os"
-	"strconv"
-
-	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/outbox/sqssender"
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/lambda/functions/internal/sweeping"
 )
 
 func main() {
-	slog.SetDefault(lambdacontext.NewLogger())
-	sweeper, err := open(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start((&function{sweeper}).handle)
-}
-
-func open(ctx context.Context) (*reconcile.Sweeper, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), nil)
-	if err != nil {
-		return nil, err
-	}
-	reconciler, err := reconcile.New(store, nil)
-	if err != nil {
-		return nil, err
-	}
-	people, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepPeople))
-	if err != nil {
-		return nil, err
-	}
-	o := &reconcile.SweepOptions{People: reconcile.SendTo(people), Who: lambdacontext.FunctionName}
-	if text := os.Getenv(schema.EnvSweepSegments); text != "" {
-		if o.ExpireSegments, err = strconv.Atoi(text); err != nil || o.ExpireSegments < 1 {
-			return nil, fmt.Errorf("%s is %q: use a whole number from 1", schema.EnvSweepSegments, text)
-		}
-		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), nil); err != nil {
-			return nil, err
-		}
-	}
-	return reconcile.NewSweeper(reconciler, o)
+	sweeping.Main(func(idem.Store) ([]reconcile.Operation, error) { return nil, nil })
 }
