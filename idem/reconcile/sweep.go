@@ -11,7 +11,8 @@ import (
 )
 
 // Sweep looks at all that is due now, once. The shards of the index take turns, a page
-// each, from another one in each sweep. It returns when it has seen all, or when the time
+// each, from another one in each sweep, and each provider's questions have workers of their
+// own, the longest due first. It returns when it has seen all, or when the time
 // of the context is nearly over. What is not done then, the next sweep does: what a sweep
 // has left half done too.
 //
@@ -21,7 +22,7 @@ import (
 // more. The error joins those of such shards, equal ones once; the report counts what else
 // went wrong.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
-	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, report: Report{DryRun: s.opts.DryRun}}
+	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]*backlog{}, report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
@@ -35,18 +36,8 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 		listing, stop = context.WithDeadline(ctx, x.end)
 		defer stop()
 	}
-	ids := make(chan string)
-	var workers sync.WaitGroup
-	for range s.opts.Concurrency {
-		workers.Go(func() {
-			for id := range ids {
-				x.record(id)
-			}
-		})
-	}
-	err := x.list(listing, ids)
-	close(ids)
-	workers.Wait()
+	err := x.list(listing)
+	x.workers.Wait()
 	err = errors.Join(err, x.expire(listing))
 	return x.report, err
 }
@@ -58,8 +49,11 @@ type sweep struct {
 	end    time.Time     // nothing is begun later; zero for no end
 	asking time.Duration // for a call of Probe, OnAbandoned and People
 
-	mu     sync.Mutex
-	report Report
+	workers sync.WaitGroup
+
+	mu       sync.Mutex
+	backlogs map[string]*backlog // by provider
+	report   Report
 }
 
 // over reports whether there is no time for something that takes d.
@@ -92,8 +86,9 @@ func (s *sweep) share(ctx context.Context) (context.Context, context.CancelFunc)
 // leastCall is what a call of the store gets at least, as long as the sweep has it.
 const leastCall = time.Second
 
-// list names what is due to the workers.
-func (s *sweep) list(ctx context.Context, ids chan<- string) error {
+// list leaves what is due to the workers. It does not wait for them: what is behind a slow
+// provider's questions is listed too.
+func (s *sweep) list(ctx context.Context) error {
 	type place struct {
 		shard int
 		page  string
@@ -131,18 +126,8 @@ func (s *sweep) list(ctx context.Context, ids chan<- string) error {
 			turn = append(turn, place{at.shard, page.Next})
 		}
 		unlisted = 0
-		for i, id := range page.IDs {
-			select {
-			case ids <- id:
-				s.count(func(r *Report) { r.Listed++ })
-			case <-ctx.Done():
-				s.count(func(r *Report) {
-					r.Listed += len(page.IDs) - i
-					r.Left += len(page.IDs) - i
-					r.More = r.More || len(turn) > 0
-				})
-				return failed
-			}
+		for _, id := range page.IDs {
+			s.enqueue(id)
 		}
 	}
 	return failed

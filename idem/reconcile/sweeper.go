@@ -13,7 +13,7 @@ import (
 
 // Defaults of a sweep.
 const (
-	// DefaultConcurrency is how many records are handled at once.
+	// DefaultConcurrency is how many records of a provider are handled at once.
 	DefaultConcurrency = 8
 	// DefaultPageSize is how many records of a shard are listed at a time.
 	DefaultPageSize = 25
@@ -57,8 +57,8 @@ type Operation struct {
 	// to people; a claim with an interrupted step, which only a handler or the provider can
 	// close, is parked then, and Probe is asked.
 	OnAbandoned func(ctx context.Context, q Question) error
-	// Provider names what Probe asks. Operations with the same provider share a circuit:
-	// after five probes in a row without an answer the provider is asked one question a
+	// Provider names what Probe asks. Operations with the same provider share workers, see
+	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an answer the provider is asked one question a
 	// minute until it answers. Empty means the operation's name.
 	Provider string
 	// GiveUpAfter is the age of a question at which people get it. Zero means
@@ -86,7 +86,9 @@ type SweepOptions struct {
 	TellMessages bool
 	// Who is what changes are kept under. Empty means "sweep".
 	Who string
-	// Concurrency is how many records are handled at once. Zero means [DefaultConcurrency].
+	// Concurrency is how many records of a provider are handled at once, and of all
+	// operations that are not in Operations. So a provider that answers slowly takes no time
+	// of the others. Zero means [DefaultConcurrency].
 	Concurrency int
 	// PageSize is how many records of a shard are listed at a time; shards take turns.
 	// Zero means [DefaultPageSize].
