@@ -112,19 +112,21 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 	} {
 		for _, applied := range []bool{false, true} {
 			name := tc.name + map[bool]string{true: ", applied", false: ", not applied"}[applied]
+			setUp := func(t *testing.T) (*rig, *counter, idem.Key, *held) {
+				r, key, net := newRig(t, nil), tc.op.Key("t", "k"), new(held)
+				if tc.before != nil {
+					tc.before(t, r, key)
+				}
+				r.events.take()
+				for range tc.nth - 1 {
+					r.faults.Next(idemtest.Acquire, idemtest.Pass)
+				}
+				r.faults.Next(idemtest.Acquire, net.hold(applied))
+				return r, new(counter), key, net
+			}
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r, c := newRig(t, nil), new(counter)
-					key := tc.op.Key("t", "k")
-					if tc.before != nil {
-						tc.before(t, r, key)
-					}
-					r.events.take()
-					var net held
-					for range tc.nth - 1 {
-						r.faults.Next(idemtest.Acquire, idemtest.Pass)
-					}
-					r.faults.Next(idemtest.Acquire, net.hold(applied))
+					r, c, key, net := setUp(t)
 					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 					require.Equal(t, []string{"withdrawn", "store_unavailable"}, r.events.take())
@@ -145,17 +147,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 			})
 			t.Run(name+", and the withdrawal", func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r, c := newRig(t, nil), new(counter)
-					key := tc.op.Key("t", "k")
-					if tc.before != nil {
-						tc.before(t, r, key)
-					}
-					r.events.take()
-					var net held
-					for range tc.nth - 1 {
-						r.faults.Next(idemtest.Acquire, idemtest.Pass)
-					}
-					r.faults.Next(idemtest.Acquire, net.hold(applied))
+					r, c, key, net := setUp(t)
 					r.faults.Next(idemtest.Withdraw, net.hold(false))
 					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)

@@ -123,12 +123,7 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
 		down := true
-		p.fault = func(outbox.Message) error {
-			if down {
-				return errDown
-			}
-			return nil
-		}
+		p.failWhile(&down)
 		r := relay(t, s, p, nil)
 		var refs []outbox.Ref
 		var want []string
@@ -373,12 +368,7 @@ func TestWhatWasLeftIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
 		down := true
-		p.fault = func(outbox.Message) error {
-			if down {
-				return errDown
-			}
-			return nil
-		}
+		p.failWhile(&down)
 		r := relay(t, s, p, nil)
 		deliver(t, r, s.put("a", 0, "k"))
 		time.Sleep(outbox.DefaultBackoff)

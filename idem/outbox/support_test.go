@@ -190,6 +190,16 @@ type post struct {
 	before func()
 }
 
+// failWhile makes every send fail while down is true.
+func (p *post) failWhile(down *bool) {
+	p.fault = func(outbox.Message) error {
+		if *down {
+			return errDown
+		}
+		return nil
+	}
+}
+
 func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
 	if p.before != nil {
 		p.before()
