@@ -109,8 +109,8 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	return en
 }
 
-// lastOf is the failure of an attempt after which there is no other one: whoever must
-// resolve the operation reads why it is parked although it is repeatable.
+// lastOf is the failure of an attempt after which there is no other one. It tells the
+// person who must resolve the operation why it is parked although it is repeatable.
 func lastOf(attempts int, f *Failure) *Failure {
 	if f == nil {
 		return &Failure{Message: fmt.Sprintf("the last of %d attempts left no outcome", attempts)}

@@ -53,8 +53,8 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 	return Outcome{}, c.failed(ctx, done.state, false, err)
 }
 
-// fence keeps a commit in doubt from landing later, whatever becomes of the record: it
-// writes an end without the unit, under a new owner. It also finds out what became of
+// fence keeps a commit in doubt from landing later: it writes an end without the unit,
+// under a new owner. It also finds out what became of
 // the commit: it has landed, it is fenced, another attempt has the claim, or nobody
 // knows. If it is fenced, fence returns the end that was written, else the call's
 // outcome.

@@ -143,9 +143,9 @@ func (j *journal) stopped() error {
 	return j.halted
 }
 
-// write records a step. What cannot be shown to have been written stops the
-// operation. The caller's cancellation does not end the call: it would leave the write
-// in doubt needlessly, and a step beside one that failed is often cancelled.
+// write records a step. If it cannot show that the step was written, the operation stops.
+// The caller's cancellation does not end the call, because then nobody would know whether
+// the write has landed, and a step beside one that failed is often cancelled.
 // A result that the store cannot take is left out, as w then says.
 func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
 	j.mu.Lock()

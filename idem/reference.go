@@ -119,8 +119,8 @@ func (r *reference) has(ref string) (certain bool, write string) {
 	return r.recorded == ref && !r.inDoubt && !r.markInDoubt, r.write
 }
 
-// landed notes what the record has. What was in doubt was over the write before, and
-// cannot land any more.
+// landed notes what the record has. An earlier write whose reply is missing cannot land any
+// more: its condition names the write before this one.
 func (r *reference) landed(ref, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -93,7 +93,8 @@ func (s *shape) add(p typeAt, seen map[typeAt]bool) {
 	}
 }
 
-// isName reports whether encoding/json makes member names of the kind by itself.
+// isName reports whether encoding/json makes member names of the kind without a
+// TextMarshaler.
 func isName(k reflect.Kind) bool {
 	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr
 }

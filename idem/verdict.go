@@ -31,7 +31,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
-	if class == ClassNotExecuted && j.stuck(a.failedOpen) {
+	if class == ClassNotExecuted && j.leftToPeople(a.failedOpen) {
 		class = ClassUncertain // what is left to undo was executed
 	}
 	cause := ans.Err
@@ -83,10 +83,10 @@ func (j *journal) dropsUnit() bool {
 	return j.aborts || j.cause != nil
 }
 
-// stuck reports whether something is left to undo that this attempt could not undo, and
-// that somebody must look at. Of an attempt whose steps are not recorded nobody else knows
-// what is left.
-func (j *journal) stuck(unrecorded bool) bool {
+// leftToPeople reports whether something is left to undo that this attempt could not undo,
+// and that a person must look at. If the steps are not recorded, nobody else knows what is
+// left.
+func (j *journal) leftToPeople(unrecorded bool) bool {
 	todo, err := j.compensations()
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 type Route struct {
 	// Route is the route as in the library, such as "POST /payments/{id}".
 	Route string
-	// Rate and Burst throttle the route by itself: requests a second, and at once.
+	// Rate and Burst throttle this route alone: requests a second, and at once.
 	// Zero means those of the API.
 	Rate  float64
 	Burst int

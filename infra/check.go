@@ -41,7 +41,7 @@ func (p Problem) String() string {
 }
 
 // Problems lists the errors and warnings below a construct, usually the app, as the CDK
-// command line prints them. It is for tests and programs that synthesize by themselves.
+// command line prints them. It is for tests, and for programs that call Synth themselves.
 // Call it after Synth, which runs some of the checks.
 func Problems(root constructs.IConstruct) []Problem {
 	var all []Problem

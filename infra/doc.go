@@ -1,6 +1,6 @@
 // Package infra holds CDK constructs for a service that uses idem: [Table],
-// [Function], [Queue], [API], [Relay] and [Monitoring], each of which can be used by itself
-// in any CDK app, and the two stacks of the example app.
+// [Function], [Queue], [API], [Relay] and [Monitoring], each of which works alone in any
+// CDK app, and the two stacks of the example app.
 //
 //	records := infra.NewTable(stack, "Records", nil)
 //	records.GrantHandler(function, nil) // any IAM grantee

@@ -125,8 +125,8 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 	return nil
 }
 
-// advise adds to a refusal, which no retry helps against, what to do. Without a
-// table it leaves that to the caller, as [Check] explains by itself.
+// advise adds to a refusal what to do about it; no retry helps. Without a table it leaves
+// that to the caller: [Check] has its own explanations.
 func advise(table string, err error) error {
 	var early *unsent
 	if table != "" && errors.As(err, &early) {

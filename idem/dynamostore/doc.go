@@ -135,7 +135,7 @@
 //
 // # Time and ambiguous writes
 //
-// The store retries by itself, with the SDK's retries off: it must know of every try to
+// The store does its own retries and turns the SDK's off: it must know of every try to
 // say whether a write may have been applied. A try gets a second
 // ([Options].AttemptTimeout), a transaction's a second more for each MiB, and no more
 // than half of the time left. Between tries the store waits for a random time, from
@@ -149,8 +149,8 @@
 // Down of the error is set if every try found DynamoDB down: not reached, silent,
 // throttled, or answering with a status of 500 or more. Any other answer in between,
 // such as another transaction on the item, shows that it works. A request that could
-// not be sent, such as without credentials, is not in doubt and does not show that
-// DynamoDB is down. It is tried again only if it was not ready in time.
+// not be sent, for example because there are no credentials, was surely not applied, and
+// does not show that DynamoDB is down. It is tried again only if it was not ready in time.
 //
 // A delayed try of a write that has given up may still arrive. Its condition then
 // decides, as for every other write.

@@ -128,7 +128,7 @@ func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Post
 
 // Forget implements [protocol.Questions]: one GetItem, a DeleteItem for the record, in a
 // transaction if there is an audit entry, and then one for each part of a large result.
-// Parts that an error leaves expire by themselves, a day after the record's retention.
+// Parts that an error leaves expire a day after the record's retention.
 func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
 	k := q.retry.begin(ctx, "Forget")
 	defer k.end()

@@ -91,7 +91,7 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 			return err
 		})
 		switch {
-		case isConditionFailed(err): // a call has claimed it meanwhile
+		case isConditionFailed(err): // a call has claimed it since the scan
 		case err != nil:
 			return p, err
 		default:

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// leastAttempt is the least that a try gets: less makes more doubt than answers.
+	// leastAttempt is the least time that a try gets. With less, most tries would end
+	// without an answer.
 	leastAttempt = 50 * time.Millisecond
 	// firstBackoff is the longest first pause, maxBackoff the longest of all.
 	firstBackoff = 25 * time.Millisecond
@@ -61,7 +62,7 @@ func (c *call) end() {
 
 // do sends a request until it gets a definite answer or the call's time is up.
 // It returns nil, the *types.ConditionalCheckFailedException as it came, or a
-// *idem.StoreError. A write's doubts are kept in the call.
+// *idem.StoreError. The call keeps whether a write may have been applied.
 func (c *call) do(write bool, timeout time.Duration, send func(context.Context) error) error {
 	return c.doSized(write, timeout, 0, send)
 }

@@ -182,7 +182,7 @@ type message struct {
 	outbox.Message
 }
 
-// mistake is what is wrong with the message by itself.
+// mistake is what is wrong with the message, without regard to the others.
 func (m *message) mistake() error {
 	switch {
 	case m.name == "":
@@ -261,7 +261,7 @@ func (t *Tx) add(kind string, write types.TransactWriteItem, f fields, otherwise
 	}
 }
 
-// mistake is what is wrong with the action by itself.
+// mistake is what is wrong with the action, without regard to the others.
 func (a *action) mistake() error {
 	switch {
 	case aws.ToString(a.table) == "":

@@ -27,7 +27,7 @@ type ActionError struct {
 	Table string
 	Key   map[string]types.AttributeValue
 	// Code is DynamoDB's, such as "ConditionalCheckFailed" or "ValidationError";
-	// empty if the store refused it by itself.
+	// empty if the store refused it without asking DynamoDB.
 	Code string
 	// Old is the item as it was when its condition failed, empty if there was none.
 	Old map[string]types.AttributeValue

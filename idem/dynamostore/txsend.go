@@ -204,8 +204,8 @@ type recordError struct {
 
 func (e *recordError) Unwrap() error { return e.error }
 
-// tooLarge recognises a record that outgrows an item. While an earlier try is in
-// doubt the answer is not taken for the last word.
+// tooLarge recognises a record that outgrows an item. If an earlier try may have landed,
+// the answer decides nothing.
 func tooLarge(err error, e protocol.Ending, k *call) bool {
 	var own *recordError
 	large := errors.As(err, &own) && strings.Contains(strings.ToLower(own.message), "item size")

@@ -121,9 +121,9 @@ func queryOf(raw string) (query map[string][]string, invalid string) {
 	return q, ""
 }
 
-// unrouted reports whether next is a mux that has no handler for the request: it answers
-// 404 or 405 by itself, or redirects the client to the path's clean form. The key counts
-// for the redirect's target, so the redirect must not use it up.
+// unrouted reports whether next is a mux that has no handler for the request. The mux then
+// answers 404 or 405, or redirects the client to the path's clean form. The key counts for
+// the redirect's target, so the redirect must not use it up.
 func unrouted(next http.Handler, r *http.Request) bool {
 	mux, ok := next.(*http.ServeMux)
 	if !ok {

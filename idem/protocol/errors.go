@@ -38,13 +38,13 @@ type StoreError struct {
 	Op string
 	// Ambiguous is set if the write may have been applied, or may still be.
 	Ambiguous bool
-	// Down is set if the store gave no answer to this call but that it cannot work:
-	// it could not be reached, did not answer in time, throttled every try, or failed
-	// by itself, as with an HTTP status of 500 or more. It is not set once the store has answered anything else, such
-	// as a condition that failed, a permission that is missing, a table that does not
-	// exist or a request that is invalid, and not where nothing was sent, such as for
-	// want of credentials. An operation that may run while the store is
-	// down (idem.FailOpen) does so only if it is set.
+	// Down is set if the store did not work for this call: it could not be reached, did
+	// not answer in time, throttled every try, or answered every try with an HTTP status
+	// of 500 or more. It is not set if the store gave any other answer, such as that a
+	// condition failed, a permission is missing, the table does not exist or the request
+	// is invalid. It is not set either if nothing was sent, for example because there are
+	// no credentials. An operation that may run while the store is down (idem.FailOpen)
+	// does so only if it is set.
 	Down bool
 	// ResultNotStored is set if a result could not be stored beside its record in the time for
 	// it. The record was not touched.

@@ -181,7 +181,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 		unsettled = rec.Unsettled + 1 // with the lapsed one
 	}
 	if ev.MaxAttempts > 0 && unsettled >= ev.MaxAttempts {
-		repeatable = false // it fails whoever runs it
+		repeatable = false // every attempt fails
 	}
 	switch rec.State {
 	case Pending:
@@ -300,8 +300,8 @@ func (r *Record) HeldBy(owner string) bool {
 }
 
 // free reports whether the record is as a claim has seen it: none if it saw none, else
-// the one with that write. One that is gone does not come back: what a claim over it
-// would bring belongs to a life of the key that is over.
+// the one with that write. A claim does not create a record again that it has seen and
+// that is gone: what it has read belongs to a life of the key that is over.
 func free(rec *Record, seen string) bool {
 	if rec == nil || seen == "" {
 		return rec == nil && seen == ""

@@ -21,7 +21,7 @@ import (
 //     been applied or may still be, and Down whether the store could not work, as
 //     opposed to having answered or not having been asked.
 //
-// A store retries by itself while its context allows, with the identical write.
+// A store sends a failed write again, unchanged, while its context allows.
 // It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no
 // reference to what it is given and hands out copies. All methods are safe for
 // concurrent use. The conformance suite is package storetest.

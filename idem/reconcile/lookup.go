@@ -28,9 +28,9 @@ func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step stri
 // Forget removes a record that has ended, with its result, for a person's right to
 // erasure or for tests. Its price: a later call with the key runs the handler again. An
 // open question, and a record in progress, give [ErrOpen]. No record counts as removed.
-// Results of steps that lie beside the record go with the retention, and published
-// messages with theirs. The record goes before the parts of a large result: those that an
-// error leaves expire by themselves, in DynamoDB a day after the retention.
+// Results of steps that lie beside the record stay until its retention is over, and
+// published messages until theirs is. The record is removed before the parts of a large
+// result. Parts that an error leaves expire, in DynamoDB a day after the retention.
 func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 	if err := by.check(); err != nil {
 		return err

@@ -2,7 +2,7 @@
 # Measures what a newcomer waits for: from clone to finished tour, first with
 # empty caches, then once more. The committed state of this repository is cloned.
 #
-# Modules are downloaded first, by themselves, into an empty module cache; what npm
+# Modules are downloaded first, into an empty module cache, and timed apart; what npm
 # fetches (DynamoDB Local and the queue server) is part of the cold time. Set
 # IDEM_COLD_GOMODCACHE to a module cache to use that one instead.
 #

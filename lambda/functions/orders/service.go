@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 )
 
-// service is the business. It writes nothing by itself: its transaction is written
+// service is the business. It writes nothing itself: its transaction is written
 // together with the operation's outcome, or not at all.
 type service struct{ table string }
 

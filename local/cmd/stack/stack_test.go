@@ -229,8 +229,8 @@ func TestNothingIsLeft(t *testing.T) {
 		"Ctrl-C":              {signal: syscall.SIGINT, want: "stopped"},
 		"SIGTERM":             {signal: syscall.SIGTERM, want: "stopped", long: true},
 		"SIGKILL":             {signal: syscall.SIGKILL, fails: true, files: true},
-		"end of DynamoDB":     {victim: `/java `, signal: syscall.SIGKILL, fails: true, want: "DynamoDB Local has ended by itself"},
-		"end of queue server": {victim: `/node `, signal: syscall.SIGKILL, fails: true, want: "the queue server has ended by itself", long: true},
+		"end of DynamoDB":     {victim: `/java `, signal: syscall.SIGKILL, fails: true, want: "DynamoDB Local has ended unexpectedly"},
+		"end of queue server": {victim: `/node `, signal: syscall.SIGKILL, fails: true, want: "the queue server has ended unexpectedly", long: true},
 	} {
 		if c.long && os.Getenv("IDEM_LONG") != "1" {
 			continue

@@ -36,7 +36,7 @@ func (t *tour) kills(ctx context.Context) {
 	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, gone.name+": after the sweep", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
-	t.add(ctx, gone.name+": it comes back", "201 replayed, the provider's refund", func() string {
+	t.add(ctx, gone.name+": retry after the sweep", "201 replayed, the provider's refund", func() string {
 		again := t.retry(ctx, gone)
 		if !strings.Contains(string(again.body), `"`+t.provider.refund(gone.ref)+`"`) {
 			return again.say() + ", another refund"

@@ -18,7 +18,7 @@ var errDiffers = errors.New("the tour found a difference; see the lines marked N
 type endedError struct{ server string }
 
 func (e *endedError) Error() string {
-	return e.server + " has ended by itself, so everything else was stopped too; start again with `go run ./local` (data was in memory)"
+	return e.server + " has ended unexpectedly, so everything else was stopped too; start again with `go run ./local` (data was in memory)"
 }
 
 // printer is for lines that come from several goroutines.

@@ -59,7 +59,7 @@ func All() []Path {
 		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.Permanent(errBroken))},
 		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
 		{Name: "released", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.NotExecuted(errBroken))},
-		{Name: "parked by itself", Calls: map[string]int{put: 1, update: 1}, Play: fails(notRepeatable, errBroken)},
+		{Name: "parked after an error", Calls: map[string]int{put: 1, update: 1}, Play: fails(notRepeatable, errBroken)},
 		{Name: "in flight", Calls: map[string]int{put: 1}, Before: abandon(repeatable), Play: refused(repeatable, idem.ErrInFlight)},
 		{Name: "key reused", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: reused},
 		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
