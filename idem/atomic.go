@@ -14,7 +14,7 @@ import (
 func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
 	part := c.claiming(ctx)
 	defer part.end()
-	next, out, err := c.acquire(ctx, part, seen)
+	next, out, err := c.acquire(ctx, &part, seen)
 	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
 		// Something was executed: the caller must not read that nothing was.
 		s := Absent

@@ -74,9 +74,9 @@ type claimTime struct {
 }
 
 // claiming begins the time of a claim.
-func (x *execution) claiming(ctx context.Context) *claimTime {
+func (x *execution) claiming(ctx context.Context) claimTime {
 	start := time.Now()
-	t := &claimTime{withdrawBy: start.Add(x.budget)}
+	t := claimTime{withdrawBy: start.Add(x.budget)}
 	t.ctx, t.cancel = context.WithDeadline(ctx, start.Add(time.Duration(claimShare*float64(x.budget))))
 	return t
 }

@@ -29,7 +29,7 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 			return nil, Outcome{}, x.unavailable(ctx, err)
 		}
 	}
-	return x.acquire(ctx, part, seen)
+	return x.acquire(ctx, &part, seen)
 }
 
 // acquire reserves the key over the record that was seen, or replays it, waits for it,
@@ -80,8 +80,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}
-			var sErr *StoreError
-			if errors.As(err, &sErr) || !isAnswer(err) {
+			if _, failed := errors.AsType[*StoreError](err); failed || !isAnswer(err) {
 				return x.claimUnanswered(ctx, part, c, err, seen == nil)
 			}
 			if seen, err = x.existing(part.ctx, err); err != nil {
@@ -124,7 +123,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			}
 			// The wait had a budget of its own: the claim gets a fresh one.
 			part.end()
-			*part = *x.claiming(ctx)
+			*part = x.claiming(ctx)
 		default:
 			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
 		}
@@ -145,11 +144,11 @@ func (x *execution) claimEvent() protocol.Event {
 // existing takes the record out of a conflict, or reads it once more where it
 // could not be read. A nil record means that there is none any more.
 func (x *execution) existing(ctx context.Context, err error) (*Record, error) {
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && conflict.Existing != nil {
+	conflict, refused := errors.AsType[*protocol.ConflictError](err)
+	if refused && conflict.Existing != nil {
 		return conflict.Existing, nil
 	}
-	if conflict != nil || errors.Is(err, ErrRecordUnreadable) {
+	if refused || errors.Is(err, ErrRecordUnreadable) {
 		return x.engine.store.Get(ctx, x.call.Key.id)
 	}
 	return nil, err

@@ -43,9 +43,10 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	if err != nil {
 		return res, err
 	}
+	classifies := key.op.Classify != nil
 	res.Outcome, err = e.Execute(ctx, Call{Key: key, Fingerprint: fp, Run: func(ctx context.Context) Answer {
 		v, err := fn(ctx, in)
-		if err != nil && key.op.Classify == nil {
+		if err != nil && !classifies {
 			return Answer{Err: err, Value: v}
 		}
 		ans := Answer{Value: v, Err: err}

@@ -137,6 +137,6 @@ func (e *RecordedError) Error() string { return e.Message }
 
 // isAnswer reports whether the error tells of the record.
 func isAnswer(err error) bool {
-	var conflict *protocol.ConflictError
-	return errors.As(err, &conflict) || errors.Is(err, ErrRecordUnreadable)
+	_, conflict := errors.AsType[*protocol.ConflictError](err)
+	return conflict || errors.Is(err, ErrRecordUnreadable)
 }

@@ -24,13 +24,13 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 }
 
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
-	x := &execution{engine: e, call: &c, begun: e.now()}
+	x := &execution{engine: e, call: c, begun: e.now()}
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 		return Outcome{}, err
-	} else if err != nil && c.NoClaim == nil {
+	} else if err != nil && x.call.NoClaim == nil {
 		// What is recorded needs none of the handler's time.
-		c.NoClaim = err
+		x.call.NoClaim = err
 	}
 	a, out, err := x.claim(ctx)
 	if a == nil {

@@ -10,7 +10,7 @@ import (
 // execution is one call of Execute: what it was asked for, and the time that it has.
 type execution struct {
 	engine       *Engine
-	call         *Call
+	call         Call
 	begun        time.Time
 	endByEngine  time.Time     // of the invocation; zero outside Lambda
 	kill         time.Time     // the same; zero where that kills nothing

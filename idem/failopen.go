@@ -27,7 +27,6 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 	var err error
 	for range maxRounds {
 		err = e.store.Finish(ctx, now, f)
-		var conflict *protocol.ConflictError
 		open, unclaimed := f.Attempt.(protocol.Unclaimed)
 		if unclaimed && conflictUnseen(err) {
 			// Which record it is decides, so it is read.
@@ -42,7 +41,8 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 			}
 			err = &protocol.ConflictError{Existing: rec}
 		}
-		if !unclaimed || !errors.As(err, &conflict) || conflict.Existing == nil {
+		conflict, refused := errors.AsType[*protocol.ConflictError](err)
+		if !unclaimed || !refused || conflict.Existing == nil {
 			return err
 		}
 		if f.Ending.State == Released && !f.Ending.Uncertain && f.NewOwner == "" {

@@ -38,12 +38,12 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
 	}
-	var conflict *protocol.ConflictError
+	conflict, lost := errors.AsType[*protocol.ConflictError](err)
 	switch {
 	case err == nil:
 		done.queued, done.omitted = x.endWritten(ctx, &t, n)
 		return done, nil
-	case errors.As(err, &conflict):
+	case lost:
 		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
 			// Parked by a stricter call: the question stays open, and the claim is ours.
 			n.State = old.State

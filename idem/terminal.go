@@ -70,24 +70,23 @@ func (e *Engine) writeTerminal(ctx context.Context, t *terminal) error {
 	var err error
 	if !t.owes() {
 		err = e.sendTerminal(ctx, t)
-		var large *protocol.TooLargeError
-		var failed *StoreError
+		_, large := errors.AsType[*protocol.TooLargeError](err)
+		failed, _ := errors.AsType[*StoreError](err)
 		switch {
-		case errors.As(err, &large) && t.f.Ending.State == Completed:
+		case large && t.f.Ending.State == Completed:
 			t.drop(err)
 			err = e.sendTerminal(ctx, t)
-		case errors.As(err, &large) && t.f.Ending.Failure != nil:
+		case large && t.f.Ending.Failure != nil:
 			t.f.Write, t.f.Ending.Failure = newID(), shortFailure(t.f.Ending.Failure)
 			err = e.sendTerminal(ctx, t)
-		case errors.As(err, &failed) && failed.ResultNotStored && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
+		case failed != nil && failed.ResultNotStored && t.f.Ending.State == Completed && !t.f.Ending.Omitted:
 			t.fact = newID()
 			err = e.sendTerminal(ctx, t)
 		}
 	} else {
 		err = e.sendTerminal(ctx, t)
 	}
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && conflict.Existing != nil && conflict.Existing.Write == t.whole {
+	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok && conflict.Existing != nil && conflict.Existing.Write == t.whole {
 		// An earlier try with the result has landed after all.
 		t.fact, t.omitted, err = "", nil, nil
 	}
@@ -135,8 +134,8 @@ func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 
 // conflictUnseen reports whether the answer does not show the conflicting record.
 func conflictUnseen(err error) bool {
-	var conflict *protocol.ConflictError
-	return errors.Is(err, ErrRecordUnreadable) || errors.As(err, &conflict) && conflict.Existing == nil
+	conflict, ok := errors.AsType[*protocol.ConflictError](err)
+	return errors.Is(err, ErrRecordUnreadable) || ok && conflict.Existing == nil
 }
 
 // reread reads a conflicting record that the answer did not show. A record
