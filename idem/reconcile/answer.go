@@ -37,29 +37,29 @@ func CompletedWithEncoded(result idem.Encoded) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}}
 }
 
-// CompletedWithoutResult answers that the operation took effect, with a result that nobody
-// can tell any more: later calls get [idem.ErrOutcomeUnavailable].
+// CompletedWithoutResult answers that the operation took effect and that its result is not
+// known: later calls get [idem.ErrOutcomeUnavailable].
 func CompletedWithoutResult() Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed}}
 }
 
-// FailedWith answers that the operation has failed for good. Where steps have
-// compensations that have not run, it goes to people, who must undo them.
+// FailedWith answers that the operation has failed for good. If steps have compensations
+// that have not run, the question goes to people, who must undo them.
 func FailedWith(f idem.Failure) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Failed, Failure: &f}}
 }
 
 // NotExecuted answers that the operation had no effect and that none can follow: the next
-// call runs the handler again. While the parked attempt may still be running it counts for
-// nothing, and the probe is asked once more after that.
+// call runs the handler again. The answer does not count while the parked attempt may still
+// be running; the probe is then asked once more after that.
 func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: idem.Released}} }
 
-// StillUnknown answers that the provider does not know yet, and when to ask again. Zero
-// leaves that to the sweep; a wait is at most as long as [Operation.GiveUpAfter].
+// StillUnknown answers that the provider does not know yet, and after what time to ask
+// again, [Operation.GiveUpAfter] at most. Zero leaves the time to the sweep.
 func StillUnknown(after time.Duration) Answer { return Answer{after: max(after, 0)} }
 
-// CannotBeKnown answers that asking again would be in vain: people get the question now,
-// with the reason.
+// CannotBeKnown answers that it is no use to ask again: people get the question now, with
+// the reason.
 func CannotBeKnown(reason string) Answer { return Answer{kind: cannotBeKnown, reason: reason} }
 
 // WithRef returns the answer with the provider's name for the effect, which the record

@@ -7,12 +7,13 @@
 //		To: idem.Failed, Failure: &idem.Failure{Message: "the card was declined"}, Ref: "pay_1",
 //	}, reconcile.By{Who: "alice", Why: "the provider's console says so"})
 //
-// A [Sweeper] does so every minute, without anybody: it parks the claims whose lease is
-// over, asks each operation's [Operation.Probe] what has become of it, hands abandoned work
-// that is repeatable to [Operation.OnAbandoned], and leaves to people what nobody can tell.
+// A [Sweeper] does this without a person; run it every minute. It parks the claims whose
+// lease is over and asks each operation's [Operation.Probe] what has become of it. It hands
+// abandoned work that is repeatable to [Operation.OnAbandoned]. Questions that a probe cannot
+// answer are left to people.
 //
-// Whatever it changes is conditional on what it has read, replaces the owner where the
-// record leaves the hands of its attempt, and is kept with who, when and why in the same
-// transaction. So a webhook, an operator, a sweep and the attempt's own late outcome may
-// come in any order: the first one counts, and the others are told.
+// Every change is conditional on what was read. A resolution replaces the owner, so that
+// the attempt can change nothing any more. Who changed the record, when and why is written
+// in the same transaction. A webhook, an operator, a sweep and the attempt's own late
+// outcome may therefore come in any order: the first one counts, and the others are told.
 package reconcile

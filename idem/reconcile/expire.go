@@ -8,15 +8,15 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Remover removes what has expired: a *dynamostore.Remover.
+// Remover removes expired items: a *dynamostore.Remover.
 type Remover interface {
 	RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (protocol.ExpiredPage, error)
 }
 
 const (
-	// expireGrace is beyond what clocks are off, and what TTL takes its time for.
+	// expireGrace is more than clocks differ by, and about as long as TTL takes.
 	expireGrace = 24 * time.Hour
-	// expireItems bounds what a sweep looks at, expirePage a request.
+	// expireItems bounds how many items a sweep looks at, expirePage how many a request.
 	expireItems = 5000
 	expirePage  = 250
 	// maxSegments is the most that a Scan may have
@@ -24,9 +24,8 @@ const (
 	maxSegments = 1_000_000
 )
 
-// expire removes what has expired from one segment. Which one is drawn: so nobody has to
-// remember the last one, whatever the schedule, and sweepers beside each other rarely have
-// the same.
+// expire removes expired items from one segment, which is drawn at random. Nobody then has
+// to remember the last one, and two sweepers rarely take the same one.
 func (s *sweep) expire(ctx context.Context) error {
 	if s.opts.Expired == nil || s.opts.DryRun {
 		return nil

@@ -32,10 +32,10 @@ type GivenUp struct {
 	// State of the record, and its latest Attempt.
 	State   idem.State `json:"state"`
 	Attempt int        `json:"attempt"`
-	// CreatedAt is when the first attempt claimed, Since from when there is no outcome.
+	// CreatedAt is when the first attempt claimed, Since when the question became open.
 	CreatedAt time.Time `json:"created_at"`
 	Since     time.Time `json:"since"`
-	// Probes is how often the provider was asked, and Reason why that ends.
+	// Probes is how often the provider was asked. Reason is why it is not asked again.
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
@@ -50,16 +50,16 @@ type GivenUp struct {
 	Help string `json:"help"`
 }
 
-// never is when a record is due that was given up: it stays in the index and no sweep
+// never is when a record that was given up is due: it stays in the index, and no sweep
 // reads it.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// lock is how long another sweep leaves a record alone that is being given up.
+// lock is how long other sweeps leave a record alone while one gives it up.
 const lock = time.Minute
 
-// giveUp leaves the question to people, once. It is sent between two writes: the first
-// one keeps other sweeps from sending it too, and only the second one says that it was
-// sent. So it is never lost, and sent twice only after a crash in between.
+// giveUp leaves the question to people, once. It is sent between two writes: the first one
+// keeps other sweeps from sending it too, and the second one records that it was sent. It is
+// therefore never lost, and it is sent twice only after a crash between the two.
 func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
 	reason = shortened(reason)
 	if s.opts.People != nil && !s.opts.DryRun {
@@ -104,8 +104,8 @@ func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
 }
 
 // SendTo returns the [SweepOptions.People] that sends each question as JSON with a sender
-// of package outbox, such as the sqssender to a queue. The message's id is
-// [GivenUp.Message], by which a FIFO queue drops one that comes twice within five minutes.
+// of package outbox, such as sqssender for a queue. The message's id is [GivenUp.Message]: a
+// FIFO queue drops a second message with that id for five minutes.
 func SendTo(sender outbox.Sender) func(context.Context, GivenUp) error {
 	return func(ctx context.Context, g GivenUp) error {
 		body, err := json.Marshal(g)

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Question is an operation that has no outcome, as far as its record tells. It says
-// nothing of the operation's input, which no record keeps.
+// Question is an operation without an outcome, with what its record says. It does not have
+// the operation's input, which no record keeps.
 type Question struct {
 	// ID of the record, Tenant and Operation of its key. Tenant is empty for a service
 	// without tenants.
@@ -24,16 +24,16 @@ type Question struct {
 	Token string
 	// Ref is what the provider calls the effect, if the record says so.
 	Ref string
-	// State of the record: Unknown, or InProgress and Released of what was abandoned.
+	// State of the record: Unknown, or InProgress or Released if the work was abandoned.
 	State idem.State
 	// Attempt is the number of the latest attempt.
 	Attempt int
 	// Steps that are recorded, by name, in order.
 	Steps []Step
-	// CreatedAt is when the first attempt claimed, LeaseUntil until when the latest one
-	// might run, Since from when the question has been open.
+	// CreatedAt is when the first attempt claimed, LeaseUntil the end of the latest one's
+	// lease, and Since when the question became open.
 	CreatedAt, LeaseUntil, Since time.Time
-	// Probes is how often it was asked before.
+	// Probes is how often the provider was asked before.
 	Probes int
 	// Failure is the latest attempt's error, nil if there is none.
 	Failure *idem.Failure
@@ -78,8 +78,8 @@ func (r *Reconciler) question(rec *idem.Record) Question {
 	return q
 }
 
-// since is from when a record has been without an outcome: a claim that was abandoned
-// from the end of its lease.
+// since is when a record became an open question: for an abandoned claim, the end of its
+// lease.
 func since(rec *idem.Record) time.Time {
 	if rec.OpenSince.IsZero() {
 		return rec.LeaseUntil

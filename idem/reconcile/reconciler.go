@@ -21,7 +21,7 @@ const (
 	// of most businesses are closed.
 	DefaultAuditRetention = 366 * 24 * time.Hour
 
-	// leastRetention keeps an outcome from expiring before its own write has landed.
+	// leastRetention keeps an outcome from expiring before its write has landed.
 	leastRetention = 10 * time.Second
 	// maxRounds bounds how often one change is decided anew because somebody else wrote.
 	maxRounds = 8
@@ -29,8 +29,8 @@ const (
 
 // Options of a reconciler. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Margin is the clock skew that is allowed for before a lease counts as lapsed, as
-	// the engines have it. Zero means [idem.DefaultMargin].
+	// Margin is added to a lease before it counts as lapsed, because clocks differ. Use that
+	// of the engines. Zero means [idem.DefaultMargin].
 	Margin time.Duration
 	// AuditRetention is how long changes are kept. Zero means [DefaultAuditRetention].
 	AuditRetention time.Duration

@@ -44,16 +44,16 @@ type Report struct {
 	Failed int `json:"failed"`
 	// Skipped records were not due any more.
 	Skipped int `json:"skipped"`
-	// Left records were listed, and not handled for want of time; More says that not all
-	// that is due was listed. The next sweep has them.
+	// Left records were listed, but there was no time to handle them. More says that there
+	// was no time to list all that is due. The next sweep continues with both.
 	Left int  `json:"left"`
 	More bool `json:"more,omitempty"`
 	// Expired items were removed.
 	Expired int `json:"expired,omitempty"`
 	// Actions are the first 1,000 of what was done.
 	Actions []Action `json:"actions,omitempty"`
-	// Problems says what went wrong, at most 20. Errors that differ only in the request's id
-	// are said once.
+	// Problems says what went wrong, at most 20 entries. Errors that differ only in the
+	// request's id have one entry.
 	Problems []string `json:"problems,omitempty"`
 }
 

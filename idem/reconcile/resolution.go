@@ -28,16 +28,17 @@ type Resolution struct {
 	Result *idem.Encoded
 	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
 	Failure *idem.Failure
-	// Undone says of To Failed that what the steps did has been undone by hand. Without it
-	// a record with compensations that have not run is refused with a [*NotUndoneError].
+	// Undone says that what the steps did has been undone by hand. It is for To Failed.
+	// Without it a record with compensations that have not run is refused with a
+	// [*NotUndoneError].
 	Undone bool
-	// Again lets it replace an earlier resolution, as long as nobody has run since. What an
-	// attempt has recorded itself cannot be replaced. The steps went with the earlier
-	// outcome: what they did is not asked about again, and a later attempt runs them anew.
+	// Again lets it replace an earlier resolution, as long as no attempt has run since. What
+	// an attempt has recorded itself cannot be replaced. The earlier resolution has removed
+	// the steps: a later attempt runs them again.
 	Again bool
-	// Attempt is the number of the attempt that it is about, as the record had it: of
-	// another one it gives [ErrNotUnknown]. Give it where what was found out holds for that
-	// attempt alone, as that it had no effect. Zero means whichever is unknown.
+	// Attempt is the number of the attempt that it is about. If the record is of another
+	// attempt by now, it gives [ErrNotUnknown]. Set it if what was found out holds only for
+	// that attempt, for example that it had no effect. Zero means any attempt.
 	Attempt int
 	// Ref is the provider's reference, if there is one: at most 256 bytes, without control
 	// characters.
@@ -86,7 +87,7 @@ func (r Resolution) check() error {
 	return nil
 }
 
-// What the record of an attempt's own end can have at most: every later call reads it.
+// Limits as for an attempt's own end: every later call reads these texts.
 const (
 	maxReference   = 256
 	maxFailureText = 2048
@@ -99,7 +100,7 @@ func codecName(codec string) string {
 	return codec
 }
 
-// What a change can be refused with. Branch with errors.Is.
+// Errors of changes that are refused. Use errors.Is to tell them apart.
 var (
 	// ErrNotFound: there is no such record.
 	ErrNotFound = protocol.ErrNotFound

@@ -11,9 +11,8 @@ import (
 )
 
 // Resolve records that the key's unknown operation completed with out, which later calls
-// get. Out must be the handler's result type: no record says which that is, and a result of
-// another one is recorded if it can be encoded. See [Reconciler.Resolve], which also takes
-// other resolutions.
+// get. Out must be the handler's result type. Resolve cannot check that, because the record
+// does not say which type it is. See [Reconciler.Resolve], which takes any resolution.
 func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by By) error {
 	if err := key.Err(); err != nil {
 		return err
@@ -26,11 +25,11 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 }
 
 // Resolve records the outcome of the unknown record with the id ([idem.Key.ID]). It
-// replaces the owner: the parked attempt can change nothing any more. The
-// resolution to Released is refused with [ErrTooEarly] while the parked attempt
-// may still be running. A record that is not unknown gives [ErrNotUnknown], also
-// if somebody else was faster; a claim of a not repeatable operation whose lease
-// is over counts as unknown. An absent record gives [ErrNotFound].
+// replaces the owner: the parked attempt can change nothing any more. While the parked
+// attempt may still be running, a resolution to Released is refused with [ErrTooEarly].
+// A record that is not unknown, or that somebody else has resolved first, gives
+// [ErrNotUnknown]; a claim of a not repeatable operation whose lease is over counts as
+// unknown. An absent record gives [ErrNotFound].
 func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by By) error {
 	if err := errors.Join(res.check(), by.check()); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (r *Reconciler) abandoned(rec *idem.Record) bool {
 	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
 }
 
-// lapse parks a lapsed claim. The owner stays: its late outcome is still welcome.
+// lapse parks a lapsed claim. The owner stays: its late outcome still counts.
 func (r *Reconciler) lapse(rec *idem.Record, by By) protocol.Settlement {
 	return protocol.Settlement{
 		ID: rec.ID, Kind: protocol.EventLapse, Seen: rec.Write, Write: newID(),
@@ -97,9 +96,9 @@ func (r *Reconciler) lapse(rec *idem.Record, by By) protocol.Settlement {
 	}
 }
 
-// settle writes the settlement, and the same again if its reply was lost: a
-// resolver that asks anew would take its own answer for somebody else's. The retention
-// of an outcome counts from the try that lands.
+// settle writes the settlement, and writes the same once more if its reply was lost. If it
+// read the record anew instead, it would take its own answer for somebody else's. The
+// retention of an outcome counts from the try that lands.
 func (r *Reconciler) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) error {
 	return again(ctx, func() error {
 		if !s.Ending.ExpiresAt.IsZero() {

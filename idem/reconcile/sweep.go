@@ -10,17 +10,17 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Sweep looks at all that is due now, once. The shards of the index take turns, a page
-// each, from another one in each sweep, and each provider's questions have workers of their
-// own, the longest due first. It returns when it has seen all, or when the time
-// of the context is nearly over. What is not done then, the next sweep does: what a sweep
-// has left half done too.
+// Sweep looks at all that is due now, once. It lists the shards of the index in turn, a page
+// each, and begins with a random one. Each provider's questions have workers of their own,
+// which begin with the one that has been due for longest. Sweep returns when it has seen
+// all, or when the context's time is nearly over. The next sweep does what is left, and
+// finishes what this one has left half done.
 //
-// Whatever it writes is conditional on what it has read. If somebody else has written in
-// between, it looks once more and then leaves the record to the next sweep. After three
-// shards in a row that could not be listed, as of a table that does not exist, it lists no
-// more. The error joins those of such shards, equal ones once; the report counts what else
-// went wrong.
+// Every write is conditional on what was read. If somebody else has written since, Sweep
+// reads the record once more, and then leaves it to the next sweep. If three shards in a row
+// cannot be listed, for example because the table does not exist, it stops listing. The
+// error joins the errors of these shards, equal ones once. The report counts all other
+// failures.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]*backlog{}, report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx

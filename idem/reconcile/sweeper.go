@@ -33,38 +33,39 @@ const (
 	// DefaultExpireSegments is for a table of 300,000 items.
 	DefaultExpireSegments = 60
 
-	// openAfter is the number of probes in a row that a provider leaves without an answer
-	// until its circuit opens, openFor the time until one of them tries again.
+	// openAfter is the number of probes in a row without an answer after which a provider's
+	// circuit opens. openFor is the time until one probe tries again.
 	openAfter = 5
 	openFor   = time.Minute
 )
 
-// Operation is what a sweep knows of an operation. Of operations that it does not know,
-// lapsed claims are parked as their records say, and people get the questions.
+// Operation is what a sweep knows about an operation. If it does not know an operation, it
+// parks lapsed claims as their records declare, and people get the questions.
 type Operation struct {
 	// Operation is the declaration that its handlers run under. Name, Repeat and
 	// MaxAttempts count. Required.
 	Operation idem.Operation
-	// Probe asks the provider what became of an Unknown operation. An error, a panic and
-	// silence leave it unknown. Its context ends after [SweepOptions.ProbeTimeout]: a probe
-	// that goes on after that is no longer waited for. It may be asked about one question
-	// more than once. Nil if only people can tell.
+	// Probe asks the provider what became of an Unknown operation. After an error, a panic
+	// or a time-out the operation stays unknown. Its context ends after
+	// [SweepOptions.ProbeTimeout]; the sweep does not wait for a probe that ignores that. It
+	// may be asked about a question more than once. Nil means that only people can tell.
 	Probe func(ctx context.Context, q Question) (Answer, error)
-	// OnAbandoned is told of work that a call would go on with, and that nobody calls for:
-	// a lapsed claim of a repeatable operation, and Released with steps. It may send the
-	// work again. It is called at least once, and again with a growing pause until the
-	// work goes on. Its time is that of Probe. Nil leaves it at a report, and in the end
-	// to people; a claim with an interrupted step, which only a handler or the provider can
-	// close, is parked then, and Probe is asked.
+	// OnAbandoned is told of work that the next call would continue and that nobody calls
+	// for: a lapsed claim of a repeatable operation, or a Released one with steps. It may
+	// send the work again. It is called at least once, and again after growing pauses until
+	// the work continues. It has the same time as Probe. Nil means that the work is reported
+	// and, after [Operation.GiveUpAfter], left to people. A claim with an interrupted step,
+	// which only a handler or the provider can close, is then parked, and Probe is asked.
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share workers, see
-	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an answer the provider is asked one question a
-	// minute until it answers. Empty means the operation's name.
+	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an
+	// answer the provider is asked one question a minute until it answers. Empty means the
+	// operation's name.
 	Provider string
 	// GiveUpAfter is the age of a question at which people get it. Zero means
-	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Where there is
-	// a Probe it is asked once more before that; while the circuit is open only at twice the
-	// age do people get it unasked.
+	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Probe is asked
+	// once more before that. While the circuit is open, the question waits for it until it
+	// is twice as old.
 	GiveUpAfter time.Duration
 	// GiveUpProbes is the number of probes after which people get it. Zero means no bound.
 	GiveUpProbes int
@@ -74,21 +75,21 @@ type Operation struct {
 type SweepOptions struct {
 	// Operations that the sweep knows.
 	Operations []Operation
-	// People gets each question that is given up, once; after a crash in between twice,
-	// with the same [GivenUp.Message]. Nil leaves it at the log and the record. [SendTo]
-	// makes one of a sender.
+	// People gets each question that is given up, once. After a crash it may get one twice,
+	// with the same [GivenUp.Message]. [SendTo] makes one from a sender. Nil means that
+	// questions are only logged and noted in their records.
 	People func(ctx context.Context, g GivenUp) error
 	// Help tells people how to look at a question and how to resolve it, such as a link to
 	// a runbook. Empty means [DefaultHelp].
 	Help string
-	// TellMessages puts messages of errors into what people get, which may quote personal
-	// data. Otherwise they get the type and the code.
+	// TellMessages gives people the messages of errors, which may contain personal data.
+	// Otherwise they get only the type and the code.
 	TellMessages bool
-	// Who is what changes are kept under. Empty means "sweep".
+	// Who is the [By.Who] of the sweep's changes. Empty means "sweep".
 	Who string
-	// Concurrency is how many records of a provider are handled at once, and of all
-	// operations that are not in Operations. So a provider that answers slowly takes no time
-	// of the others. Zero means [DefaultConcurrency].
+	// Concurrency is how many records of a provider are handled at once. The operations that
+	// are not in Operations count together as one provider. A provider that answers slowly
+	// therefore takes no time from the others. Zero means [DefaultConcurrency].
 	Concurrency int
 	// PageSize is how many records of a shard are listed at a time; shards take turns.
 	// Zero means [DefaultPageSize].
@@ -100,18 +101,18 @@ type SweepOptions struct {
 	// last writes. It is at most a quarter of the time until the deadline. Zero means
 	// [DefaultReserve].
 	Reserve time.Duration
-	// Backoff is the pause after the first probe without an answer. It doubles up to
-	// MaxBackoff, and each is between half and all of that. Zero means [DefaultBackoff]
-	// and [DefaultMaxBackoff].
+	// Backoff is the pause after the first probe without an answer. It doubles with each
+	// further one, up to MaxBackoff. A random part of up to half is taken off. Zero means
+	// [DefaultBackoff] and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
-	// Expired removes what is past its expiry for a day, from a table without TTL: a
-	// *dynamostore.Remover. Each sweep that has time left looks at up to 5,000 items of one
-	// of ExpireSegments parts of the table, drawn at random. Zero segments mean
-	// [DefaultExpireSegments]; a table needs one for each 5,000 items or so, and the
-	// report says if it has too few. Nil leaves it to TTL.
+	// Expired, a *dynamostore.Remover, is for a table without TTL: it removes items that
+	// expired more than a day ago. Each sweep that has time left looks at up to 5,000 items
+	// of one of ExpireSegments parts of the table, drawn at random. A table needs a segment
+	// for each 5,000 items, and the report says if it has too few. Zero segments mean
+	// [DefaultExpireSegments]. Nil leaves expired items to TTL.
 	Expired        Remover
 	ExpireSegments int
-	// DryRun writes nothing, asks nobody, and reports what a sweep would do first.
+	// DryRun writes nothing and asks nobody. It reports what a sweep would begin with.
 	DryRun bool
 	// Observer is told of each [Action] by its Kind. Nil for none.
 	Observer idem.Observer
@@ -119,8 +120,8 @@ type SweepOptions struct {
 	Log *slog.Logger
 }
 
-// Sweeper looks for what is due. It is safe for concurrent use, also beside sweepers in
-// other processes.
+// Sweeper looks at what is due. It is safe for concurrent use, and so are several sweepers
+// in several processes.
 type Sweeper struct {
 	r          *Reconciler
 	opts       SweepOptions
