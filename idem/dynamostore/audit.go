@@ -14,15 +14,19 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// auditWrite is the unit that a change from outside commits with; nil for one without an
-// entry.
-func (s *Store) auditWrite(id string, a *protocol.Audit) *txWrite {
+// Settle is [Store.Settle], and writes the audit entry in one transaction with it.
+func (q *Questions) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	return q.settle(ctx, now, w, q.auditWrite(w.ID, w.Audit))
+}
+
+// auditWrite is what a change from outside commits with; nil for one without an entry.
+func (q *Questions) auditWrite(id string, a *protocol.Audit) companion {
 	if a == nil {
 		return nil
 	}
 	it := encodeAudit(a)
-	return &txWrite{s: s, id: id, actions: []action{{kind: "Audit", table: s.table, item: it, write: types.TransactWriteItem{
-		Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
+	return &txWrite{s: q.Store, id: id, actions: []action{{kind: "Audit", table: q.table, item: it, write: types.TransactWriteItem{
+		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 	}}}}
 }
 

@@ -18,20 +18,17 @@ import (
 // a second one if another call has parked the record; a PutItem for an attempt that has
 // no claim. With a [*Tx] each is one TransactWriteItems instead.
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	tx, ok := f.Unit.(*Tx)
+	tx, ok := f.Unit.(unit)
 	if f.Unit != nil && !ok {
 		return fmt.Errorf("dynamostore: Finish.Unit: a %T cannot commit here, a *dynamostore.Tx can: %w", f.Unit, errors.ErrUnsupported)
 	}
 	k := s.retry.begin(ctx, "Finish")
 	defer k.end()
-	var w *txWrite
+	var w companion
 	if tx != nil {
 		var err error
-		if w, err = s.newTxWrite(f.ID, f.Created, tx, now, min(len(f.Ending.Result), inlineUpTo)); err != nil {
+		if w, err = tx.companion(s, f, now); err != nil {
 			return err
-		}
-		if len(w.actions) == 0 {
-			w = nil
 		}
 	}
 	owner := cmp.Or(f.NewOwner, f.Owner) // who names the parts
@@ -126,7 +123,7 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 
 // insert writes the whole record of an attempt that took no claim, or none that is
 // there.
-func (s *Store) insert(k *call, f protocol.Finish, w *txWrite, body protocol.Body, now time.Time) (item, error) {
+func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Body, now time.Time) (item, error) {
 	cond := ifAbsent
 	var seen item // nil, not empty, where there is none
 	var over *protocol.Record
@@ -159,8 +156,17 @@ func (s *Store) ended(old item, err error, k *call, write string, e protocol.End
 const maxItem = 400 << 10
 
 // Settle implements [idem.Store]: one UpdateItem, after the parts of a large
-// result, and after one read if steps are to be cleared.
+// result, and after one read if steps are to be cleared. It writes no audit entry: see
+// [Questions.Settle].
 func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	if w.Audit != nil {
+		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewQuestions: %w", errors.ErrUnsupported)
+	}
+	return s.settle(ctx, now, w, nil)
+}
+
+// settle is Settle with what commits with it, if there is any.
+func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement, tx companion) error {
 	k := s.retry.begin(ctx, "Settle")
 	defer k.end()
 	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
@@ -179,7 +185,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 			steps = cleared.after
 		}
 	}
-	tx, spent := s.auditWrite(w.ID, w.Audit), item(nil)
+	var spent item
 	if tx != nil && w.LargeSteps {
 		// A transaction does not say what it has changed.
 		if spent, err = s.get(k, key(w.ID)); err != nil {

@@ -20,9 +20,9 @@ type QuestionsClient interface {
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 }
 
-// Questions is a [Store] that also finds what is due, for sweeps and for operators. It is
-// a type of its own so that a function that never asks does not carry the code, nor needs
-// the permissions: dynamodb:Query on the index, and for [Questions.AuditOf] and
+// Questions is a [Store] that also finds what is due and keeps an audit, for sweeps and for
+// operators. It is a type of its own so that a function that never asks does not carry the
+// code, nor needs the permissions: dynamodb:Query on the index, and for [Questions.AuditOf] and
 // [Questions.Forget] also dynamodb:Query and DeleteItem on the table. It is safe for concurrent
 // use.
 type Questions struct {

@@ -44,18 +44,21 @@ type txWrite struct {
 	size    int
 }
 
-// newTxWrite prepares what commits with the record, whose life began at created; the
-// record's own part has the size.
-func (s *Store) newTxWrite(id string, created time.Time, tx *Tx, now time.Time, size int) (*txWrite, error) {
-	tx.Seal()
-	tx.mu.Lock()
-	defer tx.mu.Unlock()
-	if tx.err != nil {
-		return nil, &protocol.RefusedError{Err: tx.err}
+// companion implements [unit].
+func (t *Tx) companion(s *Store, f protocol.Finish, now time.Time) (companion, error) {
+	if t == nil {
+		return nil, nil
 	}
-	u := &txWrite{s: s, id: id, actions: slices.Clone(tx.actions), size: tx.size()}
+	t.Seal()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, created := f.ID, f.Created
+	if t.err != nil {
+		return nil, &protocol.RefusedError{Err: t.err}
+	}
+	u := &txWrite{s: s, id: id, actions: slices.Clone(t.actions), size: t.size()}
 	lanes := map[outbox.Lane][]string{}
-	for n, m := range tx.messages {
+	for n, m := range t.messages {
 		var after []string
 		if m.OrderingKey != "" {
 			lane := outbox.Lane{Destination: m.Destination, OrderingKey: m.OrderingKey}
@@ -70,8 +73,11 @@ func (s *Store) newTxWrite(id string, created time.Time, tx *Tx, now time.Time, 
 			Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 		}})
 	}
-	if err := s.checkActions(id, u.actions, size); err != nil {
+	if err := s.checkActions(id, u.actions, min(len(f.Ending.Result), inlineUpTo)); err != nil {
 		return nil, &protocol.RefusedError{Err: err}
+	}
+	if len(u.actions) == 0 {
+		return nil, nil
 	}
 	return u, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -95,6 +96,23 @@ func (s *Store) send(c *call, key item, write func(context.Context) error) (item
 		return nil, err
 	}
 	return old, errRefused
+}
+
+// companion is what commits with a record's write, in one transaction: a unit of work,
+// or an audit entry. It is an interface, which [Tx] and [Questions] alone make, so that a
+// function without either does not carry the code of transactions.
+type companion interface {
+	// update sends it with the record's UpdateItem, send with any write of the record.
+	// Both answer as [Store.send] does.
+	update(k *call, write string, u *update, cond string) (item, error)
+	send(k *call, write string, record types.TransactWriteItem) (item, error)
+}
+
+// unit is a unit of work of this package, a [*Tx].
+type unit interface {
+	protocol.Unit
+	// companion prepares what commits with the end; nil if there is nothing.
+	companion(s *Store, f protocol.Finish, now time.Time) (companion, error)
 }
 
 // errRefused says that a write's condition did not hold.
