@@ -87,7 +87,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoPark:
-			s := x.lapse(seen)
+			s := protocol.Lapse(seen, x.claimEvent(), newID(), "a later call")
 			err := e.store.Settle(part.ctx, e.now(), s)
 			if err == nil {
 				x.notify(ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown})

@@ -59,14 +59,3 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 	c.Record = rec
 	return c
 }
-
-// lapse parks the record of a lapsed or uncertain attempt. The owner stays.
-func (x *execution) lapse(seen *Record) protocol.Settlement {
-	return protocol.Settlement{
-		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(),
-		Ending: protocol.Ending{
-			State: Unknown, Failure: seen.Failure, Uncertain: true,
-			Stricter: protocol.Stricter(seen.Repeat, x.call.Key.op.Repeat) == NotRepeatable,
-		},
-	}
-}

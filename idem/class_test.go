@@ -177,20 +177,20 @@ func TestFailureOf(t *testing.T) {
 // What is recorded of an error is bounded and valid text, whatever the error says.
 func TestFailureTextIsBounded(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("x", maxFailureText), strings.Repeat("x", maxFailureText+1), strings.Repeat("ü", maxFailureText),
-		"x" + strings.Repeat("ü", maxFailureText), strings.Repeat("🙂", maxFailureText),
+		strings.Repeat("x", protocol.MaxFailureText), strings.Repeat("x", protocol.MaxFailureText+1), strings.Repeat("ü", protocol.MaxFailureText),
+		"x" + strings.Repeat("ü", protocol.MaxFailureText), strings.Repeat("🙂", protocol.MaxFailureText),
 	} {
 		got := failureOf(plainError(text)).Message
 		require.True(t, utf8.ValidString(got))
-		if len(text) <= maxFailureText {
+		if len(text) <= protocol.MaxFailureText {
 			require.Equal(t, text, got)
 			continue
 		}
 		kept, cut := strings.CutSuffix(got, "…")
 		require.True(t, cut)
 		require.True(t, strings.HasPrefix(text, kept))
-		require.Greater(t, len(kept), maxFailureText-utf8.UTFMax)
-		require.LessOrEqual(t, len(kept), maxFailureText)
+		require.Greater(t, len(kept), protocol.MaxFailureText-utf8.UTFMax)
+		require.LessOrEqual(t, len(kept), protocol.MaxFailureText)
 	}
 }
 

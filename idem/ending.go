@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -100,22 +99,11 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 		if last := x.call.Key.op.MaxAttempts; last == 0 || a.rec.Unsettled+1 < last {
 			en.State, en.Unsettled = Released, a.rec.Unsettled+1
 		} else {
-			en.Failure = lastOf(last, f)
+			en.Failure = protocol.LastAttempt(last, f)
 		}
 	}
 	if en.State == Released && !a.journal.any() {
 		en.ExpiresAt = expires
 	}
 	return en
-}
-
-// lastOf is the failure of an attempt after which there is no other one. It tells the
-// person who must resolve the operation why it is parked although it is repeatable.
-func lastOf(attempts int, f *Failure) *Failure {
-	if f == nil {
-		return &Failure{Message: fmt.Sprintf("the last of %d attempts left no outcome", attempts)}
-	}
-	last := *f
-	last.Message = truncate(fmt.Sprintf("the last of %d attempts: %s", attempts, f.Message))
-	return &last
 }

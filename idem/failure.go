@@ -4,6 +4,8 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // failureOf describes an error as it is recorded.
@@ -33,18 +35,7 @@ func textOf(err error, ask func() string) (s string) {
 			s = "an error of type " + typeName(err) + " that cannot say what it is"
 		}
 	}()
-	return truncate(strings.ToValidUTF8(ask(), "\uFFFD"))
-}
-
-// maxFailureText keeps a recorded error from filling the record: a failed
-// condition is billed by the record's size.
-const maxFailureText = 2048
-
-func truncate(s string) string {
-	if len(s) <= maxFailureText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxFailureText], "") + "…"
+	return protocol.FailureText(strings.ToValidUTF8(ask(), "\uFFFD"))
 }
 
 // typeName is the error's type as aws-lambda-go reports it: without package path

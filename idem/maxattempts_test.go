@@ -99,6 +99,48 @@ func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	require.Equal(t, "the last of 3 attempts: "+errPlain.Error(), status.Failure.Message)
 }
 
+// Whoever must resolve the operation reads in its record who has parked it, when and why,
+// also if that was a call: the attempt itself has died.
+func TestARecordSaysWhyACallHasParkedIt(t *testing.T) {
+	loose := limited
+	loose.MaxAttempts = 0
+	strict := loose
+	strict.Repeat = idem.NotRepeatable
+	dies := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.dies(t)) }
+	errs := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, errPlain)) }
+	for name, tc := range map[string]struct {
+		ran, calls idem.Operation
+		ends       []func(*testing.T, *attempted)
+		message    string
+	}{
+		"not repeatable":         {strict, strict, []func(*testing.T, *attempted){dies}, "attempt 1 left no outcome"},
+		"declared stricter":      {loose, strict, []func(*testing.T, *attempted){errs, dies}, "attempt 2 left no outcome"},
+		"released, and stricter": {loose, strict, []func(*testing.T, *attempted){errs}, errPlain.Error()},
+		"its last attempt":       {limited, limited, []func(*testing.T, *attempted){errs, dies, dies}, "the last of 3 attempts left no outcome"},
+		"a bound that came later": {loose, limited, []func(*testing.T, *attempted){errs, dies, errs, errs},
+			"the last of 4 attempts: " + errPlain.Error()},
+		"dead, and a bound that came later": {loose, limited, []func(*testing.T, *attempted){errs, dies, errs, dies},
+			"the last of 4 attempts left no outcome"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &attempted{rig: newRig(t, nil), key: tc.ran.Key("t", "k")}
+			for _, end := range tc.ends {
+				end(t, a)
+			}
+			a.key = tc.calls.Key("t", "k")
+			a.faults.Reset()
+			require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
+			require.Equal(t, m("Acquire", "Settle"), a.faults.Calls(), "it costs no further call")
+			status, err := a.engine.Lookup(t.Context(), a.key)
+			require.NoError(t, err)
+			require.Equal(t, idem.Unknown, status.State)
+			require.Equal(t, len(tc.ends), status.Attempt)
+			require.Equal(t, "parked by a later call: "+tc.message, status.Failure.Message)
+			require.WithinDuration(t, a.clock.Now(), status.UpdatedAt, time.Second)
+		})
+	}
+}
+
 func TestASingleAttempt(t *testing.T) {
 	once := limited
 	once.MaxAttempts = 1

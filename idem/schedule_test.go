@@ -147,7 +147,7 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 		require.Equal(t, idem.Unknown, rec.State)
 		require.Equal(t, idem.NotRepeatable, rec.Repeat)
 		require.Zero(t, rec.ExpiresAt)
-		require.Equal(t, "plain", rec.Failure.Message, "people still see why")
+		require.Equal(t, "parked by a later call: plain", rec.Failure.Message, "people still see why")
 	})
 	t.Run("execution excluded is not parked", func(t *testing.T) {
 		r := newRig(t, nil)

@@ -176,11 +176,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	// An interrupted step parks an operation that is not repeatable. A repeatable one
 	// is taken over, the step is not: its handler may know how to close it.
 	repeatable := Stricter(rec.Repeat, ev.Repeat) == Repeatable
-	unsettled := max(rec.Unsettled, 1) // the one that has left an uncertain record, at least
-	if rec.State == InProgress {
-		unsettled = rec.Unsettled + 1 // with the lapsed one
-	}
-	if ev.MaxAttempts > 0 && unsettled >= ev.MaxAttempts {
+	if rec.Exhausted(ev) {
 		repeatable = false // every attempt fails
 	}
 	switch rec.State {

@@ -67,7 +67,8 @@ type Record struct {
 	Body Body
 	// Omitted says that the outcome was recorded without its result.
 	Omitted bool
-	// Failure of a Failed record; of others the last attempt's error, for people.
+	// Failure of a Failed record; of others the last attempt's error, for people. Of a record
+	// that somebody else than its attempt has parked it says who and why, see [Lapse].
 	Failure *Failure
 	// Ref is what the provider calls the effect, as the attempt or a resolver said.
 	Ref string

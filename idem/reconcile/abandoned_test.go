@@ -98,6 +98,7 @@ func TestPoisonedWorkIsParked(t *testing.T) {
 	}
 	require.Equal(t, 1, sent)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Equal(t, "parked by a sweep: the last of 2 attempts left no outcome", r.Record(key).Failure.Message)
 }
 
 // An interrupted step of repeatable work is closed by the next attempt, if the sweep can

@@ -62,10 +62,7 @@ const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 // error is the store's.
 func (s *sweep) handle(rec *idem.Record) error {
 	op := s.operation(rec)
-	ev := protocol.Event{
-		Kind: protocol.EventWork, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
-		MaxAttempts: op.Operation.MaxAttempts, Margin: s.r.opts.Margin,
-	}
+	ev := s.event(op)
 	compared := *rec
 	compared.Fingerprint = sameInput
 	switch protocol.Next(&compared, ev, s.r.now()).Do {
@@ -89,14 +86,22 @@ func (s *sweep) handle(rec *idem.Record) error {
 	return nil
 }
 
+// event is a call of the operation, with the record's input.
+func (s *sweep) event(op Operation) protocol.Event {
+	return protocol.Event{
+		Kind: protocol.EventWork, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
+		MaxAttempts: op.Operation.MaxAttempts, Margin: s.r.opts.Margin,
+	}
+}
+
 // park makes an open question of what an attempt has left behind, and asks it at once.
 func (s *sweep) park(rec *idem.Record, op Operation) error {
 	why := "its lease is over and it left no outcome"
 	if rec.State == idem.Released {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
-	why += attemptsOver(rec, op)
-	lapse := s.r.lapse(rec, s.by(why))
+	why += s.attemptsOver(rec, op)
+	lapse := s.r.lapse(rec, s.event(op), "a sweep", s.by(why))
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()
@@ -113,12 +118,11 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 }
 
 // attemptsOver says of a repeatable operation that is parked that it has had its attempts.
-func attemptsOver(rec *idem.Record, op Operation) string {
-	last := op.Operation.MaxAttempts
-	if last == 0 || rec.Repeat != idem.Repeatable || rec.Interrupted() || rec.Unsettled+1 < last {
+func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
+	if !rec.Exhausted(s.event(op)) {
 		return ""
 	}
-	return fmt.Sprintf("; it has had its %d attempts", last)
+	return fmt.Sprintf("; it has had its %d attempts", op.Operation.MaxAttempts)
 }
 
 // abandoned is about work that the next call would go on with.
@@ -154,7 +158,7 @@ func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause tim
 	age := since(rec).Add(op.GiveUpAfter)
 	if !now.Before(age) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
 		if rec.State == idem.Unknown {
-			why += attemptsOver(rec, op)
+			why += s.attemptsOver(rec, op)
 		}
 		return s.giveUp(rec, why, cause)
 	}

@@ -54,7 +54,8 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 	return fmt.Errorf("%w: somebody else keeps writing it", ErrOpen)
 }
 
-// History returns the changes of the record from outside its attempts, the earliest first.
+// History returns the changes of the record by people, webhooks and sweeps, the earliest
+// first. Of a call that has parked it, the record's Failure and OpenSince tell.
 func (r *Reconciler) History(ctx context.Context, id string) ([]protocol.Audit, error) {
 	var all []protocol.Audit
 	for page := ""; ; {

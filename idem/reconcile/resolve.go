@@ -43,7 +43,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 			return fmt.Errorf("%w: %q", ErrNotFound, id)
 		}
 		if r.abandoned(rec) {
-			err := r.settle(ctx, 0, r.lapse(rec, by))
+			err := r.settle(ctx, 0, r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by))
 			if err != nil && !isAnswer(err) {
 				return err
 			}
@@ -87,13 +87,11 @@ func (r *Reconciler) abandoned(rec *idem.Record) bool {
 	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
 }
 
-// lapse parks a lapsed claim. The owner stays: its late outcome still counts.
-func (r *Reconciler) lapse(rec *idem.Record, by By) protocol.Settlement {
-	return protocol.Settlement{
-		ID: rec.ID, Kind: protocol.EventLapse, Seen: rec.Write, Write: newID(),
-		Ending: protocol.Ending{State: idem.Unknown, Failure: rec.Failure, Uncertain: true},
-		Audit:  r.audit(rec, by, protocol.ChangeParked, idem.Unknown, ""),
-	}
+// lapse parks a lapsed claim. The owner stays: its late outcome is still counts.
+func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, where string, by By) protocol.Settlement {
+	s := protocol.Lapse(rec, ev, newID(), where)
+	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
+	return s
 }
 
 // settle writes the settlement, and writes the same once more if its reply was lost. If it
