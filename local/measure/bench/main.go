@@ -6,8 +6,7 @@
 //     fewer than 60 allocations;
 //   - operations on DynamoDB against the same SDK calls made by hand with items of
 //     the same size, at 1, 8 and 32 callers: fails if the 95 % interval of the
-//     paired throughput ratios lies wholly below 0.95;
-//   - calls and capacity units of every path of the protocol.
+//     paired throughput ratios lies wholly below 0.95.
 //
 // All comparisons are within this run, the two sides taking turns: machines are
 // noisy. It expects a DynamoDB endpoint in IDEM_DYNAMODB_ENDPOINT; `make bench`
@@ -39,7 +38,5 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	memory := memoryBench()
-	units := unitsTable(ctx, d)
-	return errors.Join(memory, units, dynamoBench(ctx, d))
+	return errors.Join(memoryBench(), dynamoBench(ctx, d))
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"sync"
 
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/aws/smithy-go/middleware"
 )
 
 // Usage is what calls took.
@@ -22,11 +23,10 @@ type Usage struct {
 	Write, Read, Computed float64
 }
 
-// Meter is a client that counts.
+// Meter counts the calls of the clients that it is part of:
+//
+//	client := dynamodb.New(options, meter.Count)
 type Meter struct {
-	// Client that does the work.
-	Client dynamostore.QuestionsClient
-
 	mu    sync.Mutex
 	usage Usage
 }
@@ -40,92 +40,63 @@ func (m *Meter) Take() Usage {
 	return u
 }
 
-func (m *Meter) add(op string, write, read, computed float64, err error) {
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
-		// A failed conditional write is billed by the size of the existing item, at
-		// least one unit (DynamoDB developer guide, "Conditional writes").
-		computed = math.Max(1, math.Ceil(float64(ItemSize(failed.Item))/1024))
+// Count is an option of a client.
+func (m *Meter) Count(o *dynamodb.Options) {
+	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("Meter", m.call), middleware.After)
+	})
+}
+
+func (m *Meter) call(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
+	op := awsmiddleware.GetOperationName(ctx)
+	if op != transact {
+		// All other inputs that the library sends have this field.
+		reflect.ValueOf(in.Parameters).Elem().FieldByName("ReturnConsumedCapacity").Set(reflect.ValueOf(types.ReturnConsumedCapacityTotal))
 	}
+	out, md, err = next.HandleInitialize(ctx, in)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.usage.Calls == nil {
 		m.usage.Calls = map[string]int{}
 	}
 	m.usage.Calls[op]++
-	m.usage.Write += write + computed
-	m.usage.Read += read
+	var failed *types.ConditionalCheckFailedException
+	computed := 0.0
+	switch {
+	case op == transact:
+		computed = transactionUnits(in.Parameters.(*dynamodb.TransactWriteItemsInput))
+	case errors.As(err, &failed):
+		// A failed conditional write is billed by the size of the existing item, at
+		// least one unit (DynamoDB developer guide, "Conditional writes").
+		computed = math.Max(1, math.Ceil(float64(ItemSize(failed.Item))/1024))
+	case err != nil:
+	case op == get, op == batchGet, op == query:
+		m.usage.Read += reported(out.Result)
+	default:
+		m.usage.Write += reported(out.Result)
+	}
+	m.usage.Write += computed
 	m.usage.Computed += computed
+	return out, md, err
 }
 
-func units(consumed ...*types.ConsumedCapacity) (sum float64) {
-	for _, c := range consumed {
-		if c != nil && c.CapacityUnits != nil {
-			sum += *c.CapacityUnits
+// reported are the units that DynamoDB reports in an output: for one table, or for each.
+func reported(output any) (sum float64) {
+	switch c := reflect.ValueOf(output).Elem().FieldByName("ConsumedCapacity").Interface().(type) {
+	case *types.ConsumedCapacity:
+		sum = *c.CapacityUnits
+	case []types.ConsumedCapacity:
+		for _, one := range c {
+			sum += *one.CapacityUnits
 		}
 	}
 	return sum
 }
 
-// PutItem implements dynamostore.Client.
-func (m *Meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.PutItem(ctx, in, opts...)
-	if err != nil {
-		m.add(put, 0, 0, 0, err)
-		return nil, err
-	}
-	m.add(put, units(out.ConsumedCapacity), 0, 0, nil)
-	return out, nil
-}
-
-// UpdateItem implements dynamostore.Client.
-func (m *Meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.UpdateItem(ctx, in, opts...)
-	if err != nil {
-		m.add(update, 0, 0, 0, err)
-		return nil, err
-	}
-	m.add(update, units(out.ConsumedCapacity), 0, 0, nil)
-	return out, nil
-}
-
-// GetItem implements dynamostore.Client.
-func (m *Meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.GetItem(ctx, in, opts...)
-	if err != nil {
-		m.add(get, 0, 0, 0, err)
-		return nil, err
-	}
-	m.add(get, 0, units(out.ConsumedCapacity), 0, nil)
-	return out, nil
-}
-
-// BatchGetItem implements dynamostore.Client.
-func (m *Meter) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.BatchGetItem(ctx, in, opts...)
-	if err != nil {
-		m.add(batchGet, 0, 0, 0, err)
-		return nil, err
-	}
-	read := 0.0
-	for i := range out.ConsumedCapacity {
-		read += units(&out.ConsumedCapacity[i])
-	}
-	m.add(batchGet, 0, read, 0, nil)
-	return out, nil
-}
-
-// TransactWriteItems implements dynamostore.Client. A write in a transaction costs
-// two units a kilobyte, also if it is cancelled; DynamoDB Local's own report is
-// wrong, so that they are computed from the items (developer guide, "Capacity
-// management for transactions").
-func (m *Meter) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, opts ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
-	out, err := m.Client.TransactWriteItems(ctx, in, opts...)
-	sum := 0.0
+// transactionUnits are computed from the items, because DynamoDB Local's own report is
+// wrong: a write in a transaction costs two units a kilobyte, also if it is cancelled
+// (developer guide, "Capacity management for transactions").
+func transactionUnits(in *dynamodb.TransactWriteItemsInput) (sum float64) {
 	for _, a := range in.TransactItems {
 		var size int
 		switch {
@@ -140,32 +111,7 @@ func (m *Meter) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWri
 		}
 		sum += 2 * math.Max(1, math.Ceil(float64(size)/1024))
 	}
-	m.add(transact, 0, 0, sum, err)
-	return out, err
-}
-
-// Query implements dynamostore.QuestionsClient.
-func (m *Meter) Query(ctx context.Context, in *dynamodb.QueryInput, opts ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.Query(ctx, in, opts...)
-	if err != nil {
-		m.add(query, 0, 0, 0, err)
-		return nil, err
-	}
-	m.add(query, 0, units(out.ConsumedCapacity), 0, nil)
-	return out, nil
-}
-
-// DeleteItem implements dynamostore.QuestionsClient.
-func (m *Meter) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.DeleteItem(ctx, in, opts...)
-	if err != nil {
-		m.add(remove, 0, 0, 0, err)
-		return nil, err
-	}
-	m.add(remove, units(out.ConsumedCapacity), 0, 0, nil)
-	return out, nil
+	return sum
 }
 
 // ItemSize is an item's size as DynamoDB counts it: names and values in UTF-8, a

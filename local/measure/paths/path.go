@@ -33,8 +33,7 @@ type Path struct {
 
 const (
 	put, update, get, batchGet = "PutItem", "UpdateItem", "GetItem", "BatchGetItem"
-	query, remove              = "Query", "DeleteItem"
-	transact                   = "TransactWriteItems"
+	query, transact            = "Query", "TransactWriteItems"
 	lease                      = 30 * time.Second
 )
 

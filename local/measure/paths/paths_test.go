@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -17,15 +18,15 @@ func TestCallsAndUnitsPerPath(t *testing.T) {
 	client := dynamotest.Client(t)
 	table := fmt.Sprintf("paths%d", time.Now().UnixNano())
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
-	meter := &paths.Meter{Client: client}
-	store, err := dynamostore.NewQuestions(meter, table, nil)
+	var meter paths.Meter
+	store, err := dynamostore.NewQuestions(dynamodb.New(client.Options(), meter.Count), table, nil)
 	require.NoError(t, err)
 	got := measured{Paths: map[string]units{}}
 	for i, p := range paths.All() {
 		t.Run(p.Name, func(t *testing.T) {
 			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))
 			require.NoError(t, err)
-			u, err := paths.Measure(t.Context(), p, stage, meter)
+			u, err := paths.Measure(t.Context(), p, stage, &meter)
 			require.NoError(t, err)
 			require.Positive(t, u.Write+u.Read, "the units are known")
 			got.Paths[p.Name] = units{u.Calls, u.Write, u.Read, u.Computed}

@@ -1,14 +1,11 @@
 package questions
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -19,43 +16,12 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/measure/paths"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // input is a fingerprint.
 const input = "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k"
-
-// meter counts the read units that DynamoDB reports, and the requests.
-type meter struct {
-	*dynamodb.Client
-	mu      sync.Mutex
-	queried float64
-	got     float64
-	queries int
-	gets    int
-}
-
-func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.Query(ctx, in, o...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.queries++; err == nil {
-		m.queried += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	}
-	return out, err
-}
-
-func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.GetItem(ctx, in, o...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gets++; err == nil {
-		m.got += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	}
-	return out, err
-}
 
 // A sweep of a table with many records costs what is due costs, and nothing for the rest:
 // for those that have ended, and for those that still run.
@@ -65,9 +31,8 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 		records, due = 100_000, 1_000
 	}
 	ctx, table := t.Context(), rig.Table(t)
-	db := dynamotest.Client(t)
-	m := &meter{Client: db}
-	store, err := dynamostore.NewQuestions(m, table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	var meter paths.Meter
+	store, err := dynamostore.NewQuestions(dynamodb.New(dynamotest.Client(t).Options(), meter.Count), table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -96,29 +61,30 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	sw, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	*m = meter{Client: db}
+	meter.Take()
 	report, err := sw.Sweep(ctx)
 	require.NoError(t, err)
-	t.Logf("%d records, %d due: %d queries with %.1f read units, %d reads with %.1f", records, due, m.queries, m.queried, m.gets, m.got)
+	u := meter.Take()
+	queries, reads := u.Calls["Query"], u.Calls["GetItem"]
+	t.Logf("%d records, %d due: %d queries, %d reads, %.1f read units", records, due, queries, reads, u.Read)
 	require.Equal(t, due, report.Listed)
 	require.Equal(t, due, report.Parked)
 	require.Zero(t, report.Failed+report.Left+report.Skipped)
 
-	require.Equal(t, due, m.gets)
-	require.EqualValues(t, due, m.got, "a unit for each record that is due")
+	require.Equal(t, due, reads)
 	// A page for each shard, and one for every full page of what is due.
-	require.LessOrEqual(t, m.queries, 2*protocol.Shards+due/reconcile.DefaultPageSize)
-	// Half a unit for 4 KB begun, of keys of less than 256 bytes.
-	require.LessOrEqual(t, m.queried, 0.5*float64(m.queries)+0.5*float64(due*256)/4096)
+	require.LessOrEqual(t, queries, 2*protocol.Shards+due/reconcile.DefaultPageSize)
+	// A unit for each record that is due. Of the queries, half a unit for 4 KB begun, of keys
+	// of less than 256 bytes.
+	require.LessOrEqual(t, u.Read, float64(due)+0.5*float64(queries)+0.5*float64(due*256)/4096)
 
-	*m = meter{Client: db}
 	report, err = sw.Sweep(ctx)
 	require.NoError(t, err)
-	t.Logf("nothing due: %d queries with %.1f read units, %d reads", m.queries, m.queried, m.gets)
+	u = meter.Take()
+	t.Logf("nothing due: %v, %.1f read units", u.Calls, u.Read)
 	require.Zero(t, report.Listed)
-	require.Zero(t, m.gets)
-	require.Equal(t, protocol.Shards, m.queries)
-	require.LessOrEqual(t, m.queried, 0.5*protocol.Shards)
+	require.Equal(t, map[string]int{"Query": protocol.Shards}, u.Calls)
+	require.LessOrEqual(t, u.Read, 0.5*protocol.Shards)
 }
 
 // fill adds records that have ended.
