@@ -108,6 +108,10 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 	if shard < 0 || shard >= schema.ShardCount {
 		return protocol.AuditPage{}, fmt.Errorf("dynamostore: AuditBetween: there is no shard %d", shard)
 	}
+	since, until := millis(from), millis(to)-1
+	if until < since {
+		return protocol.AuditPage{}, nil // which a Query refuses
+	}
 	name := schema.AuditShard + shardName(uint32(shard))
 	start, err := parseCursor(name, page)
 	if err != nil {
@@ -115,7 +119,7 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 	}
 	k := q.retry.begin(ctx, "AuditBetween")
 	defer k.end()
-	out, err := q.query(k, name, millis(from), millis(to)-1, start, maxBatchGet)
+	out, err := q.query(k, name, since, until, start, maxBatchGet)
 	if err != nil || len(out.Items) == 0 {
 		return protocol.AuditPage{}, err
 	}

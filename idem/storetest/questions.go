@@ -309,6 +309,9 @@ func questionCases(h Harness) []check {
 				p, err = q.AuditBetween(c.ctx, shard, c.now.Add(time.Second), c.now.Add(time.Hour), "")
 				c.must(err)
 				equal(c, "changes later than the last", 0, len(p.Entries))
+				p, err = q.AuditBetween(c.ctx, shard, from, from, "")
+				c.must(err)
+				equal(c, "changes in no time", 0, len(p.Entries))
 			}
 			equal(c, "shards with the record's changes", 1, found)
 		}},
