@@ -19,7 +19,7 @@ const (
 	// ownSteps starts the names of steps that the engine itself records.
 	ownSteps = "idem:"
 	// compensating marks that the operation fails and is being undone.
-	compensating = ownSteps + "compensating"
+	compensating = protocol.CompensatingStep
 	// undoing starts the name of a step's compensation.
 	undoing = protocol.UndoingPrefix
 )

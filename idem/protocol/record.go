@@ -197,6 +197,16 @@ func (r *Record) Interrupted() bool {
 	return false
 }
 
+// CompensatingStep is the name of the mark that the operation has failed and is being
+// undone: no attempt runs it forward any more.
+const CompensatingStep = "idem:compensating"
+
+// Undoing reports whether the operation has that mark.
+func (r *Record) Undoing() bool {
+	_, marked := r.Steps[CompensatingStep]
+	return marked
+}
+
 // UndoingPrefix begins the name of the step that undoes another one.
 const UndoingPrefix = "idem:undo:"
 

@@ -25,7 +25,8 @@ const (
 
 // CompletedWith answers that the operation took effect, and that its handler would have
 // returned out. Out must be the handler's result type: only the encoding is checked, as
-// [Resolve] does. A result that cannot be encoded goes to people.
+// [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
+// that has failed and is being undone.
 func CompletedWith[Out any](out Out) Answer {
 	result, err := idem.Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}

@@ -109,22 +109,23 @@ var (
 	// ErrTooEarly: a resolution to Released came before the parked attempt's lease and
 	// margin were over.
 	ErrTooEarly = errors.New("reconcile: the parked attempt may still be running; resolve to released after its lease")
-	// ErrNotUndone: the record to resolve to Failed has steps whose compensations have not
-	// run. Read a [*NotUndoneError] for which.
+	// ErrNotUndone: the record to resolve to Failed, or to Completed while it is being
+	// undone, has steps whose compensations have not run. Read a [*NotUndoneError] for which.
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
 	// ErrOpen: the record to forget is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
 )
 
 // NotUndoneError says which steps of a record have a compensation that has not run:
-// resolved to Failed, they would be forgotten. It matches [ErrNotUndone].
+// resolved to Failed, they would be forgotten. An operation that is being undone has
+// failed: resolved to Completed it would be half done. It matches [ErrNotUndone].
 type NotUndoneError struct {
 	// Steps are their names, in order.
 	Steps []string
 }
 
 func (e *NotUndoneError) Error() string {
-	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or, only if an interrupted step provably had no effect, "+
+	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or, only if an interrupted step provably had no effect, "+
 		"resolve to released: the next attempt runs that step again, and undoes them or continues", ErrNotUndone, e.Steps)
 }
 

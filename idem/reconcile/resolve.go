@@ -76,7 +76,8 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
 			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
 	}
-	if due := notUndone(rec); res.To == idem.Failed && !res.Undone && len(due) > 0 {
+	undone := res.Undone || res.To == idem.Released || res.To == idem.Completed && !rec.Undoing()
+	if due := notUndone(rec); !undone && len(due) > 0 {
 		return &NotUndoneError{Steps: due}
 	}
 	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
