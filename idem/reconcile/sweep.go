@@ -80,7 +80,7 @@ func (s *sweep) share(ctx context.Context) (context.Context, context.CancelFunc)
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, min(s.asking, max(time.Until(deadline)/8, leastCall)))
+	return context.WithTimeout(ctx, max(leastCall, min(s.asking, time.Until(deadline)/8)))
 }
 
 // leastCall is what a call of the store gets at least, as long as the sweep has it.
