@@ -76,15 +76,28 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 			return fmt.Errorf("reconcile: People: %w", err)
 		}
 	}
-	now := s.r.now()
-	_, err = s.move(rec, protocol.Postponement{
-		Due: never, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
-	})
-	if err != nil {
+	if err = s.given(rec, reason); err != nil {
 		return err
 	}
 	s.did(notice.GivenUp, rec, rec.State, reason, cause)
 	return nil
+}
+
+// given writes that people have the question. The attempt that asked it may go on and write
+// meanwhile: as long as the latest postponement is the sweep's own, it is the same question.
+func (s *sweep) given(rec *idem.Record, reason string) error {
+	for n := 1; ; n++ {
+		_, err := s.move(rec, protocol.Postponement{
+			Due: never, Probes: rec.Probes, GivenUpAt: s.r.now(), Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
+		})
+		if !isAnswer(err) || n == maxRounds {
+			return err
+		}
+		was := rec
+		if rec, _ = s.get(rec.ID); rec == nil || rec.Sweep == "" || rec.Sweep != was.Sweep {
+			return err
+		}
+	}
 }
 
 func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
