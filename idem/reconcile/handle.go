@@ -101,15 +101,16 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
 	why += s.attemptsOver(rec, op)
-	lapse := s.r.lapse(rec, s.event(op), "a sweep", s.by(why))
+	now, lapse := s.r.now(), s.r.lapse(rec, s.event(op), "a sweep", s.by(why))
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()
-		if err := s.r.settle(ctx, 0, lapse); err != nil {
+		// Whichever try lands, the question is open since now, by which its message is known.
+		if err := again(ctx, func() error { return s.r.store.Settle(ctx, now, lapse) }); err != nil {
 			return err
 		}
 	}
-	parked, err := lapse.Apply(rec, s.r.now())
+	parked, err := lapse.Apply(rec, now)
 	if err != nil {
 		return err
 	}
