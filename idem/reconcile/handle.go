@@ -130,7 +130,7 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
-		return s.wait(rec, op, notice.Abandoned, s.backoff(rec.Probes+1), rec.Probes+1, why, nil)
+		return s.wait(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)
 	}
 	if s.over(s.asking) {
 		s.leave()
@@ -147,10 +147,17 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	if err != nil {
 		why = "OnAbandoned failed"
 	}
+	var moved error
 	if err == nil && claimed.Probes == 1 { // however old it is: this may help
-		return s.later(claimed, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+		moved = s.later(claimed, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+	} else {
+		moved = s.wait(claimed, op, notice.Abandoned, s.backoff(claimed.Probes), claimed.Probes, why, err)
 	}
-	return s.wait(claimed, op, notice.Abandoned, s.backoff(claimed.Probes), claimed.Probes, why, err)
+	if isAnswer(moved) { // the work goes on already
+		s.did(notice.Abandoned, claimed, claimed.State, why, err)
+		return nil
+	}
+	return moved
 }
 
 // wait leaves the record to a later sweep, or to people if it has waited long enough.

@@ -1,0 +1,150 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// slow takes a while for each call, as a network does.
+func slow(ctx context.Context, c *idemtest.Call) error {
+	time.Sleep(7 * time.Millisecond)
+	err := c.Do(ctx)
+	time.Sleep(7 * time.Millisecond)
+	return err
+}
+
+// A sweep that dies after it has told people, over a store that takes its time, or that
+// loses the reply to what parks the claim: the message that comes again is the same one.
+func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
+	for name, settle := range map[string]idemtest.Fault{
+		"slow": slow,
+		"the reply is lost": func(ctx context.Context, c *idemtest.Call) error {
+			_ = slow(ctx, c)
+			return c.Lost()
+		},
+		"the request is lost": func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(7 * time.Millisecond)
+			return c.Lost()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, key := newRig(t), refund.Key("acme", "r-1")
+				r.killed(key)
+				time.Sleep(time.Minute)
+				r.Faults.Next(idemtest.Settle, settle)
+				var told []string
+				dead := true
+				s := r.sweeper(reconcile.SweepOptions{
+					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+					People: func(_ context.Context, g reconcile.GivenUp) error {
+						told = append(told, g.Message)
+						if dead {
+							r.Faults.Always(idemtest.LoseRequest)
+						}
+						return nil
+					},
+				})
+				r.sweep(s)
+				r.Faults.Heal()
+				dead = false
+				time.Sleep(5 * time.Minute)
+				require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+				require.Len(t, told, 2)
+				require.Equal(t, told[0], told[1])
+			})
+		})
+	}
+}
+
+// The parked attempt goes on, renews its lease and says what the provider calls the
+// effect while people are told: they are told once.
+func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	rec := r.Record(key)
+	told := 0
+	s := r.sweeper(reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+		People: func(ctx context.Context, _ reconcile.GivenUp) error {
+			told++
+			now := r.Clock.Now()
+			return errors.Join(
+				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: now.Add(time.Minute)}),
+				r.Store.RecordReference(ctx, now, protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"}))
+		},
+	})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	r.swept(s)
+	require.Equal(t, 1, told)
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+	require.False(t, r.Record(key).GivenUpAt.IsZero())
+}
+
+// OnAbandoned calls with the key, which goes on with the work at once: that is told, and
+// counts as what it was.
+func TestAbandonedWorkThatGoesOnAtOnceIsTold(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "w-1")
+	r.killed(key)
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
+		OnAbandoned: func(context.Context, reconcile.Question) error {
+			_, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
+			return err
+		}}}})
+	report, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+	require.Equal(t, []int{1, 0, 0}, []int{report.Abandoned, report.Skipped, report.Failed})
+	require.Len(t, r.notices, 1)
+}
+
+// Nobody was asked about abandoned work that nobody sends again, which is what people read.
+func TestPeopleReadHowOftenItWasTried(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "w-1")
+	r.killed(key)
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{})
+	for range 20 {
+		r.sweep(s)
+		r.Clock.Advance(time.Minute)
+	}
+	require.Len(t, r.people, 1)
+	require.Zero(t, r.people[0].Probes)
+}
+
+// A short time for providers is none for the store.
+func TestAShortProbeLeavesTheStoreItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t), refund.Key("acme", "r-1")
+		r.killed(key)
+		time.Sleep(time.Minute)
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+				return c.Lost()
+			}
+			return c.Do(ctx)
+		})
+		s := r.sweeper(reconcile.SweepOptions{ProbeTimeout: 100 * time.Millisecond,
+			Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CompletedWith(7))}}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
+	})
+}
