@@ -88,7 +88,7 @@ func (r *Reconciler) abandoned(rec *idem.Record) bool {
 	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
 }
 
-// lapse parks a lapsed claim. The owner stays: its late outcome is still counts.
+// lapse parks a lapsed claim. The owner stays: its late outcome still counts.
 func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, where string, by By) protocol.Settlement {
 	s := protocol.Lapse(rec, ev, newID(), where)
 	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
