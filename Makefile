@@ -18,6 +18,8 @@ LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E
 # servers, processes and time-outs: more of them at once than there are cores.
 FLAGS        := -timeout 10m -p 3
 PROOFS_FLAGS :=
+# Further flags of go test for the long versions.
+VERIFY_FLAGS :=
 # CDK's bindings warn about themselves and about the version of Node.
 CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
@@ -76,7 +78,7 @@ verify-tests: verify-library verify-proofs verify-cdk
 
 # The long version of a group of tests, all of it under the race detector.
 verify-%:
-	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m" PROOFS_FLAGS="-race -p 1" test-$*
+	@IDEM_LONG=1 $(MAKE) --no-print-directory FLAGS="-count=1 -timeout 45m $(VERIFY_FLAGS)" PROOFS_FLAGS="-race -p 1" test-$*
 
 # Until Go 1.27 the end of the time may be taken for a failure that has found nothing
 # (https://go.dev/issue/75804).
