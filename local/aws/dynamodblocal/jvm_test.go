@@ -69,20 +69,3 @@ func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	childtest.RequireGone(t, pid)
 	childtest.RequireRefused(t, endpoint)
 }
-
-func TestLaterStartsNeedNoNPMAndRunSideBySide(t *testing.T) {
-	folder := provisionedCache(t)
-	isolate(t)
-	programs(t, []string{"java"}, nil)
-	first, err := Start(t.Context(), &Options{CacheDir: folder})
-	require.NoError(t, err)
-	defer first.Close()
-	require.Contains(t, first.Source(), Package.String())
-	second, err := Start(t.Context(), &Options{CacheDir: folder})
-	require.NoError(t, err)
-	defer second.Close()
-
-	require.NotEqual(t, first.Endpoint(), second.Endpoint())
-	require.NoError(t, first.Close())
-	requireAnswers(t, second.Endpoint())
-}

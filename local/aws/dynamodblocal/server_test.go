@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/local/aws/cache"
 )
 
 // fakeDynamoDB answers as DynamoDB does to a request it does not like.
@@ -87,16 +85,4 @@ func TestFolderWithoutDynamoDBLocalIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, jarName), nil, 0o644))
 	_, err = Start(t.Context(), nil)
 	require.ErrorContains(t, err, libName)
-}
-
-func TestCacheThatCannotBeWrittenToIsNamed(t *testing.T) {
-	isolate(t)
-	programs(t, nil, map[string]string{"java": `echo 'openjdk version "17.0.1"' >&2`})
-	// A file where the folder should be refuses root too.
-	path := filepath.Join(t.TempDir(), "cache")
-	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	_, err := Start(t.Context(), &Options{CacheDir: path})
-	require.ErrorContains(t, err, "cannot be written to")
-	require.ErrorContains(t, err, path)
-	require.ErrorContains(t, err, cache.Env)
 }

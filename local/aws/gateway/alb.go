@@ -26,7 +26,7 @@ func (h *Handler) albEvent(in inbound) albEvent {
 	r, body := in.Request, in.body
 	event := albEvent{
 		RequestContext: map[string]map[string]string{"elb": {
-			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + h.options.AccountID + ":targetgroup/local/0123456789abcdef",
+			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + accountID + ":targetgroup/local/0123456789abcdef",
 		}},
 		HTTPMethod: r.Method, Path: r.URL.EscapedPath(),
 	}

@@ -39,12 +39,12 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 		PathParameters:        in.parameters,
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
 			RouteKey:     in.match.key,
-			AccountID:    h.options.AccountID,
+			AccountID:    accountID,
 			Stage:        h.stage(),
 			RequestID:    requestID(),
-			APIID:        h.options.APIID,
-			DomainName:   h.options.DomainName,
-			DomainPrefix: strings.SplitN(h.options.DomainName, ".", 2)[0],
+			APIID:        apiID,
+			DomainName:   h.options.domain(),
+			DomainPrefix: apiID,
 			Time:         now.UTC().Format("02/Jan/2006:15:04:05 -0700"),
 			TimeEpoch:    now.UnixMilli(),
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{

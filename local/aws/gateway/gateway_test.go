@@ -189,7 +189,6 @@ func TestEventBody(t *testing.T) {
 func TestClaims(t *testing.T) {
 	fn := &recorder{answer: `{}`}
 	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{
-		AccountID: "111122223333", APIID: "a1b2", DomainName: "pay.example.com",
 		Claims: func(r *http.Request) (map[string]string, bool) {
 			switch token := r.Header.Get("Authorization"); token {
 			case "":
@@ -213,8 +212,6 @@ func TestClaims(t *testing.T) {
 	send(t, "GET", server.URL+"/", "", with("ada"))
 	event := fn.last(t)
 	require.Equal(t, map[string]string{"sub": "ada"}, event.RequestContext.Authorizer.JWT.Claims)
-	require.Equal(t, []string{"111122223333", "a1b2", "pay.example.com", "pay"},
-		[]string{event.RequestContext.AccountID, event.RequestContext.APIID, event.RequestContext.DomainName, event.RequestContext.DomainPrefix})
 	send(t, "GET", server.URL+"/", "", with("none"))
 	require.Nil(t, fn.last(t).RequestContext.Authorizer)
 }

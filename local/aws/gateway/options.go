@@ -56,9 +56,6 @@ type Options struct {
 	// Timeout is how long the client waits for the function. Default, and at
 	// most: HTTPAPI 30 s, RESTAPI 29 s, ALB 60 s, FunctionURL 15 min.
 	Timeout time.Duration
-	// AccountID, APIID and DomainName are told to the function. Defaults:
-	// 123456789012, local, local.execute-api.us-east-1.amazonaws.com.
-	AccountID, APIID, DomainName string
 	// Report, if set, gets the reason for an answer of the service itself: the function's
 	// error, the mistake in its response, or context.DeadlineExceeded after a time-out.
 	Report func(requestID string, err error)
@@ -106,19 +103,24 @@ func (o Options) withDefaults(t table) (Options, error) {
 		}
 	}
 	o.Timeout = cmp.Or(o.Timeout, limits.timeout)
-	o.AccountID = cmp.Or(o.AccountID, "123456789012")
-	o.APIID = cmp.Or(o.APIID, "local")
-	domain := o.APIID + ".execute-api.us-east-1.amazonaws.com"
 	switch o.Flavour {
 	case HTTPAPI:
 		o.Stage = cmp.Or(o.Stage, defaultRoute)
 	case RESTAPI:
 		o.Stage = cmp.Or(o.Stage, DefaultStage)
-	case FunctionURL:
-		domain = o.APIID + ".lambda-url.us-east-1.on.aws"
 	}
-	o.DomainName = cmp.Or(o.DomainName, domain)
 	return o, nil
+}
+
+// What events tell of the API.
+const accountID, apiID = "123456789012", "local"
+
+// domain is what events tell of the API's own domain.
+func (o Options) domain() string {
+	if o.Flavour == FunctionURL {
+		return apiID + ".lambda-url.us-east-1.on.aws"
+	}
+	return apiID + ".execute-api.us-east-1.amazonaws.com"
 }
 
 // deployed removes the stage from a path; false if the path is not under it.

@@ -39,21 +39,6 @@ func TestServerClosesNoIdleConnection(t *testing.T) {
 	require.Empty(t, reply.Header.Get("Keep-Alive"))
 }
 
-func TestServersRunSideBySideWithoutNPM(t *testing.T) {
-	folder := installedCache(t)
-	childtest.Programs(t, []string{"node"}, nil)
-	t.Setenv(cache.Env, folder)
-	first, err := Start(t.Context(), nil)
-	require.NoError(t, err)
-	defer first.Close()
-	second, err := Start(t.Context(), nil)
-	require.NoError(t, err)
-	defer second.Close()
-	require.NotEqual(t, first.Endpoint(), second.Endpoint())
-	require.NoError(t, first.Close())
-	requireAnswers(t, second.Endpoint())
-}
-
 func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
 	parent, pid, endpoint := childtest.Rerun(t, helperEnv, cache.Env+"="+installedCache(t))
 	requireAnswers(t, endpoint)

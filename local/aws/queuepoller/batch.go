@@ -40,7 +40,8 @@ func (p *Poller) process(messages []types.Message, arrived time.Time) {
 		// Before the deletion: from then on the queue hands out the next message
 		// of the group, and another poll may be faster than this one.
 		p.leave(groups, rest)
-		p.deleteDone(d, done)
+		p.delete(done)
+		p.options.Observer.delivered(d)
 	}
 }
 
@@ -92,18 +93,6 @@ func (p *Poller) invoke(batch []types.Message, event []byte, arrived time.Time) 
 	return d, done, back
 }
 
-// deleteDone deletes what is done.
-func (p *Poller) deleteDone(d Delivery, done []types.Message) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
-	defer cancel()
-	if len(done) > 0 {
-		d.Undeleted = p.delete(ctx, done)
-	}
-	d.Took = time.Since(d.Arrived)
-	d.Overdue = d.Took > p.queue.visibility
-	p.options.Observer.delivered(d)
-}
-
 func ids(messages []types.Message) []string {
 	list := make([]string, len(messages))
 	for i, m := range messages {
@@ -112,10 +101,12 @@ func ids(messages []types.Message) []string {
 	return list
 }
 
-// delete deletes messages and returns the ids of those that it could not delete.
-func (p *Poller) delete(ctx context.Context, messages []types.Message) []string {
+// delete deletes messages. What it cannot delete is redelivered.
+func (p *Poller) delete(messages []types.Message) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
+	defer cancel()
 	left := messages
-	for try := 1; ; try++ {
+	for try := 1; len(left) > 0; try++ {
 		entries := make([]types.DeleteMessageBatchRequestEntry, len(left))
 		for i, m := range left {
 			entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
@@ -126,16 +117,13 @@ func (p *Poller) delete(ctx context.Context, messages []types.Message) []string 
 		} else {
 			left = p.refused(left, out.Failed, try)
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		if try == deleteTries {
-			return ids(left)
+		if len(left) == 0 || try == deleteTries {
+			return
 		}
 		select {
 		case <-time.After(deletePause):
 		case <-ctx.Done():
-			return ids(left)
+			return
 		}
 	}
 }

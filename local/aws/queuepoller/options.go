@@ -60,8 +60,6 @@ type Delivery struct {
 	Messages []types.Message
 	// Arrived is when the first of them came.
 	Arrived time.Time
-	// Took is the time from then until the batch was over.
-	Took time.Duration
 	// Event is the function's event.
 	Event []byte
 	// Result of the function. It is zero if Err is set.
@@ -72,12 +70,6 @@ type Delivery struct {
 	Returned []string
 	// Reason says why messages are redelivered; nil if none are.
 	Reason error
-	// Undeleted are the ids of messages that succeeded but could not be deleted, and are
-	// redelivered.
-	Undeleted []string
-	// Overdue reports that Took is longer than the visibility time-out: messages may have
-	// been received again before the batch was over.
-	Overdue bool
 }
 
 // queueFacts are the queue's attributes.

@@ -28,7 +28,6 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 		for _, d := range w.deliveries() {
 			sizes[len(d.Messages)]++
 			require.Nil(t, d.Reason)
-			require.False(t, d.Overdue)
 		}
 		require.Equal(t, map[int]int{10: 2, 5: 1}, sizes)
 		require.Len(t, q.gone(), 25)
@@ -187,29 +186,28 @@ func TestDeletionsThatFailAreRepeated(t *testing.T) {
 		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"), Message: aws.String("try again")}}
 	}
 	for name, c := range map[string]struct {
-		deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
-		gone      []string
-		undeleted []string
-		troubles  int
+		deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
+		gone     []string
+		troubles int
 	}{
 		"one entry once": {func(n int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
 			if n == 1 {
 				return refuse(e), nil
 			}
 			return nil, nil
-		}, []string{"0", "1", "2"}, nil, 1},
+		}, []string{"0", "1", "2"}, 1},
 		"one entry for ever": {func(_ int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
 			return refuse(e), nil
-		}, []string{"1", "2"}, []string{"id-0"}, 3},
+		}, []string{"1", "2"}, 3},
 		"the call twice": {func(n int, _ []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
 			if n < 3 {
 				return nil, errors.New("reset")
 			}
 			return nil, nil
-		}, []string{"0", "1", "2"}, nil, 2},
+		}, []string{"0", "1", "2"}, 2},
 		"the call for ever": {func(int, []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
 			return nil, errors.New("reset")
-		}, nil, []string{"id-0", "id-1", "id-2"}, 3},
+		}, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -219,7 +217,6 @@ func TestDeletionsThatFailAreRepeated(t *testing.T) {
 				open(t, q, functionFunc(noop), Options{Observer: w.observer()})
 				time.Sleep(time.Second)
 				require.Equal(t, c.gone, q.gone())
-				require.Equal(t, c.undeleted, w.deliveries()[0].Undeleted)
 				require.Len(t, w.trouble(), c.troubles)
 			})
 		})
@@ -254,23 +251,6 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestLateBatchesAreReportedAsOverdue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		f := functionFunc(func(fakeEvent) (string, error) {
-			time.Sleep(31 * time.Second)
-			return "null", nil
-		})
-		p := open(t, q, f, Options{Observer: w.observer()})
-		time.Sleep(19 * time.Second) // waiting for messages does not count
-		q.send(message("slow", ""))
-		synctest.Wait()
-		p.Close()
-		require.True(t, w.deliveries()[0].Overdue)
-		require.Equal(t, 31*time.Second, w.deliveries()[0].Took)
-	})
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
