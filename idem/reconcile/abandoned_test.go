@@ -165,3 +165,61 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 	require.Len(t, r.people, 1)
 	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.people[0].Reason)
 }
+
+// People have had an abandoned claim for a while when its process wakes up, renews its lease
+// and dies: that is a question anew, and they get it once more.
+func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after time.Duration // the give-up
+		runs  bool          // a sweep sees it while it runs
+	}{
+		"at once":              {after: time.Second},
+		"and is seen":          {after: time.Second, runs: true},
+		"the day after":        {after: 24 * time.Hour},
+		"later, and is seen":   {after: 24 * time.Hour, runs: true},
+		"the third week after": {after: 17 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			key := webhook.Key("acme", "event-1")
+			r.killed(key)
+			r.lapse()
+			s := r.sweeper(reconcile.SweepOptions{})
+			r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+			require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+			looks := 0
+			pass := func(d time.Duration) {
+				for end := r.Clock.Now().Add(d); r.Clock.Now().Before(end); {
+					r.Clock.Advance(min(time.Hour, end.Sub(r.Clock.Now())))
+					looks += len(r.sweep(s))
+				}
+			}
+			pass(tc.after)
+			require.Len(t, r.people, 1)
+			require.LessOrEqual(t, looks, 10, "it is looked at ever more rarely")
+
+			rec := r.Record(key)
+			now := r.Clock.Now()
+			require.NoError(t, r.Store.Extend(t.Context(), now, protocol.Extension{
+				ID: rec.ID, Owner: rec.Owner, Write: "renewed", LeaseUntil: now.Add(4 * time.Hour),
+			}))
+			if tc.runs {
+				r.Clock.Advance(r.Record(key).Due.Sub(now))
+				if !r.Clock.Now().After(now.Add(4 * time.Hour)) {
+					require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
+					require.Zero(t, r.Record(key).GivenUpAt)
+				}
+			}
+			pass(4*time.Hour + 2*tc.after + reconcile.DefaultGiveUpAfter + 2*reconcile.DefaultMaxBackoff)
+			require.Len(t, r.people, 2)
+			require.NotEqual(t, r.people[0].Message, r.people[1].Message)
+			require.Equal(t, now.Add(4*time.Hour), r.people[1].Since)
+			require.Equal(t, []protocol.Change{protocol.ChangeGivenUp, protocol.ChangeGivenUp}, r.changes(key))
+
+			got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
+			require.NoError(t, err, "a call still goes on with it")
+			require.Equal(t, 7, got)
+			require.Zero(t, r.Record(key).Due)
+		})
+	}
+}

@@ -63,6 +63,7 @@ const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 func (s *sweep) handle(rec *idem.Record) error {
 	op := s.operation(rec)
 	ev := s.event(op)
+	rec = renewed(rec)
 	compared := *rec
 	compared.Fingerprint = sameInput
 	switch protocol.Next(&compared, ev, s.r.now()).Do {
@@ -128,6 +129,10 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 
 // abandoned is about work that the next call would go on with.
 func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
+	if rec.State == idem.InProgress && !rec.GivenUpAt.IsZero() {
+		now := s.r.now()
+		return s.later(rec, notice.SweepPostponed, now.Add(s.untilLook(now.Sub(rec.GivenUpAt))), rec.Probes, "people have it", nil)
+	}
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
 		return s.wait(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)

@@ -50,8 +50,8 @@ type GivenUp struct {
 	Help string `json:"help"`
 }
 
-// never is when a record that was given up is due: it stays in the index, and no sweep
-// reads it.
+// never is when a question that was given up is due: it stays in the index, and no sweep
+// reads it. An answer, or a call that goes on with the work, makes another one of it.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // lock is how long other sweeps leave a record alone while one gives it up.
@@ -87,8 +87,12 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 // meanwhile: as long as the latest postponement is the sweep's own, it is the same question.
 func (s *sweep) given(rec *idem.Record, reason string) error {
 	for n := 1; ; n++ {
+		now, due := s.r.now(), never
+		if rec.State == idem.InProgress {
+			due = now.Add(s.untilLook(0))
+		}
 		_, err := s.move(rec, protocol.Postponement{
-			Due: never, Probes: rec.Probes, GivenUpAt: s.r.now(), Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
+			Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
 		})
 		if !isAnswer(err) || n == maxRounds {
 			return err
@@ -98,6 +102,22 @@ func (s *sweep) given(rec *idem.Record, reason string) error {
 			return err
 		}
 	}
+}
+
+// untilLook is the pause until the next look at a claim that people have had for a while.
+// Its attempt may be alive in spite of all: if it renews its lease, which does not move the
+// index entry, and dies later, nobody else would notice. The pauses double.
+func (s *sweep) untilLook(had time.Duration) time.Duration { return max(had, s.opts.MaxBackoff) }
+
+// renewed is the record as if people had never got it, if they got a claim whose attempt has
+// renewed its lease since: it runs, and what becomes of it is another question.
+func renewed(rec *idem.Record) *idem.Record {
+	if rec.State != idem.InProgress || rec.GivenUpAt.IsZero() || !rec.LeaseUntil.After(rec.GivenUpAt) {
+		return rec
+	}
+	again := rec.Clone()
+	again.Probes, again.GivenUpAt = 0, time.Time{}
+	return again
 }
 
 func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
