@@ -31,15 +31,15 @@ func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome
 func (c *commit) retarget(next protocol.Claim) {
 	a := c.a
 	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
-	a.rec, a.unwritten = next.Record, &next
-	c.f.Attempt, c.f.Created = a.kind(), a.rec.CreatedAt
+	*a.unwritten = next
+	c.f.Attempt, c.f.Created = a.kind(), a.made().CreatedAt
 }
 
 // endUncommitted ends an attempt in atomic mode that has no outcome: the record, if there
 // is one, stays as it is.
 func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 	s := c.a.seenState
-	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.rec.Attempt, State: s, Err: c.ans.Err})
+	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.made().Attempt, State: s, Err: c.ans.Err})
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
 	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

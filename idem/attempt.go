@@ -25,11 +25,12 @@ type attempt struct {
 	says atomic.Int32
 	// signs is set once the handler has done what comes with an effect.
 	signs     atomic.Bool
-	running   *lease // while the handler runs
+	running   atomic.Pointer[lease] // while the handler runs, or steps are undone after it
 	journal   journal
 	reference reference
 	// unwritten is the claim that an attempt in atomic mode did not write, and seenState the
-	// state that the record was in when it began.
+	// state that the record was in when it began. The commit changes what unwritten says,
+	// and the handler's goroutines, which may outlive it, never look at that.
 	unwritten *protocol.Claim
 	seenState State
 	unit      unitSlot
@@ -93,6 +94,15 @@ func InfoOf(ctx context.Context) (Info, bool) {
 // atomic reports whether the attempt runs in atomic mode.
 func (a *attempt) atomic() bool { return a.unwritten != nil }
 
+// made is the record that the attempt makes, which in atomic mode depends on what its
+// commit finds. It is for what comes after the handler.
+func (a *attempt) made() *Record {
+	if a.atomic() {
+		return &a.unwritten.Record
+	}
+	return &a.rec
+}
+
 // kind is how the store is told that the attempt ran.
 func (a *attempt) kind() protocol.AttemptKind {
 	switch {
@@ -110,10 +120,10 @@ func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 // watched reports whether the attempt's claim is in the index.
 func (a *attempt) watched() bool { return !a.rec.Due.IsZero() }
 
-func (a *attempt) engine() *Engine { return a.running.x.engine }
+func (a *attempt) engine() *Engine { return a.running.Load().x.engine }
 
 func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string, err error) {
-	a.running.x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
+	a.running.Load().x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
 // SetNotExecuted says, beside a response and without an error, that

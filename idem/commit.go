@@ -55,7 +55,7 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.end, c.replaced, c.owed = end, false, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.rec.CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
 	if len(end.Result) > largeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
@@ -135,7 +135,7 @@ func (c *commit) shorten(err error) bool {
 
 func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	end := &c.f.Ending
-	n := notice.Notice{Attempt: c.a.rec.Attempt, State: end.State}
+	n := notice.Notice{Attempt: c.a.made().Attempt, State: end.State}
 	if end.Failure != nil {
 		n.Err = &RecordedError{*end.Failure}
 	}
@@ -155,6 +155,6 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 // failed makes the caller's error of a commit that has not landed, or may not have.
 func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) error {
 	failed := &CommitError{State: s, Ambiguous: maybe, Err: err}
-	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.rec.Attempt, State: s, Err: failed})
+	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.made().Attempt, State: s, Err: failed})
 	return failed
 }

@@ -131,7 +131,7 @@ func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 	ref, _ := a.reference.known()
 	return Outcome{
 		Ref: ref, Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Failure: end.Failure,
-		Attempt: a.rec.Attempt, CreatedAt: a.rec.CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
+		Attempt: a.made().Attempt, CreatedAt: a.made().CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
 		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}
 }

@@ -119,7 +119,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 		rec, known, err := c.tryWithdraw(ctx, w)
 		switch {
 		case err == nil, rec != nil && rec.Write == w.Write:
-			c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.rec.Attempt, State: Released})
+			c.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.a.made().Attempt, State: Released})
 			next := w.Claim
 			next.Seen, next.Replace = w.Write, true
 			c.retarget(next)
@@ -146,7 +146,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 				return true, Outcome{}, nil
 			}
 		default:
-			c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.rec.Attempt}, err)
+			c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.made().Attempt}, err)
 			return false, Outcome{}, c.failed(ctx, Absent, true, why)
 		}
 	}

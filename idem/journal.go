@@ -36,7 +36,7 @@ type journal struct {
 func (j *journal) enter(s *step) (protocol.RecordedStep, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed || s.a.running == nil {
+	if j.closed || s.a.running.Load() == nil {
 		return protocol.RecordedStep{}, s.bad("the handler has returned: wait for steps before")
 	}
 	if j.halted != nil {
@@ -178,7 +178,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	if halted != nil {
 		return halted
 	}
-	l := a.running
+	l := a.running.Load()
 	at, err := l.send(ctx, w)
 	var large *protocol.TooLargeError
 	if errors.As(err, &large) {

@@ -34,7 +34,7 @@ type lease struct {
 // monotonic clock. The handler's context carries its attempt.
 func (x *execution) lease(ctx context.Context, a *attempt, until time.Time) *lease {
 	l := &lease{x: x, a: a, until: until}
-	a.running = l
+	a.running.Store(l)
 	ctx = context.WithValue(ctx, attemptKey{}, a)
 	if !x.endByProcess.IsZero() {
 		// An operation within this one has a shorter context, and the same kill time.

@@ -34,14 +34,17 @@ func SetReference(ctx context.Context, ref string) error {
 		return bad("the reference is empty: pass what the provider calls the effect, or leave the call out")
 	case problem != "":
 		return bad(problem)
-	case a.running == nil || a.journal.isOver():
+	case a.running.Load() == nil || a.journal.isOver():
 		return bad("the handler has returned: call it before")
 	}
 	a.signs.Store(true)
 	r := &a.reference
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	r.say(ref)
+	if r.say(ref); a.journal.isOver() {
+		// While it was being said: whether the outcome carries it is not known.
+		return bad("the handler has returned: call it before")
+	}
 	return r.record(ctx, a, ref)
 }
 
@@ -84,7 +87,7 @@ func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 	if !a.claimed() {
 		return nil // it is written with the outcome
 	}
-	x, e := a.running.x, a.engine()
+	x, e := a.running.Load().x, a.engine()
 	for range maxRounds {
 		has, seen := r.has(ref)
 		if has {
@@ -103,7 +106,7 @@ func (r *reference) record(ctx context.Context, a *attempt, ref string) error {
 			r.unanswered(false)
 			return fmt.Errorf("idem: the reference is not recorded yet, the outcome will carry it: %w", err)
 		case !conflict.Existing.HeldBy(a.rec.Owner) || conflict.Existing.RefWrite == seen:
-			return a.journal.halt(a.running, fmt.Errorf("%w: the reference is not recorded", ErrLeaseLost))
+			return a.journal.halt(a.running.Load(), fmt.Errorf("%w: the reference is not recorded", ErrLeaseLost))
 		}
 		// One that was written before, without an answer, has landed after all.
 		r.landed(conflict.Existing.Ref, conflict.Existing.RefWrite)

@@ -41,7 +41,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 			return
 		}
 		if a.atomic() {
-			c.notify(c.outer, notice.Uncommitted, notice.Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
+			c.notify(c.outer, notice.Uncommitted, notice.Notice{Attempt: a.made().Attempt, State: a.seenState, Err: errPanicked})
 			return
 		}
 		f := &Failure{Message: "the handler panicked", Type: "panic"}
@@ -80,9 +80,10 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 		return ClassUncertain
 	}
 	a := c.a
-	a.running.mu.Lock()
-	until := a.running.until
-	a.running.mu.Unlock()
+	held := a.running.Load()
+	held.mu.Lock()
+	until := held.until
+	held.mu.Unlock()
 	l := c.lease(c.outer, a, until)
 	defer l.stop()
 	return c.applySteps(l.ctx, a, &c.ans, class)

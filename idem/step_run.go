@@ -104,7 +104,7 @@ func (s *step) bad(format string, args ...any) error {
 	return &ConfigError{What: fmt.Sprintf("step %q", s.name), Problem: fmt.Sprintf(format, args...)}
 }
 
-func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running, err) }
+func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running.Load(), err) }
 
 // do gives the step's recorded outcome, or runs it and records one.
 func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
@@ -238,7 +238,7 @@ func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	}
 	rec := s.a.rec
 	// Needed to undo the step too, so whether or not the caller has been cancelled.
-	ctx, cancel := s.a.running.x.finishing(s.ctx, known.Body.Stored)
+	ctx, cancel := s.a.running.Load().x.finishing(s.ctx, known.Body.Stored)
 	defer cancel()
 	raw, err := s.a.engine().store.StepResult(ctx, &rec, s.name)
 	if err != nil {
