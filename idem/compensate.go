@@ -158,9 +158,10 @@ func (j *journal) undoAlone(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// undoUnrecorded undoes steps that ran without a claim: nobody after this attempt
-// knows of them.
+// undoUnrecorded undoes steps that ran without a claim. Nobody after this attempt knows
+// of them, nor that undoing has begun: without an outcome, somebody must look.
 func (j *journal) undoUnrecorded(ctx context.Context, todo []compensation) error {
+	j.park()
 	for _, c := range todo {
 		if err := c.run(ctx); err != nil {
 			return j.notUndone(c, err)

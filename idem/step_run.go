@@ -126,8 +126,9 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
-	if s.a.failedOpen {
-		return s.unrecorded(fn)
+	if s.a.failedOpen && s.opts.semantics == AtMostOnce {
+		// Not marked as NotExecuted: other steps may have run.
+		return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
 	}
 	// A mark holds, whatever the step has been declared as since.
 	if known.Begun {
@@ -138,7 +139,10 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 	if err := s.a.journal.reserve(s); err != nil {
 		return nil, err
 	}
-	if s.opts.semantics == AtMostOnce {
+	switch {
+	case s.a.failedOpen:
+		return s.unrecorded(fn)
+	case s.opts.semantics == AtMostOnce:
 		return s.once(fn)
 	}
 	t, err := s.try(fn)
@@ -211,10 +215,6 @@ func (s *step) writeMark() error {
 
 // unrecorded runs the step of an attempt without a claim.
 func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, error) {
-	if s.opts.semantics == AtMostOnce {
-		// Not marked as NotExecuted: other steps may have run.
-		return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
-	}
 	t, err := s.try(fn)
 	if err != nil {
 		return nil, err

@@ -175,16 +175,17 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	}
 }
 
-// Where the operation runs without a claim, its steps are undone all the same.
+// Where the operation runs without a claim, its steps are undone all the same. What is not
+// undone is parked: nobody else knows of it.
 func TestCompensationsWithoutAClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		undo  error
 		state idem.State
 	}{
 		"undone":        {nil, idem.Failed},
-		"not undone":    {errPlain, idem.Released},
+		"not undone":    {errPlain, idem.Unknown},
 		"never undone":  {idem.Permanent(errPlain), idem.Unknown},
-		"not in a step": {idem.NotExecuted(errPlain), idem.Released},
+		"not in a step": {idem.NotExecuted(errPlain), idem.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)

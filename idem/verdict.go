@@ -85,12 +85,16 @@ func (j *journal) dropsUnit() bool {
 
 // leftToPeople reports whether something is left to undo that this attempt could not undo,
 // and that a person must look at. If the steps are not recorded, nobody else knows what is
-// left.
+// left, nor what was undone.
 func (j *journal) leftToPeople(unrecorded bool) bool {
 	todo, err := j.compensations()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return (j.parks || unrecorded && j.cause != nil) && (err != nil || len(todo) > 0)
+	left := err != nil || len(todo) > 0
+	if unrecorded {
+		return j.parks || left && j.cause != nil
+	}
+	return j.parks && left
 }
 
 // complete reports whether this attempt can undo all that is left to undo.
