@@ -23,6 +23,7 @@ func (x *execution) failsOpen(ctx context.Context, err error) bool {
 // free to be claimed, the attempt claims it now, as it would have done before its
 // handler ran: otherwise its outcome would be lost, and the next call would run again.
 // A process that dies in between leaves a lapsed claim, which says what is true.
+// Steps of earlier attempts keep it out: it did not skip them, and cannot undo them.
 func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	var err error
 	for range maxRounds {
@@ -45,13 +46,29 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		if !unclaimed || !refused || conflict.Existing == nil {
 			return err
 		}
-		if f.Ending.State == Released && !f.Ending.Uncertain && f.NewOwner == "" {
+		nothing := f.Ending.State == Released && !f.Ending.Uncertain
+		if nothing && f.NewOwner == "" {
 			return err // there is nothing to remember, and nothing to fence
 		}
-		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: open.Record.Fingerprint, Repeat: open.Record.Repeat, Margin: e.opts.Margin}
-		do := protocol.Next(conflict.Existing, ev, e.now()).Do
-		if do != protocol.DoReplace && do != protocol.DoTakeOver {
+		do := e.claims(&open.Record, conflict.Existing)
+		if !free(do) {
 			return err
+		}
+		if do == protocol.DoTakeOver && len(conflict.Existing.Steps) > 0 {
+			// The attempt did not know these steps: its end is no outcome of theirs. Nothing
+			// of it can land over them, and they stay.
+			strict := protocol.Stricter(conflict.Existing.Repeat, open.Record.Repeat) == NotRepeatable
+			if nothing || !strict && f.Ending.State != Unknown {
+				return err
+			}
+			parked, pErr := e.parkOver(ctx, now, conflict.Existing, &f.Ending, strict)
+			switch {
+			case pErr == nil:
+				return &protocol.ConflictError{Existing: parked}
+			case isAnswer(pErr):
+				continue // it has changed
+			}
+			return pErr
 		}
 		rec, watch := open.Record, WatchNotRepeatable
 		rec.Write = newID()
@@ -72,4 +89,62 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		}
 	}
 	return err
+}
+
+// writeWithdrawal takes back a claim, under the time now. Repeating it is safe.
+//
+// A claim that has seen no record lands as soon as there is none. What stands in its way
+// now, and may be gone before it comes, is replaced by the withdrawal, as the claim would.
+func (e *Engine) writeWithdrawal(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	first := w
+	var err error
+	for range maxRounds {
+		err = e.store.Withdraw(ctx, now, w)
+		var conflict *protocol.ConflictError
+		if first.Claim.Seen != "" || !errors.As(err, &conflict) {
+			return err
+		}
+		seen := conflict.Existing
+		if seen == nil {
+			var gErr error
+			if seen, gErr = e.store.Get(ctx, first.Claim.Record.ID); gErr != nil {
+				return gErr
+			}
+		}
+		w = first
+		if seen == nil {
+			continue
+		}
+		do, until := e.claims(&first.Claim.Record, seen), e.now().Add(fenceFor)
+		if !free(do) || seen.ExpiresAt.IsZero() || seen.ExpiresAt.After(until) {
+			return err
+		}
+		w.Claim = e.claimOver(first.Claim.Record, seen, do, LeaveAbandonedUnnoticed)
+		w.Uncertain = w.Claim.Record.Uncertain
+	}
+	return err
+}
+
+// claims says what a call with the claim would do about the record.
+func (e *Engine) claims(claim, rec *Record) protocol.Action {
+	ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: claim.Fingerprint, Repeat: claim.Repeat, Margin: e.opts.Margin}
+	return protocol.Next(rec, ev, e.now()).Do
+}
+
+// free reports whether a call would claim the record.
+func free(do protocol.Action) bool {
+	return do == protocol.DoCreate || do == protocol.DoReplace || do == protocol.DoTakeOver
+}
+
+// parkOver makes an open question of a record whose steps an attempt did not know that
+// has run, as its end says. No earlier attempt settles it: another one has run since.
+func (e *Engine) parkOver(ctx context.Context, now time.Time, seen *Record, end *protocol.Ending, strict bool) (*Record, error) {
+	s := protocol.Settlement{
+		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(), Owner: newID(),
+		Ending: protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Stricter: strict, Ref: end.Ref},
+	}
+	if err := e.store.Settle(ctx, now, s); err != nil {
+		return nil, err
+	}
+	return s.Apply(seen, now)
 }

@@ -81,8 +81,9 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
-		if rec, err = e.store.Get(ctx, w.ID); err != nil || rec == nil && c.a.failedOpen {
-			return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
+		rec, err = e.store.Get(ctx, w.ID)
+		if err != nil || c.a.failedOpen && free(e.claims(&c.a.rec, rec)) {
+			return nil, Outcome{}, c.unfenced(ctx, w, why)
 		}
 	}
 	switch {
@@ -92,10 +93,21 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case rec != nil && rec.Write == w.Write:
 		return c.fenced(ctx, &w.Ending), Outcome{}, nil
 	case rec != nil && rec.HeldBy(w.Owner):
-		return nil, Outcome{}, c.failed(ctx, InProgress, true, why)
+		return nil, Outcome{}, c.unfenced(ctx, w, why)
 	}
 	out, err = c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
 	return nil, out, err
+}
+
+// unfenced makes the caller's error of a commit in doubt whose fence is not known to be
+// written. A claim says by itself that its attempt may have taken effect. Without one
+// the fence waits to be written, and the key is not run again before.
+func (c *commit) unfenced(ctx context.Context, w protocol.Finish, why error) error {
+	if c.a.failedOpen {
+		t := terminal{f: w, retention: max(c.call.Key.op.retention(), fenceFor)}
+		c.enqueue(ctx, &pendingWrite{terminal: t.own(), State: w.Ending.State, Attempt: c.a.rec.Attempt}, why)
+	}
+	return c.failed(ctx, InProgress, true, why)
 }
 
 func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.Ending {

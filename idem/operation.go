@@ -16,9 +16,9 @@ const (
 	// FailOpen runs the handler without a claim when the store is down, as
 	// [StoreError].Down says. Any other failure still fails closed, such as missing
 	// credentials. Two attempts may then run at once, or one after the other. The outcome
-	// is recorded as under a claim, unless another attempt has run since. Until it is
-	// written, the same process does not run the key again. Only for repeatable
-	// operations.
+	// is recorded as under a claim, unless another attempt has run since or an earlier one
+	// has left steps. Until it is written, the same process does not run the key again.
+	// Only for repeatable operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
 	// repeatable: it trades double execution for availability, and is spelled out

@@ -36,8 +36,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
-	now := e.now()
-	err := e.store.Withdraw(budget, now, w)
+	err := e.writeWithdrawal(budget, e.now(), w)
 	if err == nil || isAnswer(err) {
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return
