@@ -38,7 +38,7 @@ type Resolution struct {
 	Again bool
 	// Attempt is the number of the attempt that it is about. If the record is of another
 	// attempt by now, it gives [ErrNotUnknown]. Set it if what was found out holds only for
-	// that attempt, for example that it had no effect. Zero means any attempt.
+	// that attempt, for example that it had no effect. Zero means the one that Resolve finds.
 	Attempt int
 	// Ref is the provider's reference, if there is one: at most 256 bytes, without control
 	// characters.

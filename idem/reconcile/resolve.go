@@ -42,6 +42,9 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if rec == nil {
 			return fmt.Errorf("%w: %q", ErrNotFound, id)
 		}
+		if res.Attempt == 0 {
+			res.Attempt = rec.Attempt // of a later one nothing was found out
+		}
 		if r.abandoned(rec) {
 			err := r.settle(ctx, 0, r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by))
 			if err != nil && !isAnswer(err) {

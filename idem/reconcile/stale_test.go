@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -54,4 +55,24 @@ func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 	first.Attempt++
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by))
 	require.Equal(t, idem.Released, r.Record(key).State)
+}
+
+// Somebody has found out that the attempt was declined. While that is being written another
+// one says that it had no effect, and a call runs again, takes effect and does not know it.
+func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	r.Faults.Next(idemtest.Settle, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+		require.NoError(t, r.reconciler().Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "webhook", Why: "charge.failed"}))
+		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.ErrorIs(t, err, errPlain)
+		return c.Do(ctx)
+	})
+	declined := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
+	require.ErrorIs(t, r.reconciler().Resolve(t.Context(), key.ID(), declined, by), reconcile.ErrNotUnknown)
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), declined, by), "asked once more about the new attempt")
 }
