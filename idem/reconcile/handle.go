@@ -209,18 +209,33 @@ func (s *sweep) get(id string) (*idem.Record, error) {
 }
 
 // move writes a postponement of the record as it was read, and the same again if its reply
-// was lost.
+// was lost. An attempt that was parked may go on and write meanwhile: as long as nobody else
+// has postponed the record, that is the same question.
 func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
-	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
-	if !s.opts.DryRun {
-		ctx, cancel := s.share(s.ctx)
-		defer cancel()
-		err := again(ctx, func() error { return s.r.store.Postpone(ctx, s.r.now(), p) })
-		if err != nil {
+	for n := 1; ; n++ {
+		err := s.postponed(rec, &p)
+		if err == nil {
+			return p.Apply(rec, s.r.now())
+		}
+		if !isAnswer(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
 			return nil, err
 		}
+		next, _ := s.get(rec.ID)
+		if next == nil || next.State != idem.Unknown || next.Sweep != rec.Sweep {
+			return nil, err
+		}
+		rec = next
 	}
-	return p.Apply(rec, s.r.now())
+}
+
+func (s *sweep) postponed(rec *idem.Record, p *protocol.Postponement) error {
+	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
+	if s.opts.DryRun {
+		return nil
+	}
+	ctx, cancel := s.share(s.ctx)
+	defer cancel()
+	return again(ctx, func() error { return s.r.store.Postpone(ctx, s.r.now(), *p) })
 }
 
 // backoff is the pause after the n-th probe: between half and all of what has doubled

@@ -76,32 +76,18 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 			return fmt.Errorf("reconcile: People: %w", err)
 		}
 	}
-	if err = s.given(rec, reason); err != nil {
+	now, due := s.r.now(), never
+	if rec.State == idem.InProgress {
+		due = now.Add(s.untilLook(0))
+	}
+	_, err = s.move(rec, protocol.Postponement{
+		Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
+	})
+	if err != nil {
 		return err
 	}
 	s.did(notice.GivenUp, rec, rec.State, reason, cause)
 	return nil
-}
-
-// given writes that people have the question. The attempt that asked it may go on and write
-// meanwhile: as long as the latest postponement is the sweep's own, it is the same question.
-func (s *sweep) given(rec *idem.Record, reason string) error {
-	for n := 1; ; n++ {
-		now, due := s.r.now(), never
-		if rec.State == idem.InProgress {
-			due = now.Add(s.untilLook(0))
-		}
-		_, err := s.move(rec, protocol.Postponement{
-			Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
-		})
-		if !isAnswer(err) || n == maxRounds {
-			return err
-		}
-		was := rec
-		if rec, _ = s.get(rec.ID); rec == nil || rec.Sweep == "" || rec.Sweep != was.Sweep {
-			return err
-		}
-	}
 }
 
 // untilLook is the pause until the next look at a claim that people have had for a while.

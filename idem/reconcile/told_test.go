@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,4 +148,33 @@ func TestAShortProbeLeavesTheStoreItsTime(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
 	})
+}
+
+// A parked attempt that goes on renews its lease while the provider is asked. The question
+// has its age all the same, whatever the provider says.
+func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
+	for name, answer := range map[string]reconcile.Answer{
+		"still unknown": reconcile.StillUnknown(0), "not executed": reconcile.NotExecuted(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t), refund.Key("acme", "r-1")
+			r.killed(key)
+			r.lapse()
+			rec := r.Record(key)
+			beat := func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				now := r.Clock.Now()
+				return answer, r.Store.Extend(t.Context(), now, protocol.Extension{
+					ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint(now), LeaseUntil: now.Add(idem.DefaultLease),
+				})
+			}
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: beat, GiveUpAfter: time.Hour}}})
+			for range 200 {
+				r.sweep(s)
+				r.Clock.Advance(20 * time.Second)
+				_, err := beat(t.Context(), reconcile.Question{})
+				require.NoError(t, err)
+			}
+			require.Len(t, r.people, 1)
+		})
+	}
 }
