@@ -31,7 +31,8 @@ const (
 type Watch uint8
 
 const (
-	// WatchNotRepeatable is the zero value: those of operations that are not repeatable.
+	// WatchNotRepeatable is the zero value: those of operations that are not repeatable. A
+	// killed process of another one is noticed when its key is used again, or never.
 	WatchNotRepeatable Watch = iota
 	// WatchAlways is for work that nobody asks for again, such as a webhook's.
 	WatchAlways

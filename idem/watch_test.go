@@ -69,21 +69,28 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 	}
 }
 
-// Of a process that died, and of a client that never comes back, the watched claim stays.
+// Of a process that died, and of a client that never comes back, the watched claim stays in
+// the index. One that is not watched is in no list: it stays in the table for good unless it
+// is repeatable and has no steps, and the next call finds it.
 func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	for _, w := range watchings {
-		t.Run(fmt.Sprint(w.op.Name, w.op.Watch), func(t *testing.T) {
-			r, key := newRig(t, nil), w.op.Key("t", "k")
-			abandoned(t, r, key)
-			r.clock.Advance(10 * 365 * 24 * time.Hour)
-			if !w.watched {
+		for _, steps := range [][]protocol.StepWrite{nil, {charged}} {
+			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps)), func(t *testing.T) {
+				r, key := newRig(t, nil), w.op.Key("t", "k")
+				abandonedWith(t, r, key, steps...)
+				rec := r.record(t, key)
+				if w.watched {
+					require.Equal(t, []string{key.ID()}, r.due(t))
+					require.True(t, rec.Due.Before(r.clock.Now()))
+					require.Zero(t, rec.ExpiresAt)
+					return
+				}
 				require.Empty(t, r.due(t))
-				return
-			}
-			require.Equal(t, []string{key.ID()}, r.due(t))
-			require.True(t, r.record(t, key).Due.Before(r.clock.Now()))
-			require.False(t, r.record(t, key).Expired(r.clock.Now()))
-		})
+				require.Equal(t, w.op.Repeat == idem.Repeatable && steps == nil, !rec.ExpiresAt.IsZero())
+				_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+				require.Equal(t, w.op.Repeat == idem.Repeatable, err == nil)
+			})
+		}
 	}
 }
 

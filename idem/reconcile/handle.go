@@ -80,7 +80,8 @@ func (s *sweep) handle(rec *idem.Record) error {
 		}
 		return s.abandoned(rec, op)
 	case protocol.DoUnreadable:
-		s.did(notice.Unreadable, rec, rec.State, "its state is of a newer version", nil)
+		s.did(notice.Unreadable, rec, rec.State, "its state is of a newer version",
+			fmt.Errorf("%w: record %q: it is %q, a state of a newer version", protocol.ErrRecordUnreadable, rec.ID, rec.State))
 		return nil
 	}
 	s.count(func(r *Report) { r.Skipped++ })

@@ -38,7 +38,8 @@ type Report struct {
 	Abandoned int `json:"abandoned"`
 	// GivenUp questions were left to people.
 	GivenUp int `json:"given_up"`
-	// Unreadable records are left as they are: somebody must look at them.
+	// Unreadable records are left as they are, and counted by each sweep until somebody has
+	// looked at them: see Problems. A newer version has written them, or they are damaged.
 	Unreadable int `json:"unreadable"`
 	// Failed records could not be handled: the store or People failed, see Problems.
 	Failed int `json:"failed"`
@@ -126,8 +127,11 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 		if len(r.Actions) < maxActions {
 			r.Actions = append(r.Actions, a)
 		}
-		if kind == notice.SweepFailed {
+		switch kind {
+		case notice.SweepFailed:
 			r.problem("%s", why)
+		case notice.Unreadable:
+			r.problem("%v", err)
 		}
 	})
 	log := s.opts.Log

@@ -403,6 +403,11 @@ func TestANewerStateIsUnreadable(t *testing.T) {
 		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
 	}}))
 	r.lapse()
-	require.Equal(t, []notice.Kind{notice.Unreadable}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
+	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
+	require.ErrorIs(t, r.notices[0].Err, idem.ErrRecordUnreadable)
+	require.Equal(t, []string{r.notices[0].Err.Error()}, report.Problems)
+	require.Contains(t, report.Problems[0], `record "t#refund#1": it is "paused"`)
 	require.EqualValues(t, "paused", r.Store.Records()[0].State)
 }
