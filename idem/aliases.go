@@ -35,7 +35,7 @@ const (
 	NotRepeatable, Repeatable   = protocol.NotRepeatable, protocol.Repeatable
 )
 
-// What a store can say of a whole call.
+// Errors of a store for a whole call.
 var (
 	// ErrStoreUnavailable: the store did not do what it was asked for. As the answer to
 	// a call it means that the handler did not run.

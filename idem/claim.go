@@ -33,8 +33,8 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 }
 
 // acquire reserves the key over the record that was seen, or replays it, waits for it,
-// parks it or refuses the call, as the machine says. The store is asked within part,
-// which begins anew after a wait.
+// parks it or refuses the call, as the machine says. The store is asked within part, which
+// starts again after a wait.
 func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
 	e := x.engine
 	atomic := x.call.Key.op.Mode == Atomic

@@ -84,7 +84,7 @@ func recordable(version int) int {
 }
 
 func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) protocol.Ending {
-	// The expiry is set anew when the end is written: it counts from then.
+	// The expiry is set again when the end is written: it counts from then.
 	expires := x.engine.expiry(x.engine.now(), x.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:

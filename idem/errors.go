@@ -10,7 +10,7 @@ import (
 
 var errPanicked = errors.New("idem: the handler panicked")
 
-// What a call can be told instead of an outcome. Branch with errors.Is.
+// Errors of a call that gets no outcome. Use errors.Is to tell them apart.
 var (
 	// ErrInFlight: another attempt holds the claim; an [*InFlightError] says until when.
 	ErrInFlight = errors.New("idem: another attempt with this key is in flight")

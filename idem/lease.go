@@ -92,14 +92,14 @@ func (l *lease) arm() {
 // lease is renewed, as it is where nothing is killed.
 func (l *lease) overrun() {
 	l.mu.Lock()
-	// What the store holds is over. It may be raised while nobody has taken the claim.
+	// The lease in the store is over. It may be raised while nobody has taken the claim.
 	l.until = time.Now().Add(l.x.engine.opts.Lease / 2)
 	l.mu.Unlock()
 	l.beat()
 }
 
-// watch sets the timer anew for an attempt that has just begun an at-most-once step,
-// which must not be left to its lease.
+// watch resets the timer for an attempt that has just begun an at-most-once step and must
+// therefore not be left to its lease.
 func (l *lease) watch() {
 	if l.x.kill.IsZero() {
 		return

@@ -133,7 +133,7 @@ func try(t *testing.T, r *rig, key idem.Key) {
 func kinds(t *testing.T) (all []notice.Kind) {
 	source, err := os.ReadFile("notice/notice.go")
 	require.NoError(t, err)
-	calls, _, found := bytes.Cut(source, []byte("// What the observer of a sweep is told of"))
+	calls, _, found := bytes.Cut(source, []byte("// Kinds of notices of a sweep"))
 	require.True(t, found)
 	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllSubmatch(calls, -1) {
 		all = append(all, notice.Kind(m[1]))

@@ -90,7 +90,7 @@ type Operation struct {
 	Mode Mode
 	// ReplayRunsHandler leaves out the read before the handler in atomic mode, which
 	// saves a first execution a read unit and a round trip. Its price is that every later
-	// call runs the handler too, in vain, before it gets the recorded outcome.
+	// call runs the handler too, for nothing, before it gets the recorded outcome.
 	ReplayRunsHandler bool
 	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
 	// means [DefaultRetention]; at least one second, at most five years; shorter than
@@ -111,8 +111,8 @@ type Operation struct {
 	OnStoreFailure StorePolicy
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
-	// MaxAttempts is after how many attempts that may have taken effect and left no outcome
-	// a repeatable operation is parked; a release starts the count anew. Zero means no limit.
+	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
+	// after which a repeatable operation is parked; a release resets it. Zero means no limit.
 	MaxAttempts int
 	// KeepValue stores the caller's value beside its digest, for operators to read.
 	// Leave it off where values are personal data.

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// What encoding/json makes of a type, found out before anything runs: a result that
-// cannot be encoded is lost after its effect, and inputs that all look the same are
-// taken for one another.
+// This file finds out what encoding/json makes of a type before anything runs: a result that
+// cannot be encoded is lost after its effect, and inputs that all look the same are taken for
+// one another.
 
 var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()

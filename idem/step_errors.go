@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// What a [Step] can give instead of its result, beside its function's own errors.
-// Branch with errors.Is.
+// Errors of a [Step], besides those of its function. Use errors.Is to tell them apart.
 var (
 	// ErrStepInterrupted: an at-most-once step began in an earlier attempt and left
 	// no outcome. Read a [*StepInterruptedError] for which.

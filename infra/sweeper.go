@@ -36,10 +36,10 @@ type SweeperProps struct {
 	// sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
 	Function FunctionProps
 
-	// Segments is in how many parts the ready sweeper removes what has expired from a table
-	// without TTL, which a global table is: one part a minute, drawn at random. It needs one
-	// for each 5,000 items. A sweeper of your own reads it from its environment. Zero means
-	// [DefaultSegments]. For other tables it means nothing.
+	// Segments is for a table without TTL, such as a global table. It is the number of parts
+	// into which the ready sweeper divides the table. Each minute it removes the expired items
+	// of one part, drawn at random. A table needs one part for each 5,000 items. A sweeper of
+	// your own reads the number from its environment. Zero means [DefaultSegments].
 	Segments int
 	// People is the queue for questions that the sweep leaves to people. Nil creates one
 	// that keeps messages for 14 days.

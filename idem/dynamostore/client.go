@@ -18,7 +18,7 @@ import (
 // Defaults of a client.
 const (
 	// DefaultMaxIdleConns is the number of connections kept open. The SDK keeps 10,
-	// which makes every caller beyond the tenth dial anew.
+	// which makes every caller beyond the tenth dial again.
 	DefaultMaxIdleConns = 64
 	// DefaultDialTimeout is for the TCP connection and again for TLS: a dead address
 	// must not use up a try, and a failed dial proves that nothing was sent.

@@ -59,16 +59,16 @@
 //
 // # Calls and permissions
 //
-// What is called on each path (idem's engine decides which one), and the IAM
-// actions it needs. What claims anew or takes over has one Update more, for its
-// outcome. An UpdateItem that may create an item needs no other action.
+// The table has the calls of each path (idem's engine decides which one), and the IAM
+// actions that they need. A path that claims again or takes over has one Update more, for
+// its outcome. An UpdateItem that may create an item needs no other action.
 //
 //	path                              calls                    dynamodb:
 //	first execution                   1 Put, 1 Update          PutItem, UpdateItem
 //	 … large result                   + 1 Put per 256 KB       PutItem
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
-//	expired, claimed anew             1 Put, 1 Put             PutItem
+//	expired, claimed again            1 Put, 1 Put             PutItem
 //	lapsed or released, taken over    1 Put, 1 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// What a record without the attribute has: hardly any differs.
+// Values of records without the attribute. Most records have these values.
 const (
 	defaultAttempt   = 1
 	defaultRetention = 24 * 60 * 60 // seconds

@@ -42,8 +42,8 @@ const (
 	// expiry may be moved.
 	ifNoSteps = " AND attribute_not_exists(steps)"
 	ifSteps   = " AND attribute_exists(steps)"
-	// A begin mark is set once, anew only over the entry that took the one before back,
-	// and taken back once; a result is written once, where there is none yet.
+	// A begin mark is set once and taken back once. It is set again only over the entry that
+	// took the one before back. A result is written once, where there is none yet.
 	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
 	ifStepAgain  = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
 	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND steps.#step.write_id=:seen)"
@@ -67,7 +67,7 @@ const (
 	takeoverSet = "SET in_state=:to,owner_id=:own,write_id=:id,seen=:seen,lease_until=:lease_until,updated_at=:now"
 
 	withdrawSet = "SET in_state=:to,fp=:fp,owner_id=:new_owner,write_id=:id,lease_until=:lease_until,updated_at=:now"
-	// Of an expired record nothing stays, of any other its beginning and its steps.
+	// An expired record keeps nothing, any other one its beginning and its steps.
 	createdAnew = ",created_at=:created_at"
 	createdKept = ",created_at=if_not_exists(created_at,:created_at)"
 
@@ -94,7 +94,7 @@ const (
 	postponeSet = "SET open_due=:due,sweep_id=:id"
 )
 
-// What an attempt may have left, and a claim removes.
+// Attributes that an attempt may have left and that a claim removes.
 const (
 	leftSweep = "sweep_id,probes,given_up_at"
 	leftOpen  = "open_shard,open_due,open_since," + leftSweep

@@ -228,7 +228,7 @@ func (d *decoder) tags() map[string]string {
 	return tags
 }
 
-// A cursor is the index key of the last message of a page, but for the shard.
+// A cursor is the index key of the last message of a page, without the shard.
 
 func formatCursor(last item) string {
 	at, ok := last[schema.OpenDue].(*types.AttributeValueMemberN)

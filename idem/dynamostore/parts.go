@@ -50,8 +50,8 @@ func partKeyPrefix(id, owner string, digest []byte) string {
 	return id + schema.PartPK + owner + "#" + base64.RawURLEncoding.EncodeToString(digest[:partDigest]) + "#"
 }
 
-// putParts stores a result beside the record that is going to name it, but for the
-// parts that are done. It fails as a call that has not touched the record.
+// putParts stores a result beside the record that is going to name it, except for the parts
+// that are done. It fails like a call that has not touched the record.
 func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires time.Time, done *protocol.Progress) error {
 	prefix := partKeyPrefix(id, owner, b.Digest)
 	g, ctx := errgroup.WithContext(k.ctx)
@@ -101,7 +101,7 @@ func (s *Store) getParts(k *call, id, writer string, b protocol.Body) ([]byte, e
 		want[prefix+strconv.Itoa(n)] = n
 	}
 	parts := make([][]byte, b.Parts)
-	// What is left unprocessed is asked for again, as a try that was throttled.
+	// Unprocessed keys are asked for again, like a try that was throttled.
 	err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
 		out, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 			RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},

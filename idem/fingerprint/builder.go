@@ -28,7 +28,7 @@ type Builder struct {
 	err    error
 }
 
-// What a field is. The digest covers these letters: they never change.
+// Kinds of fields. The digest covers these letters: they never change.
 const (
 	fieldText     = 's'
 	fieldMap      = 'm'

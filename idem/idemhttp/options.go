@@ -46,7 +46,8 @@ type Options struct {
 	Key KeyFunc
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
-	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same one by accident.
+	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same
+	// one by accident.
 	MinKey int
 
 	// KeyOptional executes a request without a key under a random key, which no retry can

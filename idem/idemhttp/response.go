@@ -45,7 +45,7 @@ func (r *Response) clone() *Response {
 }
 
 // addWithheld puts the headers and cookies that are not stored back into what the
-// codec gave: the live response has them, but for the marks of a replay.
+// codec gave: the live response has them, except the marks of a replay.
 func (r *Response) addWithheld(given *Response, never headerSet) {
 	keep := given.keeps(never)
 	for k, v := range given.Headers {

@@ -78,8 +78,8 @@ func Refuse(_ context.Context, c *Call) error {
 	return &protocol.StoreError{Op: string(c.Method), Down: true, Err: errors.New("idemtest: refused")}
 }
 
-// Deny answers that the call is not allowed, as for want of a permission or with the
-// name of a table that does not exist: nothing was written, and the store is not down.
+// Deny answers that the call is not allowed, as if a permission were missing or the table did
+// not exist: nothing was written, and the store is not down.
 func Deny(_ context.Context, c *Call) error {
 	return &protocol.StoreError{Op: string(c.Method), Err: errors.New("idemtest: denied")}
 }

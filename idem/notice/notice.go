@@ -37,9 +37,9 @@ type Notice struct {
 // as it is.
 type Kind string
 
-// What an observer is told of. Err of Uncommitted is the handler's error or a
-// *idem.CommitError. What is told of queued writes later comes with a context without
-// values: the call that it belongs to is over.
+// Kinds of notices of an engine. Err of Uncommitted is the handler's error or a
+// *idem.CommitError. A notice of a queued write has a context without values, because the
+// call that it belongs to is over.
 const (
 	Claimed          Kind = "claimed"           // a first attempt has its claim
 	TookOver         Kind = "took_over"         // a later attempt has its claim
@@ -59,7 +59,7 @@ const (
 	Uncommitted      Kind = "uncommitted"       // nothing of a unit of work was committed for certain
 	ResultOmitted    Kind = "result_omitted"    // an outcome is recorded without its result
 	LeaseLost        Kind = "lease_lost"        // an attempt no longer has its claim
-	OutOfTime        Kind = "out_of_time"       // no claim was taken for want of time
+	OutOfTime        Kind = "out_of_time"       // too little time was left to take a claim
 	StoreUnavailable Kind = "store_unavailable" // the store could not be reached before the claim
 	FailedOpen       Kind = "failed_open"       // the handler runs without a claim
 	Unreadable       Kind = "record_unreadable" // a record cannot be read, the call failed closed
@@ -69,8 +69,8 @@ const (
 	OutcomeDropped   Kind = "outcome_dropped"   // a queued write was given up
 )
 
-// What the observer of a sweep is told of; a dry run says it of what would be done. A
-// record that cannot be read is [Unreadable] here too.
+// Kinds of notices of a sweep. In a dry run they say what would be done. A record that cannot
+// be read is [Unreadable] here too.
 const (
 	SweepParked    Kind = "sweep_parked"    // a lapsed claim became unknown
 	SweepPostponed Kind = "sweep_postponed" // it still runs, or could not be asked about yet

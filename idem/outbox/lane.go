@@ -40,8 +40,8 @@ func (l *lane) goes(now time.Time) bool {
 	return len(l.entries) > 0 && !l.stopped
 }
 
-// announce notes a try before it is made if the process of an earlier one may have died:
-// otherwise a message that ends the relay's process would be tried for ever. It also does
+// announce notes a try before it is made, if the process of an earlier one may have died:
+// otherwise a message that ends the relay's process would be tried forever. It also does
 // so if another relay may be sending the message.
 func (x *run) announce(l *lane) bool {
 	e := l.entries[0]

@@ -40,8 +40,8 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	next := w.Claim.Record.Clone()
 	next.State, next.Owner, next.Write = Released, w.Owner, w.Write
 	next.ExpiresAt, next.Uncertain, next.UpdatedAt, next.Seen = w.ExpiresAt, w.Uncertain, now, w.Claim.Seen
-	// Of an expired record nothing stays: its steps belong to effects of another
-	// life of the key, and a later attempt must not skip its own for them.
+	// Nothing of an expired record stays: its steps belong to effects of another life of
+	// the key, and a later attempt must not skip its own steps for them.
 	if rec != nil && !w.Claim.Replace {
 		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
 	}
@@ -252,8 +252,8 @@ func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 		next.Body = Body{Data: e.Result, Size: len(e.Result), Stored: len(e.Result)}
 	}
 	if e.State == Completed || e.State == Failed {
-		// Nobody resumes any more, and every later failed condition is billed by the
-		// record's size.
+		// No attempt follows, and every later failed condition is billed by the record's
+		// size.
 		next.Steps = nil
 	}
 	if e.Stricter {

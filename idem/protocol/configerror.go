@@ -3,7 +3,7 @@ package protocol
 // ConfigError is a mistake in how the library is set up, found before anything
 // runs where possible.
 type ConfigError struct {
-	// What is set up wrongly, Problem says how and what to do.
+	// What names the thing that is set up wrongly. Problem says how, and what to do.
 	What, Problem string
 }
 

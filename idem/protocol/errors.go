@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What a store can say of a whole call. Branch with errors.Is.
+// Errors of a store for a whole call. Use errors.Is to tell them apart.
 var (
 	// ErrStoreUnavailable: the store did not do what it was asked for. As the answer to
 	// a call it means that the handler did not run.

@@ -53,7 +53,7 @@ type Record struct {
 	Seen string
 	// LeaseUntil is when the claim stops being respected, without the skew margin.
 	LeaseUntil time.Time
-	// ExpiresAt is until when the outcome is replayed at least; zero means for ever.
+	// ExpiresAt is the time until which the outcome is replayed at least; zero means forever.
 	// Calls claim the key once the skew margin is over too.
 	ExpiresAt time.Time
 	// Retention as the claim was given it.

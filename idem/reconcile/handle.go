@@ -58,7 +58,7 @@ func (s *sweep) leave() { s.count(func(r *Report) { r.Left++ }) }
 // has no input that could be another one.
 const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// handle does about the record what the next call would, but for running the handler. The
+// handle does about the record what the next call would do, without running the handler. The
 // error is the store's.
 func (s *sweep) handle(rec *idem.Record) error {
 	op := s.operation(rec)
@@ -74,7 +74,7 @@ func (s *sweep) handle(rec *idem.Record) error {
 	case protocol.DoPark:
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
-		// Nobody calls who could close the step: people must hear of it.
+		// There is no call that could close the step: people must be told.
 		if op.OnAbandoned == nil && rec.State == idem.InProgress && rec.Interrupted() {
 			return s.park(rec, op)
 		}

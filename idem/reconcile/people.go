@@ -16,7 +16,7 @@ import (
 const DefaultHelp = "Find out from the provider, by token or reference, whether it took effect. " +
 	"Read the record with Lookup and History of a reconcile.Reconciler, and record the outcome with its Resolve. " +
 	"Until then calls with the key get idem.ErrOutcomeUnknown, and nothing runs again. " +
-	"A record in state in_progress or released needs a call with its key instead, which goes on with the work."
+	"A record in state in_progress or released needs a call with its key instead, which continues the work."
 
 // GivenUp is a question that is left to people. It says nothing of the operation's input
 // and result.

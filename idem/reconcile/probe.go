@@ -66,8 +66,8 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	return s.wait(claimed, op, notice.Probed, pause, claimed.Probes, "the provider does not know yet", nil)
 }
 
-// settled records the outcome that the provider has told when it was asked. An answer that
-// the record does not take is for people, who would get the same one for ever.
+// settled records the outcome that the provider has told. An answer that the record does not
+// take goes to people, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
 	why := "the provider says that it " + said(a.res.To)
 	err := a.err
@@ -75,7 +75,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		err = a.res.check()
 	}
 	if err == nil && a.res.To == idem.Released && !rec.Lapsed(asked, s.r.opts.Margin) {
-		// What had no effect then may have had one while the answer was on its way.
+		// The attempt may have taken effect while the answer was on its way.
 		err = ErrTooEarly
 	}
 	if err == nil {

@@ -331,7 +331,7 @@ func TestEveryActionIsTold(t *testing.T) {
 	}
 	source, err := os.ReadFile("../notice/notice.go")
 	require.NoError(t, err)
-	_, sweeps, found := bytes.Cut(source, []byte("// What the observer of a sweep is told of"))
+	_, sweeps, found := bytes.Cut(source, []byte("// Kinds of notices of a sweep"))
 	require.True(t, found)
 	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllSubmatch(sweeps, -1) {
 		require.True(t, seen[notice.Kind(m[1])], "nothing led to %s", m[1])

@@ -27,7 +27,8 @@ const (
 // Attributes of a record. None is a reserved word of DynamoDB's
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html),
 // so that expressions can name them. Times ending in Until and At are milliseconds
-// since 1970, but for ExpiresAt. What says "without it" is left out where it says that.
+// since 1970, except ExpiresAt, which is in seconds. If an attribute is missing, it has the
+// value after "without it".
 const (
 	Version         = "v" // without it: 1
 	State           = "in_state"
@@ -56,8 +57,8 @@ const (
 	Resolved        = "resolved"     // true: the outcome was recorded from outside
 	Unsettled       = "unsettled"    // attempts without an outcome; without it: 0
 
-	// Of an open question: since when it is one, the id of the latest postponement, how
-	// often the answer was looked for, when it was left to people.
+	// For an open question: when it became one, the id of the latest postponement, how often
+	// the provider was asked, when it was left to people.
 	OpenSince = "open_since"
 	Sweep     = "sweep_id"
 	Probes    = "probes"

@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 const MaxDepth = 200
 
 // Append appends the canonical form of one JSON text to dst. It is that of
-// RFC 8785, but for plain integers:
+// RFC 8785, except for plain integers:
 //
 //   - Member order and string escaping are those of RFC 8785 (by UTF-16 units,
 //     shortest escapes); white space goes.

@@ -17,10 +17,10 @@ type ValueError struct {
 func (e *ValueError) Error() string { return e.Reason }
 
 // Values returns the values of a JSON text, canonical or not, to which valid pointers
-// lead. Errors call the text by noun, such as "body". A value is a string that is not empty, or a plain integer, without fraction and
-// exponent, whose digits are returned as they are written. Anything else is a
-// [*ValueError]. So is a member on the way that another one equals but for its case: Go's
-// encoding/json takes either for the other.
+// lead. Errors call the text by noun, such as "body". A value is a string that is not empty,
+// or a plain integer, without fraction and exponent, whose digits are returned as they are
+// written. Anything else is a [*ValueError]. So is a member on the way if another one differs
+// from it only in case: Go's encoding/json takes either for the other.
 //
 // The text is refused with an [*Error] where [Append] would refuse it, but numbers may
 // have any size, and duplicate names count on the way alone.

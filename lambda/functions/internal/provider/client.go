@@ -48,9 +48,9 @@ func (c Client) Charge(ctx context.Context, key string, p Payment) (Receipt, err
 // Refund refunds at every call, under the caller's name.
 func (c Client) Refund(ctx context.Context, reference string, p Payment) (Receipt, error) {
 	r, err := c.move(ctx, "/refunds", headerReference, reference, p)
-	// Without a connection the provider has not got the request. Of a charge that is not
-	// certain: net/http repeats a request with an Idempotency-Key by itself, and the error
-	// is that of the last try.
+	// Without a connection the provider has not got the request. For a charge this is not
+	// certain: net/http itself repeats a request with an Idempotency-Key, and the error is
+	// that of the last try.
 	var refused *net.OpError
 	if errors.As(err, &refused) && refused.Op == "dial" {
 		err = idem.NotExecuted(err)
