@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -61,7 +63,7 @@ func (c *call) end() {
 }
 
 // do sends a request until it gets a definite answer or the call's time is up.
-// It returns nil, the *types.ConditionalCheckFailedException as it came, or a
+// It returns nil, the *types.ConditionalCheckFailedException itself, or a
 // *idem.StoreError. The call keeps whether a write may have been applied.
 func (c *call) do(write bool, timeout time.Duration, send func(context.Context) error) error {
 	return c.doSized(write, timeout, 0, send)
@@ -74,13 +76,18 @@ func (c *call) doSized(write bool, timeout time.Duration, size int, send func(co
 		if err := c.ctx.Err(); err != nil {
 			return c.gaveUp(n, err, last)
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, c.slice(timeout, size))
+		now := time.Now()
+		ctx, cancel := context.WithDeadline(c.ctx, now.Add(c.slice(now, timeout, size)))
 		t := &try{Context: ctx}
 		err := send(t)
 		cancel()
-		if err == nil || isConditionFailed(err) {
+		if err == nil {
 			c.up = true
-			return err
+			return nil
+		}
+		if refused, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+			c.up = true
+			return refused
 		}
 		if t.unsent() {
 			err = &unsent{err}
@@ -101,10 +108,10 @@ func (c *call) doSized(write bool, timeout time.Duration, size int, send func(co
 // slice is the time for one try: what its bytes need, a second for each MiB, and no
 // more than half of what is left besides, so that a try that hangs leaves time for
 // another one.
-func (c *call) slice(timeout time.Duration, size int) time.Duration {
+func (c *call) slice(now time.Time, timeout time.Duration, size int) time.Duration {
 	deadline, _ := c.ctx.Deadline()
 	bytes := time.Duration(size) * time.Second >> 20
-	return bytes + max(min(timeout, (time.Until(deadline)-bytes)/2), leastAttempt)
+	return bytes + max(min(timeout, (deadline.Sub(now)-bytes)/2), leastAttempt)
 }
 
 // pause waits before the next try, a random time from a range that doubles, so

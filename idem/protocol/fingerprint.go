@@ -54,7 +54,11 @@ func (m Match) String() string {
 
 // Compare compares a call's fingerprint with the one in its record.
 func (f Fingerprint) Compare(stored Fingerprint) Match {
-	mine, theirs := f.version(), stored.version()
+	mine := f.version()
+	theirs := mine
+	if stored != f {
+		theirs = stored.version()
+	}
 	switch {
 	case mine != fingerprintVersion || theirs == 0:
 		return MatchUnreadable

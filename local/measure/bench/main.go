@@ -1,7 +1,7 @@
 // Command bench measures what the library adds and fails where it adds too much:
 //
 //   - the engine over the in-memory store, 1 KB of JSON in and out, against
-//     fingerprint and codec alone: no more time again, no more than 40 allocations;
+//     fingerprint and codec alone: no more time again, no more than 30 allocations;
 //   - the HTTP contract over that engine: no more time than fingerprint and codec,
 //     fewer than 60 allocations;
 //   - operations on DynamoDB against the same SDK calls made by hand with items of

@@ -20,7 +20,7 @@ import (
 // What may be added, as time per unit of fingerprint and codec, which every call needs
 // anyway, and as allocations.
 const (
-	maxEngineShare, maxEngineAllocs = 1.0, 40 // by the engine, beyond fingerprint and codec
+	maxEngineShare, maxEngineAllocs = 1.0, 30 // by the engine, beyond fingerprint and codec
 	maxHTTPShare, maxHTTPAllocs     = 1.0, 59 // by the HTTP contract, beyond the engine
 )
 
