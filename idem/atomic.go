@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 

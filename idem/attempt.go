@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/idem-go/idempotency/idem/fingerprint"
 	"reflect"
 	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/idem/fingerprint"
 )
 
 // fingerprintOf takes the fingerprint of an input, which is encoded by address too.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // journal is what an attempt knows of its operation's steps. Steps may run side by

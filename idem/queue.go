@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 

@@ -2,10 +2,10 @@ package fingerprint
 
 import (
 	"fmt"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem/internal/canonical"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Select says which parts of a JSON input its fingerprint covers: either only

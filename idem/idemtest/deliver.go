@@ -5,9 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // Delivery is what became of one delivery of a request.
