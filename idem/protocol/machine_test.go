@@ -35,8 +35,8 @@ in_progress R live, watched             | inflight   inflight   reused      unre
 in_progress R lapsed, watched           | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
 in_progress NR lapsed, unwatched        | park       park       reused      unreadable  unreadable | park       park       | park       park
 in_progress NR lapsed, swept            | park       park       reused      unreadable  unreadable | park       park       | park       park
-in_progress R live, taken over          | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R lapsed, taken over        | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
+in_progress R live, second attempt      | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
+in_progress R lapsed, second attempt    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
 completed                               | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
@@ -64,8 +64,8 @@ released R excluded, expired            | replace    replace    replace     repl
 released R uncertain, expired           | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
 released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
 released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released R excluded, taken over         | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
-released R uncertain, taken over        | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
+released R excluded, two unsettled      | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R uncertain, two unsettled     | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
 released NR from outside                | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
 released NR from outside, a step        | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
 unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
@@ -78,74 +78,75 @@ unknown NR after the lease, swept       | unknown    unknown    reused      unre
 of no known state                       | unreadable unreadable reused      unreadable  unreadable | unreadable unreadable | unreadable unreadable
 `
 
-// What the other writes do, by their own owner or with the write seen; "-" is
-// refused, "=" already holds, "early" must wait, and P C F R U are the states that
-// the record goes to. Columns: extension to a later and to an earlier lease, step, begin mark;
-// complete, fail, release (excluded, uncertain), park; another call's park; resolution
-// to completed, failed, released; withdrawal by owner (excluded, uncertain) and by
-// what was seen; end without a claim as completed, released uncertain, unknown; an
-// outcome in atomic mode; the result that is added to an outcome without it.
+// What the other writes do, by their own owner or with the write seen; "-" is refused, "="
+// already holds, "early" must wait, and P C F R U are the states that the record goes to.
+// Columns: extension to a later and to an earlier lease, step, begin mark; complete, fail,
+// release (excluded, uncertain), park; the completion of an owner from before a takeover;
+// another call's park; resolution to completed, failed, released; withdrawal by owner
+// (excluded, uncertain) and by what was seen; end without a claim as completed, released
+// uncertain, unknown; an outcome in atomic mode; the result that is added to an outcome
+// without it.
 const writeTable = `
-                                        | later earlier step begin | comp fail rel rel? park | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
-absent                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      | -
-pending R                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-pending NR                              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, taken over          | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, taken over        | P     =       P    P     | C    F    R   R    U    | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-completed                               | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, a step                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed without its result            | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | C
-completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed                                  | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed from outside                     | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded                     | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR excluded                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain                    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, taken over         | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, taken over        | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR from outside                | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-of no known state                       | -     -       -    -     | -    -    -   -    -    | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
+absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      | -
+pending R                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | C
+completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
+of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -228,6 +229,7 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventRelease, Owner: "own"},
 		{Kind: protocol.EventRelease, Owner: "own", Uncertain: true},
 		{Kind: protocol.EventPark, Owner: "own"},
+		{Kind: protocol.EventComplete, Owner: "former"},
 		{Kind: protocol.EventLapse, Seen: "seen"},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Completed, Margin: skew},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Failed, Margin: skew},

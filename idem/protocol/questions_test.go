@@ -31,8 +31,8 @@ in_progress R live, watched                 | P   | P  -  -     | -    -     | -
 in_progress R lapsed, watched               | P   | P  -  -     | -    -     | -   -   -     -
 in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -     | -   -   -     -
 in_progress NR lapsed, swept                | P   | -  P  -     | -    -     | -   -   -     -
-in_progress R live, taken over              | P   | -  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, taken over            | P   | -  -  -     | -    -     | -   -   -     -
+in_progress R live, second attempt          | P   | -  -  -     | -    -     | -   -   -     -
+in_progress R lapsed, second attempt        | P   | -  -  -     | -    -     | -   -   -     -
 completed                                   | -   | -  -  -     | X    -     | -   -   -     -
 completed, a step                           | -   | -  -  -     | X    -     | -   -   -     -
 completed, no expiry                        | -   | -  -  -     | X    -     | -   -   -     -
@@ -60,8 +60,8 @@ released R excluded, expired                | -   | -  -  -     | X    -     | -
 released R uncertain, expired               | -   | -  -  -     | X    -     | -   -   -     -
 released R excluded, a step, expired        | -   | R  -  -     | -    -     | -   -   -     -
 released R uncertain, a step, expired       | -   | R  -  -     | -    -     | -   -   -     -
-released R excluded, taken over             | -   | -  -  -     | X    -     | -   -   -     -
-released R uncertain, taken over            | -   | -  -  -     | X    -     | -   -   -     -
+released R excluded, two unsettled          | -   | -  -  -     | X    -     | -   -   -     -
+released R uncertain, two unsettled         | -   | -  -  -     | X    -     | -   -   -     -
 released NR from outside                    | -   | -  -  -     | X    -     | C   F   R     -
 released NR from outside, a step            | -   | R  -  -     | -    -     | C   F   R     -
 unknown R before the lease's end            | U   | U  -  -     | -    -     | C   F   early -
