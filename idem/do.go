@@ -7,9 +7,10 @@ import (
 	"reflect"
 )
 
-// Do runs fn at most once at a time per key while the key's record is kept, and gives
-// every later call with the same key and input the recorded outcome. The operation's
-// Repeat says whether fn may run again after an attempt without an outcome.
+// Do runs fn under the key's claim, which one call has at a time, and gives later calls with
+// the same key and input the recorded outcome while it is kept. [Atomic] and [FailOpen] run
+// fn without a claim. The operation's Repeat says whether fn may run again after an attempt
+// without an outcome.
 //
 // The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
 // meaning, of []byte and string as they are, of everything else as its JSON. The result is

@@ -1,5 +1,5 @@
-// Package idem makes an operation run at most once at a time per key, and gives
-// every later call with the same key and input the recorded outcome.
+// Package idem runs an operation under a claim, at most one at a time per key, and gives
+// later calls with the same key and input the recorded outcome.
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //
@@ -29,17 +29,17 @@
 // ends by the parked attempt's own late outcome, or is resolved with package reconcile.
 //
 // A [Step] is recorded under the claim, and later attempts skip it. A [Unit] of work is
-// written together with the outcome, or not at all. In [Atomic] mode there is no claim: one
-// write records the outcome.
+// written together with the outcome, or not at all. In [Atomic] mode, and
+// where a call fails open, there is no claim: one write records the outcome.
 //
 // An expired record counts as absent, whether or not the store has deleted it. Open
 // questions (unknown, pending, released with steps) never expire.
 //
 // # Words of time
 //
-// The kill time is when Lambda ends the process: the invocation's deadline. The guard is
-// the moment before it at which the handler's context ends, so that an outcome can still be
-// written ([Options.Guard]). The observers' margin is how long others wait beyond the end
+// The kill time is when Lambda ends the process: the invocation's deadline. The guard is how
+// long before it the handler's context ends, so that an outcome can still be written
+// ([Options.Guard]). The observers' margin is how long others wait beyond the end
 // of a lease before they take it as over, since clocks differ ([Options.Margin]).
 //
 // # Stores

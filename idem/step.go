@@ -21,9 +21,9 @@ const (
 	// If the process dies between the effect and the record, the function runs once
 	// more. Its effect should carry the [Token], which is the step's own.
 	AtLeastOnce StepSemantics = iota
-	// AtMostOnce records that the step begins before the function runs. A step that
-	// began and left no outcome is never run again, neither by a retry nor by a later attempt:
-	// see [StepInterruptedError]. A function's error that is neither [Permanent] nor
+	// AtMostOnce records that the step begins before the function runs. After a try that may
+	// have taken effect the function never runs again, neither by a retry nor in a later
+	// attempt: see [StepInterruptedError]. A function's error that is neither [Permanent] nor
 	// [NotExecuted] leaves no outcome: it parks the operation at once, whatever the
 	// declaration, and so does a time-out.
 	AtMostOnce
@@ -89,7 +89,7 @@ type StepConfig[T any] struct {
 // error is the step's outcome: a later attempt gets it as a [*RecordedError]. It does
 // not fail the operation: the handler does that, by returning [PermanentStep](err).
 // After any other error the step has no outcome; a later attempt runs it again, unless
-// it is AtMostOnce.
+// AtMostOnce forbids it.
 //
 // Once fn has succeeded the step is done. A result that cannot be encoded, or is too
 // large for the store, gives a [*StepUnavailableError], now and in every later
@@ -101,8 +101,8 @@ type StepConfig[T any] struct {
 // If a step's write cannot be confirmed, the operation stops: its context ends, every
 // further Step fails with the same error, and the attempt ends by the operation's
 // declaration, whatever the handler returns. The same holds if the handler returns
-// while a step still runs. An AtMostOnce step whose begin mark
-// cannot be confirmed does not run.
+// while a step still runs. An AtMostOnce step whose begin mark cannot be confirmed does not
+// run.
 //
 // Where the operation runs without a claim ([FailOpen]) steps just run, nothing is
 // recorded, and AtMostOnce steps are refused with [ErrStoreUnavailable].
