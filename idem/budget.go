@@ -93,7 +93,7 @@ func (x *execution) finishing(ctx context.Context, size int) (context.Context, c
 func (x *execution) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
 	e := x.engine
 	budget := e.opts.FinishBudget + sizeAllowance(size)
-	// A process that lives past its kill time was not killed: that was none.
+	// A process that lives past its kill time was not killed: the kill time was wrong.
 	if left := x.kill.Sub(e.now()); !x.kill.IsZero() && left > 0 {
 		budget = min(budget, left-left/10)
 	}

@@ -12,9 +12,9 @@ type execution struct {
 	engine       *Engine
 	call         Call
 	begun        time.Time
-	endByEngine  time.Time     // of the invocation; zero outside Lambda
-	kill         time.Time     // the same; zero where that kills nothing
-	endByProcess time.Time     // the same, by the process's clock
+	endByEngine  time.Time     // of the invocation, by the engine's clock; zero outside Lambda
+	kill         time.Time     // endByEngine, zero where the invocation's end kills nothing
+	endByProcess time.Time     // of the invocation, by the process's clock
 	guard        time.Duration // before the invocation's end
 	budget       time.Duration // for the store, before the claim
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
-
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -87,8 +86,8 @@ func (l *lease) arm() {
 	l.timer = time.AfterFunc(left+l.x.engine.opts.Margin/8, l.overrun)
 }
 
-// overrun is called if the handler still runs after its kill time. Then that was none:
-// a context with an earlier deadline was taken for the invocation's. From now on the
+// overrun is called if the handler still runs after its kill time. Then the kill time was
+// wrong: a context with an earlier deadline was taken for the invocation's. From now on the
 // lease is renewed, as it is where nothing is killed.
 func (l *lease) overrun() {
 	l.mu.Lock()
