@@ -11,9 +11,10 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// How long a service may deliver the same thing again, by its documentation. The default
-// retentions of the sources are longer: if a record expires earlier, a late delivery runs
-// again.
+// How long a service may deliver the same thing again, by its documentation: its default for
+// Kinesis and Kafka, which can keep records for longer, and otherwise the longest. The
+// default retentions of the sources are longer: if a record expires earlier, a late delivery
+// runs again.
 const (
 	day = 24 * time.Hour
 	// asyncWindow is how long Lambda keeps an asynchronous event.

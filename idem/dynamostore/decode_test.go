@@ -79,7 +79,7 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		says   string
 	}{
 		"newer version":      {set(schema.Version, num("2")), "version 2"},
-		"first release's":    {set(schema.Version, num("1")), "before the first release"},
+		"before the release": {set(schema.Version, num("1")), "before the first release"},
 		"unknown state":      {set(schema.State, str("done")), `"in_state"`},
 		"text for repeat":    {set(schema.Repeatable, str("repeatable")), `"repeatable" is not true or false`},
 		"negative attempt":   {set(schema.Attempt, num("-1")), `"attempt"`},

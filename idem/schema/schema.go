@@ -30,7 +30,7 @@ const (
 // since 1970, except ExpiresAt, which is in seconds. If an attribute is missing, it has the
 // value after "without it".
 const (
-	Version         = "v" // without it: 1
+	Version         = "v" // never written for version 1; a 1 is from before the first release
 	State           = "in_state"
 	Repeatable      = "repeatable" // true; without it: not repeatable
 	Value           = "key_value"
@@ -150,13 +150,16 @@ const (
 
 // Shards of the index that hold outbox messages: these, then "00" to "15".
 const (
+	// OutboxShard holds those that wait, but for HeldShard's and DeadShard's.
 	OutboxShard = "outbox-"
-	// AuditShard and "00" to "15" hold the changes from outside.
-	AuditShard = "audit-"
 	// HeldShard holds those with an ordering key that have been left to the sweep.
 	HeldShard = "outbox-held-"
+	// DeadShard holds the dead letters.
 	DeadShard = "outbox-dead-"
 )
+
+// AuditShard and "00" to "15" are the shards of the index that hold the changes from outside.
+const AuditShard = "audit-"
 
 // OutboxFilter is the relay's filter for its event source mapping: messages that
 // nobody has tried to send yet.
@@ -214,8 +217,9 @@ const (
 	// queue's retention, and its dead-letter queue's after a redrive.
 	EnvQueueRedelivery = "IDEM_QUEUE_REDELIVERY"
 	// EnvEventRedelivery is the same for what is not a queue: for how long the source
-	// may deliver an event or a record again, in seconds. Without it the library goes
-	// by the longest that the service documents, or its default where there is none.
+	// may deliver an event or a record again, in seconds. Without it the library goes by the
+	// service's default for Kinesis and Kafka, and otherwise by the longest that the service
+	// documents.
 	EnvEventRedelivery = "IDEM_EVENT_REDELIVERY"
 	// EnvQueueMaxReceives is the queue's maxReceiveCount.
 	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
