@@ -48,7 +48,8 @@ const (
 	ReasonKeyReused Reason = "key_reused"
 	// ReasonKeyInvalid: there is no usable key.
 	ReasonKeyInvalid Reason = "key_invalid"
-	// ReasonBodyUnreadable: the body does not decode, or is not canonical JSON.
+	// ReasonBodyUnreadable: the body does not decode, or has no canonical form, such as a
+	// body with a member named twice.
 	ReasonBodyUnreadable Reason = "body_unreadable"
 	// ReasonRecordUnreadable: the record is damaged, or a newer version wrote it.
 	ReasonRecordUnreadable Reason = "record_unreadable"

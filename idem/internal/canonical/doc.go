@@ -6,7 +6,8 @@
 //   - White space goes. Members are ordered by their names' UTF-16 units. Strings are
 //     written with as few and as short escapes as possible.
 //   - A number with a fraction or an exponent is the double next to it, written as
-//     ECMAScript writes that double: 4.50 and 45e-1 become 4.5, and -0.0 becomes 0.
+//     ECMAScript writes that double: 4.50 and 45e-1 become 4.5, 1.0 and 1e0 become 1, and -0.0
+//     becomes 0.
 //   - A plain integer, without fraction and exponent, stands for itself at any size:
 //     RFC 8785 would round those beyond 2^53, and two ids would become one.
 //
