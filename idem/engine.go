@@ -36,9 +36,9 @@ type Options struct {
 	// at a third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
 	// paused process loses its claim; too long, and a crash blocks its key.
 	Lease time.Duration
-	// Margin is the clock skew that observers allow for before they take a lease as
-	// lapsed, or an outcome as expired: it is replayed for up to as much longer. Zero means [DefaultMargin]. Too short, and an attempt with a slow
-	// clock is taken over while it runs; the promise is then kept by fencing alone.
+	// Margin is the clock skew that observers allow for before they take a lease as over, or
+	// an outcome as expired. Zero means [DefaultMargin]. Too short, and an attempt with a
+	// slow clock is taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
 	// Guard is how long before the kill time the handler's context ends, so that
 	// the outcome can still be written; a quarter of the time left if that is
@@ -75,7 +75,7 @@ type Engine struct {
 	opts     Options
 	now      func() time.Time
 	inLambda bool
-	managed  bool // a handler does, when its invocation's time is over
+	managed  bool // on Managed Instances, where nothing is killed when the invocation's time is over
 	queue    *queue
 	types    sync.Map // reflect.Type or typeAt → *shape
 }

@@ -96,9 +96,10 @@ func (e *OutcomeUnavailableError) Error() string {
 
 func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
 
-// CommitError says that an attempt ran and that its outcome was not committed, or may
-// not have been. The commit has landed, or cannot land any more, or is in doubt
-// (Ambiguous); nothing of it is written later. The same call, sent again, finds out. It matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
+// CommitError says that an attempt ran and that its outcome was not committed, or may not
+// have been. The commit has landed, or cannot land any more, or is in doubt (Ambiguous);
+// nothing of it is written later. The same call, sent again, finds out. It matches
+// [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
 	// State that the record is in as far as is known. Released or absent: the same call
 	// runs the handler again. Unknown: it does not. InProgress: it finds out once the

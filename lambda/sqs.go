@@ -38,9 +38,9 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html).
 //
 // The body is decoded once into In: string and []byte get any body, unchanged. For other
-// types it must be JSON; [json.RawMessage] gets it unchanged. The fingerprint is that of the body: of its bytes for
-// string and []byte, and otherwise of its canonical JSON. Message attributes do not count.
-// [SQSMessageOf] returns the message itself.
+// types it must be JSON; [json.RawMessage] gets it unchanged. The fingerprint is that of the
+// body: of its bytes for string and []byte, and otherwise of its canonical JSON. Message
+// attributes do not count. [SQSMessageOf] returns the message itself.
 //
 // [Reason] says what is acknowledged, and so deleted, and what is redelivered. After a
 // plain error a repeatable operation runs again with the next delivery. The record of

@@ -77,8 +77,8 @@ type Store struct {
 // The interface is the package's reason to exist.
 var _ protocol.Store = (*Store)(nil)
 
-// New returns a store on the table. It makes no call: run [Check] at deployment, or when a long-lived process starts, to
-// find a missing table. Mistakes are an [*idem.ConfigError].
+// New returns a store on the table. It makes no call: run [Check] at deployment, or when a
+// long-lived process starts, to find a missing table. Mistakes are an [*idem.ConfigError].
 func New(client Client, table string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}

@@ -1,9 +1,9 @@
-// Package idemhttp is the HTTP contract of idempotent requests: which requests
-// need a key, what a client gets when it sends one again, and how a response is
-// kept so that its replay is the same, byte for byte. It works on a neutral [Request] and
-// [Response]. Each gateway that passes requests to a service, such as API Gateway, a load
-// balancer or a net/http server, has an adapter that translates: package idemlambda has
-// those of Lambda, and [Contract.Middleware] is the one of net/http.
+// Package idemhttp is the HTTP contract of idempotent requests: which requests need a key,
+// what a client gets when it sends one again, and how a response is kept so that its replay
+// is the same, byte for byte. It works on a neutral [Request] and [Response]. Each gateway
+// that passes requests to a service, such as API Gateway, a load balancer or a net/http
+// server, has an adapter that translates: package idemlambda has those of Lambda, and
+// [Contract.Middleware] is the one of net/http.
 //
 //	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": Charge}, idemhttp.Claim("sub"), nil)
 //	res, err := contract.Serve(ctx, req, next)

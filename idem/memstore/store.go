@@ -15,9 +15,9 @@ import (
 
 // Options of a store. The zero value is what [New] uses.
 type Options struct {
-	// MaxResult is the largest result in bytes, of an operation or a step, that the
-	// store takes; a larger one
-	// is refused with [protocol.TooLargeError]. Zero or less means no limit.
+	// MaxResult is the largest result in bytes, of an operation or a step, that the store
+	// takes; a larger one is refused with [protocol.TooLargeError]. Zero or less means no
+	// limit.
 	MaxResult int
 }
 

@@ -42,8 +42,9 @@
 // same owner can add the result later, as long as no other write has followed.
 //
 // A recorded step changes no state, nor does a reference, which is what the provider calls
-// the effect. They are recorded in in_progress, or late in unknown. A repeatable operation with an interrupted at-most-once step is taken over
-// like any other one; its handler then closes the step, or the record is parked.
+// the effect. They are recorded in in_progress, or late in unknown. A repeatable operation
+// with an interrupted at-most-once step is taken over like any other one; its handler then
+// closes the step, or the record is parked.
 //
 // An attempt in atomic mode takes no claim: one write leads from absent, or from what
 // it has seen of an expired, released or lapsed record, to completed or failed.
@@ -53,10 +54,9 @@
 //
 // # The writes
 //
-// An attempt's writes are [Claim], [Withdrawal], [Extension], [StepWrite],
-// [ReferenceWrite] and [Finish]. From outside come [Settlement], [Postponement] and
-// [Erasure], which may carry an [Audit]. Their Apply methods are the reference for every store: they return the
-// record after the write, or the conflict. Every write has an id, which is the same in
-// all its retries. By it a store tells a write whose reply was lost from one that did
-// not happen.
+// An attempt's writes are [Claim], [Withdrawal], [Extension], [StepWrite], [ReferenceWrite]
+// and [Finish]. From outside come [Settlement], [Postponement] and [Erasure], which may carry
+// an [Audit]. Their Apply methods are the reference for every store: they return the record
+// after the write, or the conflict. Every write has an id, which is the same in all its
+// retries. By it a store tells a write whose reply was lost from one that did not happen.
 package protocol

@@ -86,9 +86,9 @@ type Record struct {
 	Due time.Time
 	// OpenSince is when the record became an open question; zero if it is none.
 	OpenSince time.Time
-	// Sweep is the id of the latest [Postponement], Probes how often it was tried to
-	// find the answer, GivenUpAt when that was left to people. They go with the question, which a write that leads to
-	// another state ends: a record that is open there has a new one.
+	// Sweep is the id of the latest [Postponement], Probes how often it was tried to find the
+	// answer, GivenUpAt when that was left to people. They go with the question, which a
+	// write that leads to another state ends: a record that is open there has a new one.
 	Sweep     string
 	Probes    int
 	GivenUpAt time.Time
