@@ -2,11 +2,15 @@
 // process died, and asks the payment provider what became of refunds. Charges need no
 // question: they are repeatable.
 //
-// Environment: that of lambda/functions/sweeper, and PROVIDER_URL, the payment provider.
+// Environment: that of lambda/functions/sweeper; PROVIDER_URL, the payment provider; and
+// GIVE_UP_AFTER, such as 30m, the age at which people get a refund that the provider says
+// nothing about (if unset, 4 hours).
 package main
 
 import (
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -20,6 +24,21 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		return operations(engine, provider.Client{URL: os.Getenv("PROVIDER_URL")})
+		age, err := giveUpAfter(os.Getenv("GIVE_UP_AFTER"))
+		if err != nil {
+			return nil, err
+		}
+		return operations(engine, provider.Client{URL: os.Getenv("PROVIDER_URL")}, age)
 	})
+}
+
+func giveUpAfter(text string) (time.Duration, error) {
+	if text == "" {
+		return reconcile.DefaultProbeAge, nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age <= 0 {
+		return 0, fmt.Errorf("GIVE_UP_AFTER is %q: use a positive duration, such as 30m", text)
+	}
+	return age, nil
 }

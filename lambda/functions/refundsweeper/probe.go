@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
@@ -22,13 +23,13 @@ type prober struct {
 
 // operations are the refunds. Their probe encodes responses by the contract of the payments
 // function.
-func operations(engine *idem.Engine, client provider.Client) ([]reconcile.Operation, error) {
+func operations(engine *idem.Engine, client provider.Client, giveUpAfter time.Duration) ([]reconcile.Operation, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	if err != nil {
 		return nil, err
 	}
 	refunds := &prober{client, contract}
-	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe}}, nil
+	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe, GiveUpAfter: giveUpAfter}}, nil
 }
 
 // probe asks for the refund with the name that the handler gave it, which is the token. That

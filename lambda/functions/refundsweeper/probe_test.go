@@ -28,7 +28,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	srv := httptest.NewServer(answer)
 	t.Cleanup(srv.Close)
 	r := &rig{Harness: idemtest.New(t, nil), client: provider.Client{URL: srv.URL}}
-	known, err := operations(r.Engine, r.client)
+	known, err := operations(r.Engine, r.client, time.Hour)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
@@ -108,4 +108,20 @@ func TestProviderThatDoesNotAnswer(t *testing.T) {
 	require.Equal(t, http.StatusConflict, res.Status)
 	require.Contains(t, string(res.Body), "outcome_unknown")
 	require.Equal(t, 1, r.ran)
+	r.Clock.Advance(time.Hour)
+	report, err := r.sweeper.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.GivenUp)
+}
+
+func TestGiveUpAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": reconcile.DefaultProbeAge, "30m": 30 * time.Minute} {
+		age, err := giveUpAfter(text)
+		require.NoError(t, err)
+		require.Equal(t, want, age)
+	}
+	for _, text := range []string{"30", "-1m", "0s", "soon"} {
+		_, err := giveUpAfter(text)
+		require.ErrorContains(t, err, "use a positive duration", text)
+	}
 }

@@ -14,6 +14,9 @@ import (
 const (
 	// sweepEvery is a minute on AWS.
 	sweepEvery = 2 * time.Second
+	// giveUpAfter is the age at which people get a refund that the provider says nothing
+	// about. It is hours elsewhere.
+	giveUpAfter = 3 * time.Second
 	// peopleQueue has the questions that a sweep leaves to people.
 	peopleQueue = "people"
 )
@@ -28,7 +31,7 @@ func (s *stack) startSweeper(ctx context.Context, providerURL string) error {
 	if s.people, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: peopleQueue}); err != nil {
 		return err
 	}
-	err = s.startFunction(ctx, refundSweeper, "PROVIDER_URL="+providerURL, schema.EnvSweepPeople+"="+s.people.URL,
+	err = s.startFunction(ctx, refundSweeper, "PROVIDER_URL="+providerURL, "GIVE_UP_AFTER="+giveUpAfter.String(), schema.EnvSweepPeople+"="+s.people.URL,
 		"AWS_ENDPOINT_URL_SQS="+s.sqs.Endpoint(), schema.EnvEndpoint+"="+s.db.Endpoint(), "AWS_LAMBDA_LOG_LEVEL=INFO")
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // tourLines is how many lines the tour prints.
-const tourLines = 30
+const tourLines = 31
 
 // tour sends real requests through the gateway, and real messages through the queue,
 // to the compiled functions.

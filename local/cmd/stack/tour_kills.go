@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // refundOperation is the payments function's operation.
@@ -16,7 +20,7 @@ var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 
 // kills lets handlers hang at the provider and kills their processes. They wait for their
 // leases side by side. The sweep asks the provider about both refunds: it does not answer
-// about the one whose client retries.
+// about the one whose client retries, which the sweep leaves to people.
 func (t *tour) kills(ctx context.Context) {
 	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
 	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
@@ -34,15 +38,16 @@ func (t *tour) kills(ctx context.Context) {
 	}
 	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string { return t.retry(ctx, charge).say() })
 	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
-	t.add(ctx, refund.name+": once more", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, gone.name+": after the sweep", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
-	t.add(ctx, gone.name+": retry after the sweep", "201 replayed, the provider's refund", func() string {
+	t.add(ctx, gone.name+": a late retry", "201 replayed, the provider's refund", func() string {
 		again := t.retry(ctx, gone)
 		if !strings.Contains(string(again.body), `"`+t.provider.refund(gone.ref)+`"`) {
 			return again.say() + ", another refund"
 		}
 		return again.say() + ", the provider's refund"
 	})
+	t.add(ctx, refund.name+": the sweep gives up", "1 message to people, still unknown", func() string { return t.givenUp(ctx, refund) })
+	t.add(ctx, refund.name+": retry after that", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, "requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
 		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
 	})
@@ -54,19 +59,7 @@ func (t *tour) retry(ctx context.Context, v *victim) reply {
 
 // swept waits until the victim's record has an outcome, and says which.
 func (t *tour) swept(ctx context.Context, v *victim) string {
-	client, err := newDynamoDB(t.db.Endpoint())
-	if err != nil {
-		return err.Error()
-	}
-	store, err := dynamostore.New(client, recordsTable, nil)
-	if err != nil {
-		return err.Error()
-	}
-	var rec *idem.Record
-	await(ctx, func() bool {
-		rec, err = store.Get(ctx, refundOperation.Key(defaultTenant, v.key).ID())
-		return err != nil || rec == nil || rec.State != idem.InProgress && rec.State != idem.Unknown
-	})
+	rec, err := t.record(ctx, v, func(rec *idem.Record) bool { return rec.State != idem.InProgress && rec.State != idem.Unknown })
 	switch {
 	case err != nil:
 		return err.Error()
@@ -76,6 +69,68 @@ func (t *tour) swept(ctx context.Context, v *victim) string {
 		return string(rec.State) + ", as the provider says"
 	}
 	return string(rec.State)
+}
+
+// givenUp waits until the sweep has left the victim's question to people, and takes what
+// they got about it.
+func (t *tour) givenUp(ctx context.Context, v *victim) string {
+	rec, err := t.record(ctx, v, func(rec *idem.Record) bool {
+		return !rec.GivenUpAt.IsZero() || rec.State != idem.InProgress && rec.State != idem.Unknown
+	})
+	switch {
+	case err != nil:
+		return err.Error()
+	case rec == nil:
+		return "no record"
+	case rec.GivenUpAt.IsZero():
+		return string(rec.State)
+	}
+	told, err := t.takeGivenUp(ctx, rec.ID)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d message to people, still %s", told, rec.State)
+}
+
+// takeGivenUp removes what people got about a record from their queue, and counts it. What
+// they got about others, such as those of an earlier run, becomes visible again.
+func (t *tour) takeGivenUp(ctx context.Context, id string) (int, error) {
+	for told := 0; ; {
+		out, err := t.people.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.people.URL, MaxNumberOfMessages: 10})
+		if err != nil || len(out.Messages) == 0 {
+			return told, err
+		}
+		for _, m := range out.Messages {
+			var g reconcile.GivenUp
+			if err := json.Unmarshal([]byte(*m.Body), &g); err != nil {
+				return told, err
+			}
+			if g.Record != id {
+				continue
+			}
+			told++
+			if _, err := t.people.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.people.URL, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				return told, err
+			}
+		}
+	}
+}
+
+// record waits until the victim's record is as told, or gone.
+func (t *tour) record(ctx context.Context, v *victim, until func(*idem.Record) bool) (rec *idem.Record, err error) {
+	client, err := newDynamoDB(t.db.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	store, err := dynamostore.New(client, recordsTable, nil)
+	if err != nil {
+		return nil, err
+	}
+	await(ctx, func() bool {
+		rec, err = store.Get(ctx, refundOperation.Key(defaultTenant, v.key).ID())
+		return err != nil || rec == nil || until(rec)
+	})
+	return rec, err
 }
 
 type victim struct {
