@@ -49,7 +49,7 @@ type setup struct {
 	store            *dynamostore.Store
 	records, effects string
 	network          *faultnet.Network
-	kills            *faultnet.Kills
+	kills            *faultnet.Random
 	recorder         *recorder
 }
 
@@ -78,7 +78,9 @@ func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, 
 
 // killOneIn has one call in so many kill its instance.
 func (s *setup) killOneIn(odds int) {
-	s.kills = faultnet.NewKills(odds, faultnet.Caller(s.pool))
+	s.kills = faultnet.NewRandom(1, faultnet.Caller(s.pool), func(string) (float64, []string) {
+		return 100 / float64(odds), []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith}
+	})
 	s.network.Set(s.kills.Rule)
 }
 

@@ -155,33 +155,28 @@ var killed atomic.Int32
 
 func kill(*faultnet.Call) { killed.Add(1) }
 
-func TestKillsStrikeAtEveryMoment(t *testing.T) {
-	s, n := newService(t), faultnet.New()
-	pids := make(chan int, 1000)
-	kills := faultnet.NewKills(2, func(c *faultnet.Call) { pids <- c.PID })
-	n.Set(kills.Rule)
-	client := &http.Client{Transport: n}
-	for i := range 100 {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", s.url, nil)
-		require.NoError(t, err)
-		r.Header.Set(caller.Header, strconv.Itoa(1000+i))
-		if res, err := client.Do(r); err == nil {
-			require.NoError(t, res.Body.Close())
+func TestRandomThrowsEveryFaultAndKnowsWhomItKilled(t *testing.T) {
+	names := []string{faultnet.KilledBefore, faultnet.KilledWith, faultnet.ReplyLost}
+	random := faultnet.NewRandom(1, kill, func(op string) (float64, []string) {
+		require.Equal(t, "PutItem", op)
+		return 50, names
+	})
+	for pid := range 100 {
+		random.Rule(&faultnet.Call{Operation: "PutItem", PID: pid})
+	}
+	count, total := random.Count(), 0
+	for _, name := range names {
+		require.InDelta(t, count[names[0]], count[name], 1)
+		total += count[name]
+	}
+	require.InDelta(t, 50, total, 25)
+	killed := 0
+	for pid := range 100 {
+		if random.Killed(pid) {
+			killed++
 		}
 	}
-	n.Calm()
-	close(pids)
-	count, total := kills.Count(), 0
-	for _, moment := range faultnet.Moments {
-		require.Positive(t, count[moment], moment)
-		total += count[moment]
-	}
-	for pid := range pids {
-		require.True(t, kills.Killed(pid))
-		total--
-	}
-	require.Zero(t, total)
-	require.False(t, kills.Killed(1))
+	require.Equal(t, count[faultnet.KilledBefore]+count[faultnet.KilledWith], killed)
 }
 
 // The SDK takes the refusals for DynamoDB's.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 var seed = flag.Uint64("seed", 1, "of the transfers, who asks for them, and the faults")
@@ -150,15 +151,19 @@ func (s *setup) askAll(queue []transfer) *answers {
 }
 
 // anyFault strikes most where a commit is at stake.
-func anyFault(op string) (int, []string) {
-	all := []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict}
+func anyFault(op string) (float64, []string) {
 	switch op {
 	case "TransactWriteItems":
-		return 45, all
+		return 45, allFaults
 	case "PutItem", "UpdateItem":
-		return 15, all
+		return 15, allFaults
 	}
-	return 5, all[:7] // a plain read has no conflict
+	return 5, allFaults[1:] // a plain read has no conflict
+}
+
+var allFaults = []string{
+	faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
+	faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
 }
 
 // One mode with a process for each invocation, frozen in between, the other one with
@@ -192,7 +197,7 @@ func TestTransfers(t *testing.T) {
 
 			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; %d entries denied; told %v; %.1f s; %v",
 				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told, time.Since(began).Seconds(), s.tally)
-			for _, fault := range []string{killBefore, killAfter, killWith, lostCall, lostReply, lateCut, lateHang, conflict, stuckSoon, stuckLater} {
+			for _, fault := range append([]string{stuckSoon, stuckLater}, allFaults...) {
 				require.NotZero(t, s.tally.fault(fault), fault)
 			}
 			require.NotZero(t, refused)
@@ -213,17 +218,17 @@ func TestConflictsAlone(t *testing.T) {
 			all := transfers(random, 40)
 			queue := callers(random, all)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
-			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false, false, func(op string) (int, []string) {
+			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false, false, func(op string) (float64, []string) {
 				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
-					return 30, []string{conflict}
+					return 30, []string{faultnet.Conflicted}
 				}
 				return 0, nil
 			}, "LEDGER_PATIENCE=20s")
 			got := s.askAll(queue)
 			s.calm()
 			s.audit(all, queue, got)
-			t.Logf("%s, seed %d: %d conflicts; told %v; %v", mode, *seed, s.tally.fault(conflict), got.told, s.tally)
-			require.NotZero(t, s.tally.fault(conflict))
+			t.Logf("%s, seed %d: %d conflicts; told %v; %v", mode, *seed, s.tally.fault(faultnet.Conflicted), got.told, s.tally)
+			require.NotZero(t, s.tally.fault(faultnet.Conflicted))
 			for _, tr := range all {
 				rec, _ := s.record(tr)
 				require.Equal(t, 1, rec.Attempt, rec.ID)

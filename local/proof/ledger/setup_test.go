@@ -46,9 +46,9 @@ type setup struct {
 
 // newSetup starts all of it. The faults are of the function's calls; stick has some
 // transactions get no answer at all.
-func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool, of func(op string) (int, []string), env ...string) *setup {
+func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool, of func(op string) (float64, []string), env ...string) *setup {
 	s := &setup{
-		t: t, db: dynamotest.Client(t), tally: newTally(),
+		t: t, db: dynamotest.Client(t), tally: &tally{unanswered: map[string]int{}, notices: map[string]int{}, commits: map[string]int{}},
 		records: rig.StreamTable(t), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
 	}
 	s.createTable(s.accounts, "id")
@@ -66,9 +66,12 @@ func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool
 	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: s.tally, Freeze: freeze})
 	require.NoError(t, err)
 	t.Cleanup(s.pool.Close)
-	calls := newFaults(*seed, s.tally, s.pool, of)
-	calls.stick = stick
-	network.Set(calls.rule)
+	s.tally.Random = faultnet.NewRandom(*seed, faultnet.Caller(s.pool), of)
+	rule := s.tally.Rule
+	if stick {
+		rule = s.tally.stuck(rule)
+	}
+	network.Set(rule)
 	s.networks = append(s.networks, network)
 	return s
 }
@@ -110,11 +113,10 @@ func (s *setup) startRelay() {
 	db, out := faultnet.New(), faultnet.New()
 	s.relay = rig.Relay(t, s.records, db.Serve(t, dynamotest.Endpoint(t)), out.Serve(t, queuetest.Endpoint(t)), map[string]string{"made": s.queue.URL},
 		schema.EnvOutboxGrace+"=100ms", schema.EnvOutboxMaxTries+"=50")
-	unseen := newTally()
 	for i, network := range []*faultnet.Network{db, out} {
-		network.Set(newFaults(*seed+1+uint64(i), unseen, s.relay, func(string) (int, []string) {
-			return 12, []string{killBefore, killAfter, lostCall, lostReply, lateCut}
-		}).rule)
+		network.Set(faultnet.NewRandom(*seed+1+uint64(i), faultnet.Caller(s.relay), func(string) (float64, []string) {
+			return 12, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate}
+		}).Rule)
 		s.networks = append(s.networks, network)
 	}
 	s.poller = rig.Feed(t, s.relay, s.records)

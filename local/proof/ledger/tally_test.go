@@ -8,44 +8,37 @@ import (
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
-// tally counts what was done to the calls, and what the processes said, and knows the
+// tally counts what was done to the calls, and what the processes said, and numbers the
 // transactions that were sent.
 type tally struct {
-	mu      sync.Mutex
-	faults  map[string]int // by fault
-	notices map[string]int // by the processes' own messages
-	commits map[string]*commit
+	*faultnet.Random
+
+	mu         sync.Mutex
+	unanswered map[string]int // transactions that got no answer, by which
+	notices    map[string]int // by the processes' own messages
+	commits    map[string]int // by client request token, from 1
 }
 
-// commit is a transaction under its client request token.
-type commit struct {
-	number int  // from 1, in the order in which they come
-	thrown bool // the network's: its first try has had its fault
-}
-
-func newTally() *tally {
-	return &tally{faults: map[string]int{}, notices: map[string]int{}, commits: map[string]*commit{}}
-}
-
-// commit is the transaction that a call sends, nil if it sends none.
-func (t *tally) commit(c *faultnet.Call) *commit {
+// commit is the number of the transaction that a call sends, 0 if it sends none, and whether
+// it sends it for the first time.
+func (t *tally) commit(c *faultnet.Call) (number int, first bool) {
 	if c.Operation != "TransactWriteItems" {
-		return nil
+		return 0, false
 	}
 	var in struct{ ClientRequestToken string }
 	_ = c.Read(&in) // the SDK has written it
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.commits[in.ClientRequestToken] == nil {
-		t.commits[in.ClientRequestToken] = &commit{number: len(t.commits) + 1}
+	if first = t.commits[in.ClientRequestToken] == 0; first {
+		t.commits[in.ClientRequestToken] = len(t.commits) + 1
 	}
-	return t.commits[in.ClientRequestToken]
+	return t.commits[in.ClientRequestToken], first
 }
 
 func (t *tally) inject(fault string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.faults[fault]++
+	t.unanswered[fault]++
 }
 
 var notice = regexp.MustCompile(`idem: ([a-z, -]+?) kind=`)
@@ -63,13 +56,13 @@ func (t *tally) Write(p []byte) (int, error) {
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return fmt.Sprintf("%d transactions; faults %v; notices %v", len(t.commits), t.faults, t.notices)
+	return fmt.Sprintf("%d transactions; faults %v %v; notices %v", len(t.commits), t.Count(), t.unanswered, t.notices)
 }
 
 func (t *tally) fault(name string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.faults[name]
+	return t.Count()[name] + t.unanswered[name]
 }
 
 func (t *tally) notice(name string) int {
