@@ -116,8 +116,17 @@ func (a *attempt) kind() protocol.AttemptKind {
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 
-// watched reports whether the attempt's claim is in the index.
-func (a *attempt) watched() bool { return !a.rec.Due.IsZero() }
+// watched reports whether the attempt's claim may be in the index.
+func (a *attempt) watched() bool { return !a.rec.Due.IsZero() || a.journal.mayBeWatched() }
+
+// due is when a begin mark makes the claim due, zero if it stays as it is: nobody asks
+// again for work that was killed, and an open step must not be forgotten.
+func (a *attempt) due() time.Time {
+	if !a.rec.Due.IsZero() || a.key.op.Watch == LeaveAbandonedUnnoticed {
+		return time.Time{}
+	}
+	return a.rec.LeaseUntil.Add(a.engine().opts.Margin)
+}
 
 func (a *attempt) engine() *Engine { return a.running.Load().x.engine }
 

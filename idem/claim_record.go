@@ -49,9 +49,14 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 		}
 	}
 	rec.ExpiresAt, rec.Due = time.Time{}, time.Time{}
+	// Observers respect the lease until then.
+	lapses := rec.LeaseUntil.Add(e.opts.Margin)
 	if w.watches(rec.Repeat) {
-		// Observers respect the lease until then.
-		rec.Due = rec.LeaseUntil.Add(e.opts.Margin)
+		rec.Due = lapses
+	} else if w != LeaveAbandonedUnnoticed && len(rec.Steps) > 0 && !seen.Due.IsZero() {
+		// Work that is half done stays in the index, at its place: moving it costs a write unit
+		// more than that a sweep now and then meets the claim.
+		rec.Due = earlier(seen.Due, lapses)
 	} else if rec.Repeat == Repeatable && len(rec.Steps) == 0 {
 		rec.ExpiresAt = ceil(rec.LeaseUntil.Add(rec.Retention), time.Second)
 	}

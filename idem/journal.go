@@ -27,6 +27,7 @@ type journal struct {
 	aborts  bool                             // the handler has called Abort
 	halted  error                            // stops the operation
 	large   bool                             // a result may lie beside the record
+	watched bool                             // a begin mark that watches the claim was sent
 	parks   bool                             // somebody must look
 	closed  bool                             // the handler has returned
 	undoing chan struct{}                    // holds the one who undoes
@@ -154,6 +155,10 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	w.First, w.Seen = len(j.known) == 0, j.known[w.Name].Write
 	if halted == nil && w.Begin && j.closed {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
+	}
+	if w.Begin && halted == nil {
+		w.Due = a.due()
+		j.watched = j.watched || !w.Due.IsZero()
 	}
 	if w.Beside = !j.room.fits(w.Result); !w.Beside {
 		kept := j.room.keep(w.Result)
@@ -303,6 +308,13 @@ func (j *journal) anyLarge() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.large
+}
+
+// mayBeWatched reports whether a begin mark may have made the claim a watched one.
+func (j *journal) mayBeWatched() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.watched
 }
 
 // any reports whether the record has steps.

@@ -31,12 +31,13 @@ const (
 type Watch uint8
 
 const (
-	// WatchNotRepeatable is the zero value: those of operations that are not repeatable. A
-	// killed process of another one is noticed when its key is used again, or never.
+	// WatchNotRepeatable is the zero value: those of operations that are not repeatable, and
+	// any other from its first step of [AtMostOnce] on. Before that a killed process is
+	// noticed when its key is used again, or never.
 	WatchNotRepeatable Watch = iota
 	// WatchAlways is for work that nobody asks for again, such as a webhook's.
 	WatchAlways
-	// LeaveAbandonedUnnoticed is none, which saves two write units an operation.
+	// LeaveAbandonedUnnoticed is none, interrupted steps included, for two write units less.
 	LeaveAbandonedUnnoticed
 )
 

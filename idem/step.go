@@ -23,9 +23,9 @@ const (
 	AtLeastOnce StepSemantics = iota
 	// AtMostOnce records that the step begins before the function runs. After a try that may
 	// have taken effect the function never runs again, neither by a retry nor in a later
-	// attempt: see [StepInterruptedError]. A function's error that is neither [Permanent] nor
-	// [NotExecuted] leaves no outcome: it parks the operation at once, whatever the
-	// declaration, and so does a time-out.
+	// attempt: see [StepInterruptedError]. An error that is neither [Permanent] nor [NotExecuted],
+	// and a time-out, park the operation at once, whatever the declaration. If the process
+	// dies, a sweep finds the step: see [Watch].
 	AtMostOnce
 )
 

@@ -41,7 +41,7 @@ func TestWritesEqualTheirReference(t *testing.T) {
 			t.Parallel()
 			f := open(t, nil)
 			q := f.questions(t)
-			g := &generator{table: f.table, Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}}
+			g := &generator{table: f.table, Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}, marks: seed%2 == 0}
 			landed := map[int]bool{}
 			for n := range writes {
 				now := base.Add(time.Duration(n) * time.Second)
@@ -132,6 +132,7 @@ type generator struct {
 	*rand.Rand
 	table string
 	ref   reference
+	marks bool // begin marks may put a claim into the index
 	n     int
 	old   []anyWrite
 	seen  []string
@@ -236,11 +237,14 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		if w.First = g.chance(30); w.Begin && g.chance(30) {
 			w.Ref = g.fresh("ref")
 		}
+		if w.Begin && g.marks {
+			w.Due = now.Add(time.Minute)
+		}
 		return anyWrite{name: "step", what: w, apply: w.Apply,
 			send: func(s *Questions, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
 	case 4, 6:
 		// A claim that is not watched may end as one that is: what is not there is removed.
-		watched := rec != nil && rec.State == protocol.InProgress && !rec.Due.IsZero() || g.chance(20)
+		watched := g.marks || rec != nil && rec.State == protocol.InProgress && !rec.Due.IsZero() || g.chance(20)
 		f := protocol.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30), Watched: watched}
 		if g.chance(20) {
 			c := g.claim(id, "", "", now)

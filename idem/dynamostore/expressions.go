@@ -73,8 +73,9 @@ const (
 
 	extendSet = "SET lease_until=:lease_until,write_id=:id,updated_at=:now"
 
-	stepSet   = "SET steps.#step=:step,write_id=:id,updated_at=:now REMOVE expires_at"
-	stepFirst = "SET steps=:steps,write_id=:id,updated_at=:now REMOVE expires_at"
+	stepSet   = "SET steps.#step=:step,write_id=:id,updated_at=:now"
+	stepFirst = "SET steps=:steps,write_id=:id,updated_at=:now"
+	stepRef   = ",provider_ref=:ref,ref_write=:id"
 
 	// A part of a step's result goes with the outcome.
 	partExpires = "SET expires_at=:exp"
@@ -87,7 +88,8 @@ const (
 	openSet     = ",open_shard=:open_shard,open_due=:now,open_since=:now"
 	openKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:now),open_since=if_not_exists(open_since,:now)"
 	// Due when its lease is over.
-	watchSet = ",open_shard=:open_shard,open_due=:due"
+	watchSet     = ",open_shard=:open_shard,open_due=:due"
+	watchKeptSet = ",open_shard=:open_shard,open_due=if_not_exists(open_due,:due)"
 
 	referenceSet = "SET provider_ref=:ref,ref_write=:id,write_id=:id,updated_at=:now"
 	// It leaves write_id: writes that are conditional on it are not disturbed.

@@ -126,6 +126,9 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"step-begin", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
 		}},
+		{"step-begin-watched", func(s *Questions) error {
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, First: true, Due: base.Add(time.Minute)})
+		}},
 		{"step-begin-again", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
 		}},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -100,13 +99,16 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 	if first {
 		set = stepFirst
 	}
+	u := newUpdate(set, 4, 2)
 	if w.Begin && w.Ref != "" {
-		set = strings.Replace(set, "SET ", "SET provider_ref=:ref,ref_write=:id,", 1)
-	}
-	u := newUpdate(set, 4, 1)
-	if w.Begin && w.Ref != "" {
+		u.add(stepRef)
 		u.str(":ref", w.Ref)
 	}
+	if w.Begin && !w.Due.IsZero() {
+		u.opens(w.ID, watchKeptSet)
+		u.num(":due", millis(w.Due))
+	}
+	u.expires(time.Time{})
 	u.str(":own", w.Owner)
 	u.str(":is", string(of.state))
 	u.str(":id", w.Write)

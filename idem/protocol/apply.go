@@ -93,6 +93,9 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if s.Begin && s.Ref != "" {
 		next.Ref, next.RefWrite = s.Ref, s.Write
 	}
+	if s.Begin && next.Due.IsZero() {
+		next.Due = s.Due
+	}
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
 	return next, nil
 }

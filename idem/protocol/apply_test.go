@@ -150,6 +150,26 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
+		"begin mark that watches": {
+			func() *protocol.Record {
+				r := held()
+				r.Due = time.Time{}
+				return r
+			}, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
+				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
+			},
+		},
+		"begin mark of a watched claim": {
+			func() *protocol.Record {
+				r := held()
+				r.Due = instant
+				return r
+			}, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
+				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, instant
+			},
+		},
 		"completion": {held, finish(protocol.Ending{
 			State: protocol.Completed, Result: []byte("four"), Omitted: true, ExpiresAt: expires, ResponseVersion: 4,
 		}), func(r *protocol.Record) {

@@ -42,9 +42,10 @@
 // same owner can add the result later, as long as no other write has followed.
 //
 // A recorded step changes no state, nor does a reference, which is what the provider calls
-// the effect. They are recorded in in_progress, or late in unknown. A repeatable operation
-// with an interrupted at-most-once step is taken over like any other one; its handler then
-// closes the step, or the record is parked.
+// the effect. They are recorded in in_progress, or late in unknown. The begin mark of an
+// at-most-once step can make its claim a watched one. A repeatable operation with an
+// interrupted at-most-once step is taken over like any other one; its handler then closes
+// the step, or the record is parked.
 //
 // An attempt in atomic mode takes no claim: one write leads from absent, or from what
 // it has seen of an expired, released or lapsed record, to completed or failed.

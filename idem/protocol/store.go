@@ -154,6 +154,8 @@ type StepWrite struct {
 	Compensates bool
 	// Ref of a begin mark is written with it; empty leaves the record's as it is.
 	Ref string
+	// Due of a begin mark makes the claim a watched one, unless it is that already.
+	Due time.Time
 	// Beside says that the record is full enough: of the Result it should keep no more
 	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
 	Beside bool
@@ -195,7 +197,7 @@ type Finish struct {
 	Ending  Ending
 	// Attempt is how the attempt ran, if not under a claim of its own.
 	Attempt AttemptKind
-	// Watched says that the claim is in the index, which it leaves with this write.
+	// Watched says that the claim may be in the index, which it leaves with this write.
 	Watched bool
 	// LargeSteps says that results of steps may lie beside the record. They go with
 	// an outcome: a store gives them an expiry then, as well as it can.

@@ -35,6 +35,11 @@ func (w *state) newClaim(do protocol.Action, c caller) protocol.Claim {
 	}
 	if c.watched || r.Repeat == protocol.NotRepeatable {
 		r.Due = r.LeaseUntil.Add(skew)
+	} else if len(r.Steps) > 0 && !w.rec.Due.IsZero() {
+		r.Due = r.LeaseUntil.Add(skew)
+		if w.rec.Due.Before(r.Due) {
+			r.Due = w.rec.Due
+		}
 	} else if len(r.Steps) == 0 {
 		r.ExpiresAt = r.LeaseUntil.Add(walkRetention)
 	}
@@ -183,7 +188,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 	if v := w.commitInDoubt(t, i); v != nil {
 		next = append(next, v)
 	}
-	for name, s := range map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true}} {
+	for name, s := range map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}} {
 		v := w.copy(r.Owner + " " + name)
 		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
 		open := w.rec != nil && w.rec.Steps["charge"].Begun

@@ -180,7 +180,7 @@ func (w *state) check(t *testing.T) {
 			(w.rec.Repeat == protocol.NotRepeatable || len(w.rec.Steps) > 0)
 		require.False(t, carriesNone && !w.rec.ExpiresAt.IsZero(), "an open question expires: %v: %+v", w.trail, w.rec)
 		require.False(t, ended && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
-		due := w.rec.Open() || w.rec.State == protocol.InProgress && w.rec.Repeat == protocol.NotRepeatable
+		due := w.rec.Open() || w.rec.State == protocol.InProgress && (w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted())
 		claimed := w.rec.State == protocol.InProgress && !due // by choice
 		require.True(t, claimed || due == !w.rec.Due.IsZero(), "lost, or in the index for nothing: %v: %+v", w.trail, w.rec)
 		require.True(t, w.rec.Due.IsZero() || w.rec.ExpiresAt.IsZero(), "what is due expires: %v: %+v", w.trail, w.rec)

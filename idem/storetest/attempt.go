@@ -124,6 +124,13 @@ func (a *attempt) begin(name string) step {
 	return w
 }
 
+// beginWatched puts the claim into the index.
+func (a *attempt) beginWatched(name string, due time.Time) step {
+	w := a.begin(name)
+	w.Due = due
+	return w
+}
+
 func (a *attempt) notExecuted(name string) step {
 	w := a.step(name, nil)
 	w.NotExecuted, w.Seen = true, a.entry(name)
@@ -151,9 +158,15 @@ func (a *attempt) stepOmitted(name string) step {
 	return w
 }
 
+// watched reports whether the record is, or was when it was claimed, in the index.
+func (a *attempt) watched() bool {
+	rec := a.seen()
+	return !a.claim.Record.Due.IsZero() || rec != nil && !rec.Due.IsZero()
+}
+
 func (a *attempt) finish(e protocol.Ending) finish {
 	return finish{protocol.Finish{
-		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e, Watched: !a.claim.Record.Due.IsZero(),
+		ID: a.id(), Owner: a.claim.Record.Owner, Write: newID(), Ending: e, Watched: a.watched(),
 	}}
 }
 

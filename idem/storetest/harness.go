@@ -96,7 +96,7 @@ func suite(h Harness) []group {
 		{"added result", upgradeCases(h)},
 		{"unreadable", unreadableCases(h)},
 		{"plain", plainCases(h)},
-		{"watched", watchedCases()},
+		{"watched", watchedCases(steps)},
 		{"reference", referenceCases(steps)},
 		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
 		{"random", randomCases(steps)},

@@ -9,7 +9,7 @@ import (
 )
 
 // watchedCases: a watched claim leaves the index with its end, however that comes.
-func watchedCases() []check {
+func watchedCases(steps bool) []check {
 	ends := []struct {
 		name string
 		make func(a *attempt) write
@@ -35,6 +35,33 @@ func watchedCases() []check {
 			watched(&b.claim.Record)
 			c.lands(b.acquire())
 			c.lands(e.make(b))
+		}})
+		if !steps {
+			continue
+		}
+		cases = append(cases, check{e.name + " of one that a begin mark has watched", func(c *cell) {
+			a := c.start()
+			due := c.now.Add(2 * lease)
+			c.lands(a.beginWatched("charge", due))
+			equal(c, "Due", due, c.get(a.id()).Due.UTC())
+			c.lands(a.beginWatched("ship", due.Add(lease)))
+			c.lands(a.begin("send"))
+			equal(c, "Due", due, c.get(a.id()).Due.UTC())
+			c.lands(a.step("charge", []byte("ch_1")))
+			c.lands(a.extend(2 * lease))
+			equal(c, "Due", due, c.get(a.id()).Due.UTC())
+			c.lands(e.make(a))
+		}})
+	}
+	if steps {
+		cases = append(cases, check{"a begin mark leaves a watched claim as it is", func(c *cell) {
+			a := c.start(watched)
+			c.lands(a.beginWatched("charge", c.now))
+			equal(c, "Due", a.claim.Record.Due, c.get(a.id()).Due.UTC())
+		}}, check{"a begin mark that is refused watches nothing", func(c *cell) {
+			a := c.start()
+			c.lands(a.complete("done"))
+			c.refused(a.beginWatched("charge", c.now))
 		}})
 	}
 	return cases

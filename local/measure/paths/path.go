@@ -41,6 +41,7 @@ var (
 	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
 	notRepeatable = idem.Operation{Name: "path"}
 	unnoticed     = idem.Operation{Name: "path", Watch: idem.LeaveAbandonedUnnoticed}
+	silent        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.LeaveAbandonedUnnoticed}
 	watched       = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
 	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
@@ -72,6 +73,14 @@ func All() []Path {
 		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: renew(notRepeatable)},
 		{Name: "reference", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: refer(repeatable)},
 		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: refer(notRepeatable)},
+		{Name: "a step", Calls: map[string]int{put: 1, update: 2}, Play: stepped(repeatable, idem.AtLeastOnce, "look")},
+		{Name: "at-most-once step", Calls: map[string]int{put: 1, update: 3}, Play: stepped(repeatable, idem.AtMostOnce, "charge")},
+		{Name: "at-most-once step, watched", Calls: map[string]int{put: 1, update: 3}, Play: stepped(watched, idem.AtMostOnce, "charge")},
+		{Name: "at-most-once step, unnoticed", Calls: map[string]int{put: 1, update: 3}, Play: stepped(silent, idem.AtMostOnce, "charge")},
+		{Name: "two at-most-once steps", Calls: map[string]int{put: 1, update: 5}, Play: stepped(repeatable, idem.AtMostOnce, "charge", "ship")},
+		{Name: "two at-most-once steps, unnoticed", Calls: map[string]int{put: 1, update: 5}, Play: stepped(silent, idem.AtMostOnce, "charge", "ship")},
+		{Name: "half done, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(repeatable), after(lease)), Play: run(repeatable, small)},
+		{Name: "half done, taken over, unnoticed", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(silent), after(lease)), Play: run(silent, small)},
 		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
@@ -145,6 +154,38 @@ func answers(op idem.Operation, h handler, replayed bool) func(context.Context, 
 // run executes a handler with a result of the size.
 func run(op idem.Operation, size int) func(context.Context, *Stage) error {
 	return answers(op, func(context.Context, *Stage) idem.Answer { return idem.Answer{Body: noise(size)} }, false)
+}
+
+// stepped executes a handler of such steps.
+func stepped(op idem.Operation, semantics idem.StepSemantics, names ...string) func(context.Context, *Stage) error {
+	return answers(op, func(ctx context.Context, _ *Stage) idem.Answer {
+		for _, name := range names {
+			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Semantics: semantics})
+			if err != nil {
+				return idem.Answer{Err: err}
+			}
+		}
+		return idem.Answer{Body: noise(small)}
+	}, false)
+}
+
+// halfDone leaves a claim as a process leaves it that is killed after an at-most-once step.
+func halfDone(op idem.Operation) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		if err := abandon(op)(ctx, s); err != nil {
+			return err
+		}
+		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
+		w := protocol.StepWrite{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "begin-" + s.Value, Name: "charge", Begin: true}
+		if op.Watch != idem.LeaveAbandonedUnnoticed {
+			w.Due = now.Add(lease + idem.DefaultMargin)
+		}
+		if err := s.Store.RecordStep(ctx, now, w); err != nil {
+			return err
+		}
+		done := protocol.StepWrite{ID: w.ID, Owner: w.Owner, Write: "step-" + s.Value, Name: w.Name, Result: []byte("1")}
+		return s.Store.RecordStep(ctx, now, done)
+	}
 }
 
 // commits executes a handler whose one business write, of 200 bytes, commits with

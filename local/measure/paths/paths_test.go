@@ -51,6 +51,10 @@ func watchingCosts(t *testing.T, got measured) {
 		"first execution, not repeatable":            {"first execution, repeatable", 2},
 		"first execution, repeatable, watched":       {"first execution, repeatable", 2},
 		"first execution, not repeatable, unnoticed": {"first execution, repeatable", 0},
+		"at-most-once step":                          {"at-most-once step, unnoticed", 2},
+		"at-most-once step, watched":                 {"at-most-once step, unnoticed", 2},
+		"two at-most-once steps":                     {"two at-most-once steps, unnoticed", 2},
+		"half done, taken over":                      {"half done, taken over, unnoticed", 1},
 		"lease renewed, watched":                     {"lease renewed", 0},
 		"reference, watched":                         {"reference", 0},
 	} {
