@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -127,4 +129,51 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 	for _, id := range []string{"t#refund#fingerprint", "t#refund#attribute", "t#refund#plain"} {
 		require.Equal(t, protocol.Unknown, f.get(t, id).State)
 	}
+}
+
+// A process dies in an at-most-once step of a repeatable operation, and nobody calls again:
+// the sweep after the lease parks it, and the probe knows.
+func TestSweepFindsAStepThatWasKilled(t *testing.T) {
+	f := open(t, nil)
+	q := f.questions(t)
+	var clock idemtest.Clock
+	faults := idemtest.NewFaults(q)
+	engine, err := idem.New(faults, &idem.Options{Now: clock.Now})
+	require.NoError(t, err)
+	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
+	key := op.Key("t", "o-1")
+	charged := ""
+	ctx, dies := context.WithCancel(idem.WithKillTime(t.Context(), clock.Now().Add(10*time.Second)))
+	_, err = idem.Do(ctx, engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+		return idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+			charged = idem.Token(ctx)
+			faults.Always(idemtest.LoseRequest, idemtest.RecordStep, idemtest.Finish)
+			dies()
+			return "", ctx.Err()
+		}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
+	})
+	require.Error(t, err)
+	require.Equal(t, protocol.InProgress, f.get(t, key.ID()).State)
+
+	r, err := reconcile.New(q, &reconcile.Options{Now: clock.Now})
+	require.NoError(t, err)
+	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
+		Log: slog.New(slog.DiscardHandler),
+		Operations: []reconcile.Operation{{Operation: op, Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+			require.Len(t, q.Steps, 1)
+			require.Equal(t, charged, q.Steps[0].Token)
+			return reconcile.CompletedWith("ch_1"), nil
+		}}},
+	})
+	require.NoError(t, err)
+	report, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report.Listed, "its lease runs")
+	clock.Advance(time.Minute)
+	report, err = s.Sweep(t.Context())
+	require.NoError(t, err)
+	report.Actions = nil
+	require.Equal(t, reconcile.Report{Listed: 1, Parked: 1, Resolved: 1}, report)
+	require.Equal(t, protocol.Completed, f.get(t, key.ID()).State)
+	require.Empty(t, dueOf(t, q))
 }

@@ -227,11 +227,12 @@ func (s *schedule) wrong(before, rec *idem.Record) string {
 		}
 		return ""
 	}
-	question := rec.Open() || rec.State == idem.InProgress
+	running := rec.State == idem.InProgress
+	question := rec.Open() || running && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
 	switch {
-	case question == rec.Due.IsZero():
+	case question && rec.Due.IsZero(), !question && !running && !rec.Due.IsZero():
 		return "it is lost, or in the index for nothing"
-	case question && !rec.ExpiresAt.IsZero():
+	case !rec.Due.IsZero() && !rec.ExpiresAt.IsZero():
 		return "an open question expires"
 	case before == nil || before.State != idem.Completed && before.State != idem.Failed:
 		return ""
@@ -260,6 +261,10 @@ func (s *schedule) settle(r *reconcile.Reconciler) {
 		rec, err := r.Lookup(s.t.Context(), s.key.ID())
 		require.NoError(s.t, err)
 		if rec == nil || rec.Due.IsZero() {
+			return
+		}
+		if s.steps && rec.State != idem.Unknown { // the client's last call goes on with it
+			require.False(s.t, rec.State == idem.InProgress && rec.Interrupted(), "seed %d: nobody has asked", s.seed)
 			return
 		}
 		if !rec.GivenUpAt.IsZero() {

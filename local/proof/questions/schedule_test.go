@@ -18,7 +18,11 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-var refund = idem.Operation{Name: "refund"}
+var (
+	refund = idem.Operation{Name: "refund"}
+	// order is not watched until its step begins, in which all happens.
+	order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
+)
 
 // receipt is what the provider says of the one effect that may be.
 const receipt = "re_1"
@@ -29,6 +33,7 @@ type schedule struct {
 	t     *testing.T
 	table string
 	key   idem.Key
+	steps bool // it is an order
 	clock idemtest.Clock
 	seed  uint64
 
@@ -44,8 +49,12 @@ type schedule struct {
 }
 
 func newSchedule(t *testing.T, table string, seed uint64) *schedule {
+	op, steps := refund, seed%2 == 1
+	if steps {
+		op = order
+	}
 	return &schedule{
-		t: t, table: table, key: refund.Key("acme", fmt.Sprintf("refund-%d", seed)), seed: seed,
+		t: t, table: table, key: op.Key("acme", fmt.Sprintf("%s-%d", op.Name, seed)), steps: steps, seed: seed,
 		rand: rand.New(rand.NewPCG(seed, 13)), faults: map[string]int{}, changes: map[string]string{}, people: map[string]int{},
 	}
 }
@@ -115,7 +124,7 @@ const (
 // handler: until it is killed, or for a while.
 func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 	began := s.clock.Now()
-	got, err := idem.Do(context.Background(), p.Engine, s.key, 1, func(ctx context.Context, _ int) (string, error) {
+	work := func(context.Context) (string, error) {
 		if f != killedBefore && f != lateWithoutEffect && !s.effect(began) {
 			return "", context.DeadlineExceeded
 		}
@@ -138,6 +147,12 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 			}
 		}
 		return receipt, nil
+	}
+	got, err := idem.Do(context.Background(), p.Engine, s.key, 1, func(ctx context.Context, _ int) (string, error) {
+		if s.steps {
+			return idem.Step(ctx, "refund", work, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
+		}
+		return work(ctx)
 	})
 	if err := p.Flush(context.Background()); err != nil {
 		s.t.Errorf("seed %d: %v", s.seed, err)
@@ -166,6 +181,23 @@ func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
 
 // sweeper asks a provider that knows, and does not always answer.
 func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweeper {
+	op := reconcile.Operation{GiveUpProbes: 20, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		known := s.known()
+		s.pause(3)
+		switch n := s.n(10); {
+		case !sure && n < 2:
+			return reconcile.StillUnknown(0), nil
+		case !sure && n == 2:
+			return reconcile.Answer{}, errors.New("no route to the provider")
+		case !sure && n == 3:
+			return reconcile.CannotBeKnown("the provider has lost its books"), nil
+		case known:
+			return reconcile.CompletedWith(receipt), nil
+		}
+		return reconcile.NotExecuted(), nil
+	}}
+	refunds, orders := op, op
+	refunds.Operation, orders.Operation = refund, order
 	sw, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Concurrency: 2, Backoff: 5 * time.Second, MaxBackoff: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
 		People: func(_ context.Context, g reconcile.GivenUp) error {
@@ -174,21 +206,7 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 			s.people[g.Message]++
 			return nil
 		},
-		Operations: []reconcile.Operation{{Operation: refund, GiveUpProbes: 20, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			known := s.known()
-			s.pause(3)
-			switch n := s.n(10); {
-			case !sure && n < 2:
-				return reconcile.StillUnknown(0), nil
-			case !sure && n == 2:
-				return reconcile.Answer{}, errors.New("no route to the provider")
-			case !sure && n == 3:
-				return reconcile.CannotBeKnown("the provider has lost its books"), nil
-			case known:
-				return reconcile.CompletedWith(receipt), nil
-			}
-			return reconcile.NotExecuted(), nil
-		}}},
+		Operations: []reconcile.Operation{refunds, orders},
 	})
 	require.NoError(s.t, err)
 	return sw
