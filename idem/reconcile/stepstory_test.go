@@ -72,11 +72,11 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 		"the sweep does not know the operation": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: webhook}
 		}, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, idem.Unknown},
-		"the work is sent again": {false, sentAgain, nil, idem.Completed},
+		"the work is sent again": {false, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
 		"the step is done": {true, func(*rig, *provider, idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: order}
 		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the step is done, and the work is sent again": {true, sentAgain, nil, idem.Completed},
+		"the step is done, and the work is sent again": {true, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, p := newRig(t), new(provider)
@@ -115,7 +115,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 	}
 }
 
-// sentAgain sends the work again, which runs at once: the sweep has nothing to add.
+// sentAgain sends the work again, which runs at once.
 func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
 	return reconcile.Operation{Operation: order, OnAbandoned: func(context.Context, reconcile.Question) error {
 		_, err := r.call(key, p.charging(func() {}, func() {}))
