@@ -27,13 +27,12 @@ const (
 )
 
 // Watch says which claims the sweep of package reconcile finds once their lease is over.
-// Others are noticed when the key is used again, and not before.
+// Of others a killed process is noticed when the key is used again, or never.
 type Watch uint8
 
 const (
 	// WatchNotRepeatable is the zero value: those of operations that are not repeatable, and
-	// any other from its first step of [AtMostOnce] on. Before that a killed process is
-	// noticed when its key is used again, or never.
+	// any other from its first step of [AtMostOnce] on.
 	WatchNotRepeatable Watch = iota
 	// WatchAlways is for work that nobody asks for again, such as a webhook's.
 	WatchAlways
