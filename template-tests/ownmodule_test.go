@@ -11,14 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An app of somebody else's module, with the relay: nothing but a requirement and go
-// mod tidy is needed, although what the relay imports is in neither its go.mod nor its
-// go.sum. Only in the long version: the app is linked with all of CDK and run, 15 s of
-// CPU. In the short one TestRelay builds the relay from this module.
-func TestRelayFromAnotherModule(t *testing.T) {
+// An app of somebody else's module, with the relay, the ready sweeper and a sweeper of its
+// own: nothing but a requirement and go mod tidy is needed, although what the relay imports
+// is in neither its go.mod nor its go.sum, and what its sweeper needs is exported. Only in
+// the long version: the app is linked with all of CDK and run, 20 s of CPU. In the short one
+// TestRelay builds the relay from this module, and TestSweeperFromAnotherModule compiles the
+// sweeper.
+func TestAppOfAnotherModule(t *testing.T) {
 	if os.Getenv("IDEM_LONG") != "1" {
 		t.Skip("links and runs an app of its own; with IDEM_LONG=1")
 	}
+	run, sums := anotherModule(t, "main.go", "sweeper/main.go")
+	require.NotContains(t, sums, "service/eventbridge", "the test shows nothing")
+	require.Equal(t, "Shop, synthesized", strings.TrimSpace(run("run", ".")))
+}
+
+// A sweeper that is written in somebody else's module needs nothing that is not exported.
+func TestSweeperFromAnotherModule(t *testing.T) {
+	run, _ := anotherModule(t, "sweeper/main.go")
+	run("vet", "./...")
+}
+
+// anotherModule has the files of testdata/ownmodule, tidied. It returns the go command
+// there, and the module's checksums.
+func anotherModule(t *testing.T, files ...string) (run func(args ...string) string, sums string) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
@@ -29,20 +45,24 @@ func TestRelayFromAnotherModule(t *testing.T) {
 			version = strings.TrimSpace(v)
 		}
 	}
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	require.NoError(t, err)
-	program, err := os.ReadFile("testdata/ownmodule/main.go")
+	all, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	require.NoError(t, err)
 	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"main.go": string(program),
-		"go.sum":  string(sums), // stands in for the checksum database; tidy leaves what is needed
+	content := map[string]string{
+		"go.sum": string(all), // stands in for the checksum database; tidy leaves what is needed
 		"go.mod": "module example.com/shop\n\ngo " + version + "\n\nrequire github.com/idem-go/idempotency v0.0.0\n\n" +
 			"replace github.com/idem-go/idempotency => " + root + "\n",
-	} {
+	}
+	for _, name := range files {
+		program, err := os.ReadFile(filepath.Join("testdata/ownmodule", name))
+		require.NoError(t, err)
+		content[name] = string(program)
+	}
+	for name, content := range content {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	run := func(args ...string) string {
+	run = func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = dir
 		// What is there is enough: the modules that this one is built of.
@@ -54,8 +74,7 @@ func TestRelayFromAnotherModule(t *testing.T) {
 		return string(out)
 	}
 	run("mod", "tidy")
-	sums, err = os.ReadFile(filepath.Join(dir, "go.sum"))
+	left, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	require.NoError(t, err)
-	require.NotContains(t, string(sums), "service/eventbridge", "the test shows nothing")
-	require.Equal(t, "Shop, synthesized", strings.TrimSpace(run("run", ".")))
+	return run, string(left)
 }

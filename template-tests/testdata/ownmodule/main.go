@@ -17,9 +17,12 @@ func main() {
 	defer jsii.Close()
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
-	infra.NewRelay(stack, "Relay", infra.NewTable(stack, "Records", nil), &infra.RelayProps{
+	records := infra.NewTable(stack, "Records", nil)
+	infra.NewRelay(stack, "Relay", records, &infra.RelayProps{
 		Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(stack, jsii.String("Orders"), nil)},
 	})
+	infra.NewSweeper(stack, "Ready", records, nil)
+	infra.NewSweeper(stack, "Own", records, &infra.SweeperProps{Function: infra.FunctionProps{Package: "./sweeper"}})
 	assembly := app.Synth(nil)
 	os.RemoveAll(*assembly.Directory())
 	if problems := infra.Problems(app); len(problems) > 0 {
