@@ -36,8 +36,8 @@ type Resolution struct {
 	// an attempt has recorded itself cannot be replaced. The earlier resolution has removed
 	// the steps: a later attempt runs them again.
 	Again bool
-	// Attempt is the number of the attempt that it is about. If the record is of another
-	// attempt by now, it gives [ErrNotUnknown]. Set it if what was found out holds only for
+	// Attempt is the number of the attempt that the resolution is about. If the record is of
+	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out holds only for
 	// that attempt, for example that it had no effect. Zero means the one that Resolve finds.
 	Attempt int
 	// Ref is the provider's reference, if there is one: at most 256 bytes, without control

@@ -26,10 +26,16 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 
 // Resolve records the outcome of the unknown record with the id ([idem.Key.ID]). It
 // replaces the owner: the parked attempt can change nothing any more. While the parked
-// attempt may still be running, a resolution to Released is refused with [ErrTooEarly].
-// A record that is not unknown, or that somebody else has resolved first, gives
-// [ErrNotUnknown]; a claim of a not repeatable operation whose lease is over counts as
-// unknown. An absent record gives [ErrNotFound].
+// attempt may still be running, a resolution to Released is refused with [ErrTooEarly]. One
+// that would forget steps which have not been undone gives [ErrNotUndone]. A record that is
+// not unknown, or that somebody else has resolved first, gives [ErrNotUnknown], an absent one
+// [ErrNotFound].
+//
+// A claim whose lease is over is parked first if its record says that nobody may take it over:
+// the operation is not repeatable, or the attempt was interrupted in an at-most-once step. A
+// record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
+// the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
+// call or a sweep, which know the declaration, has parked it.
 func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by By) error {
 	if err := errors.Join(res.check(), by.check()); err != nil {
 		return err
@@ -45,7 +51,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
 		}
-		if r.abandoned(rec) {
+		if r.mustPark(rec) {
 			err := r.settle(ctx, 0, r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by))
 			if err != nil && !isAnswer(err) {
 				return err
@@ -73,7 +79,7 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
 	if res.Attempt != 0 && res.Attempt != rec.Attempt {
-		return fmt.Errorf("%w: attempt %d has ended it, and this is attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
+		return fmt.Errorf("%w: the resolution is about attempt %d, and the record is of attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
@@ -86,8 +92,8 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
 }
 
-// abandoned reports whether the record is a lapsed claim that no call may take over.
-func (r *Reconciler) abandoned(rec *idem.Record) bool {
+// mustPark reports whether the record is a lapsed claim that no call may take over.
+func (r *Reconciler) mustPark(rec *idem.Record) bool {
 	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
 }
 
