@@ -88,7 +88,8 @@ func (s *sweep) handle(rec *idem.Record) error {
 	return nil
 }
 
-// event is a call of the operation, with the record's input.
+// event is the call that a worker would make with the record's input: accepted work that
+// nobody has begun is looked at too.
 func (s *sweep) event(op Operation) protocol.Event {
 	return protocol.Event{
 		Kind: protocol.EventWork, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
@@ -142,25 +143,25 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 		s.leave()
 		return nil
 	}
-	claimed, err := s.claim(rec)
+	held, err := s.hold(rec)
 	if err != nil {
 		return err
 	}
 	_, err = bounded(s.ctx, s.asking, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, op.OnAbandoned(ctx, s.r.question(claimed))
+		return struct{}{}, op.OnAbandoned(ctx, s.r.question(held))
 	})
 	why = "OnAbandoned was told"
 	if err != nil {
 		why = "OnAbandoned failed"
 	}
 	var moved error
-	if err == nil && claimed.Probes == 1 { // however old it is: this may help
-		moved = s.later(claimed, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+	if err == nil && held.Probes == 1 { // however old it is: this may help
+		moved = s.later(held, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
 	} else {
-		moved = s.wait(claimed, op, notice.Abandoned, s.backoff(claimed.Probes), claimed.Probes, why, err)
+		moved = s.wait(held, op, notice.Abandoned, s.backoff(held.Probes), held.Probes, why, err)
 	}
 	if isAnswer(moved) { // the work goes on already
-		s.did(notice.Abandoned, claimed, claimed.State, why, err)
+		s.did(notice.Abandoned, held, held.State, why, err)
 		return nil
 	}
 	return moved
@@ -169,16 +170,16 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 // wait leaves the record to a later sweep, or to people if it has waited long enough.
 func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error) error {
 	now := s.r.now()
-	age := since(rec).Add(op.GiveUpAfter)
-	if !now.Before(age) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
+	giveUpAt := since(rec).Add(op.GiveUpAfter)
+	if !now.Before(giveUpAt) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
 		if rec.State == idem.Unknown {
 			why += s.attemptsOver(rec, op)
 		}
 		return s.giveUp(rec, why, cause)
 	}
 	due := now.Add(pause)
-	if due.After(age) {
-		due = age
+	if due.After(giveUpAt) {
+		due = giveUpAt
 	}
 	return s.later(rec, kind, due, probes, why, cause)
 }
@@ -191,9 +192,9 @@ func (s *sweep) later(rec *idem.Record, kind notice.Kind, due time.Time, probes 
 	return nil
 }
 
-// claim takes the record for the time of a call, so that another sweep does not make the
+// hold postpones the record for the time of a call, so that another sweep does not make the
 // same one.
-func (s *sweep) claim(rec *idem.Record) (*idem.Record, error) {
+func (s *sweep) hold(rec *idem.Record) (*idem.Record, error) {
 	return s.postpone(rec, s.r.now().Add(s.asking+s.r.opts.Margin), rec.Probes+1)
 }
 

@@ -35,7 +35,8 @@ type GivenUp struct {
 	// CreatedAt is when the first attempt claimed, Since when the question became open.
 	CreatedAt time.Time `json:"created_at"`
 	Since     time.Time `json:"since"`
-	// Probes is how often the provider was asked. Reason is why it is not asked again.
+	// Probes is how often the provider was asked, or OnAbandoned told of abandoned work.
+	// Reason is why that does not happen again.
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
@@ -57,9 +58,10 @@ var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // lock is how long other sweeps leave a record alone while one gives it up.
 const lock = time.Minute
 
-// giveUp leaves the question to people, once. It is sent between two writes: the first one
-// keeps other sweeps from sending it too, and the second one records that it was sent. It is
-// therefore never lost, and it is sent twice only after a crash between the two.
+// giveUp leaves the question to people. It is sent between two writes: the first one keeps
+// other sweeps from sending it too, and the second one records that it was sent. It is
+// therefore never lost. It is sent again, with the same id, if People failed or did not
+// return in time, and if the second write is missing.
 func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
 	reason = shortened(reason)
 	if s.opts.People != nil && !s.opts.DryRun {

@@ -26,16 +26,16 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 		s.leave()
 		return nil
 	}
-	var claimed *idem.Record
+	var held *idem.Record
 	var unasked error
 	var asked time.Time
 	answer, err := s.circuits[op.Provider].Execute(func() (Answer, error) {
-		if claimed, unasked = s.claim(rec); unasked != nil {
+		if held, unasked = s.hold(rec); unasked != nil {
 			return Answer{}, errUnasked
 		}
 		asked = s.r.now()
 		a, err := bounded(s.ctx, s.asking, func(ctx context.Context) (Answer, error) {
-			return op.Probe(ctx, s.r.question(claimed))
+			return op.Probe(ctx, s.r.question(held))
 		})
 		if err != nil && s.ctx.Err() != nil {
 			unasked = &idem.StoreError{Op: "Probe", Err: s.ctx.Err()}
@@ -46,24 +46,24 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
 	case unasked != nil:
 		return unasked
-	case claimed == nil:
+	case held == nil:
 		// It is asked once more before people get it, unless the provider is gone for long.
 		op.GiveUpAfter = 2 * min(op.GiveUpAfter, math.MaxInt64/2)
 		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, "the circuit of "+op.Provider+" is open", err)
 	case err != nil:
-		return s.wait(claimed, op, notice.Probed, s.backoff(claimed.Probes), claimed.Probes, "the probe gave no answer", err)
+		return s.wait(held, op, notice.Probed, s.backoff(held.Probes), held.Probes, "the probe gave no answer", err)
 	}
 	switch answer.kind {
 	case resolved:
-		return s.settled(claimed, op, answer, asked)
+		return s.settled(held, op, answer, asked)
 	case cannotBeKnown:
-		return s.giveUp(claimed, "it cannot be known: "+answer.reason, nil)
+		return s.giveUp(held, "it cannot be known: "+answer.reason, nil)
 	}
-	pause := s.backoff(claimed.Probes)
+	pause := s.backoff(held.Probes)
 	if answer.after > 0 {
 		pause = min(answer.after, op.GiveUpAfter)
 	}
-	return s.wait(claimed, op, notice.Probed, pause, claimed.Probes, "the provider does not know yet", nil)
+	return s.wait(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
 }
 
 // settled records the outcome that the provider has told. An answer that the record does not

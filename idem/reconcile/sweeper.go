@@ -75,9 +75,9 @@ type Operation struct {
 type SweepOptions struct {
 	// Operations that the sweep knows.
 	Operations []Operation
-	// People gets each question that is given up, once. After a crash it may get one twice,
-	// with the same [GivenUp.Message]. [SendTo] makes one from a sender. Nil means that
-	// questions are only logged and noted in their records.
+	// People gets each question that is given up, at least once: again, with the same
+	// [GivenUp.Message], until it returns nil in time and that is recorded. [SendTo] makes
+	// one from a sender. Nil means that questions are only logged and noted in their records.
 	People func(ctx context.Context, g GivenUp) error
 	// Help tells people how to look at a question and how to resolve it, such as a link to
 	// a runbook. Empty means [DefaultHelp].
