@@ -7,6 +7,9 @@
 //		To: idem.Failed, Failure: &idem.Failure{Message: "the card was declined"}, Ref: "pay_1",
 //	}, reconcile.By{Who: "alice", Why: "the provider's console says so"})
 //
+//	// It did not happen: the next call runs the handler again.
+//	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "no such payment"})
+//
 // A [Sweeper] does this without a person; run it every minute. It parks the claims whose
 // lease is over and asks each operation's [Operation.Probe] what has become of it. It hands
 // abandoned work that is repeatable to [Operation.OnAbandoned]. Questions that a probe cannot

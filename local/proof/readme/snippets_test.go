@@ -123,6 +123,10 @@ func settle(ctx context.Context, r *reconcile.Reconciler, key idem.Key, receipt 
 	return reconcile.Resolve(ctx, r, key, receipt, reconcile.By{Who: "alice", Why: "re_123 in the provider's console"})
 }
 
+func release(ctx context.Context, r *reconcile.Reconciler, key idem.Key) error {
+	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "no refund with this token"})
+}
+
 var Refund = idem.Operation{Name: "refund"}
 
 // refund tells what the provider calls the refund before it says what became of it.
@@ -190,6 +194,7 @@ func TestSettle(t *testing.T) {
 	require.Equal(t, idem.Unknown, h.Record(key).State)
 	r, err := reconcile.New(h.Store, nil)
 	require.NoError(t, err)
+	require.ErrorIs(t, release(t.Context(), r, key), reconcile.ErrTooEarly)
 	require.NoError(t, settle(t.Context(), r, key, Receipt{Number: "R-7"}))
 	got := idemtest.Deliver(h, 1, call)[0]
 	require.NoError(t, got.Err)
