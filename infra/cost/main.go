@@ -1,5 +1,5 @@
 // Command cost prints what the table of records costs a month, compared with Powertools for
-// AWS Lambda. It uses the measured calls and capacity units of every path of the protocol
+// AWS Lambda. It uses the measured calls and capacity units of the paths of a call
 // (measured.json, which the tests write and compare).
 //
 //	go run ./infra/cost [-replays 0.2] [-retention 168h] [-write 0.7125] …
