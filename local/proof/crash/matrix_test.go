@@ -86,6 +86,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	record := func() *idem.Record {
 		rec, err := look.Get(t.Context(), key.ID())
 		require.NoError(t, err)
+		noticed(t, rec, w.counts()["charge"] > 0)
 		return rec
 	}
 	var rec *idem.Record
@@ -141,6 +142,19 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 		require.Equal(t, idem.Completed, out.state, "what was answered is recorded")
 	}
 	return out
+}
+
+// noticed requires that a sweep finds what was charged, or may have been, and has no
+// outcome, and nothing that has one.
+func noticed(t *testing.T, rec *idem.Record, charged bool) {
+	t.Helper()
+	if rec == nil {
+		require.False(t, charged)
+		return
+	}
+	ended := rec.State == idem.Completed || rec.State == idem.Failed
+	require.True(t, ended || !rec.Due.IsZero() || !charged && !rec.Interrupted(), "in silence: %+v", rec)
+	require.True(t, !ended || rec.Due.IsZero(), "in the index for nothing: %+v", rec)
 }
 
 func inMemory(sc scenario) *setup {
