@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -33,12 +34,14 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 			// Which record it is decides, so it is read.
 			rec, gErr := e.store.Get(ctx, f.ID)
 			switch {
+			case gErr != nil && isAnswer(gErr):
+				return gErr
 			case gErr != nil:
-				return err
+				return &StoreError{Op: "finish", Ambiguous: true, Err: gErr} // it is repeated later
 			case rec.Bears(f.Write):
 				return nil
-			case rec == nil:
-				continue
+			case protocol.Next(rec, f.Event(), now).Do == protocol.DoApply:
+				continue // there is none, or its own
 			}
 			err = &protocol.ConflictError{Existing: rec}
 		}
@@ -88,7 +91,8 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 			f.Ending.Unsettled = c.Record.Unsettled + 1
 		}
 	}
-	return err
+	// What is free now may be claimed later.
+	return &StoreError{Op: "finish", Ambiguous: true, Err: fmt.Errorf("the record changes all the time: %v", err)}
 }
 
 // writeWithdrawal takes back a claim, under the time now. Repeating it is safe.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,27 +60,43 @@ func TestACommitInDoubtWithoutAClaimIsFencedOverAnExpiredRecord(t *testing.T) {
 	}
 }
 
-// An end of an attempt without a claim meets an expired record that the answer does not
-// show.
+// An end of an attempt without a claim meets a record that is free, and that the answer
+// does not show. It is read, at once or with the next try.
 func TestAnEndWithoutAClaimReadsWhatTheAnswerDoesNotShow(t *testing.T) {
-	r, key := newRig(t, nil), openOp(true).Key("t", "k")
-	leftExpired(t, r, key)
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
-		err := c.Do(ctx)
-		var conflict *protocol.ConflictError
-		if errors.As(err, &conflict) {
-			return &protocol.ConflictError{}
+	for name, fail := range map[string]func(*rig){
+		"once":           func(r *rig) { r.faults.Next(idemtest.Finish, blind) },
+		"not to be read": func(r *rig) { r.faults.Next(idemtest.Finish, blind); r.faults.Next(idemtest.Get, idemtest.Refuse) },
+		"for a long time": func(r *rig) {
+			r.faults.Next(idemtest.Finish, slices.Repeat([]idemtest.Fault{idemtest.BareConflict}, 10)...)
+		},
+	} {
+		for before, leave := range map[string]func(*testing.T, *rig, idem.Key){"expired": leftExpired, "released": released} {
+			t.Run(name+"/"+before, func(t *testing.T) {
+				r, key := newRig(t, nil), openOp(true).Key("t", "k")
+				leave(t, r, key)
+				r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+				fail(r)
+				c := new(counter)
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				r.faults.Heal()
+				require.NoError(t, r.engine.Flush(context.Background()))
+				_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, 1, c.count(), "it is not repeatable")
+			})
 		}
-		return err
-	})
-	c := new(counter)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.NoError(t, err)
-	require.NoError(t, r.engine.Flush(context.Background()))
-	_, err = idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.NoError(t, err)
-	require.Equal(t, 1, c.count(), "it is not repeatable")
+	}
+}
+
+// blind makes the call, and shows no conflicting record.
+func blind(ctx context.Context, c *idemtest.Call) error {
+	err := c.Do(ctx)
+	var conflict *protocol.ConflictError
+	if errors.As(err, &conflict) {
+		return &protocol.ConflictError{}
+	}
+	return err
 }
 
 // What an attempt could not undo whose steps are not recorded, nobody after it knows of:
