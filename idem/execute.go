@@ -15,6 +15,11 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 	if err := c.check(); err != nil {
 		return Outcome{}, err
 	}
+	if c.Key.op.Mode == Atomic {
+		if err := e.refusesUnits(); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if outer := attemptOf(ctx); outer != nil {
 		outer.signs.Store(true)
 		out, err := e.execute(ctx, c)

@@ -3,12 +3,15 @@ package idem
 import (
 	"context"
 	"sync"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // UnitOf returns the unit of work of the attempt that the context belongs to. The first
 // call makes it. After the handler has returned, UnitOf returns a new unit that is
 // sealed. Outside an operation it returns a [*ConfigError], and inside a [Step] too: a
-// later attempt skips the step, and would miss what was collected in it. UnitOf is for
+// later attempt skips the step, and would miss what was collected in it. A store that can
+// commit no unit refuses it here ([protocol.UnitRefuser]). UnitOf is for
 // packages with a store; handlers call their functions, such as dynamostore.TxOf.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
@@ -25,6 +28,9 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	case stepOf(ctx) != "":
 		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
 	}
+	if err := a.running.x.engine.refusesUnits(); err != nil {
+		return nil, err
+	}
 	a.signs.Store(true)
 	s := &a.unit
 	s.mu.Lock()
@@ -38,6 +44,14 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 		s.unit = create()
 	}
 	return s.unit, nil
+}
+
+// refusesUnits is why the store commits no unit of work; nil if it may.
+func (e *Engine) refusesUnits() error {
+	if s, ok := e.store.(protocol.UnitRefuser); ok {
+		return s.RefusesUnits()
+	}
+	return nil
 }
 
 // unitSlot holds an attempt's unit of work, which handlers may ask for from

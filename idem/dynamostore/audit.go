@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,9 +15,13 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Settle is [Store.Settle], and writes the audit entry in one transaction with it.
+// Settle is [Store.Settle], and writes the audit entry in one transaction with it, or without
+// transactions in the record.
 func (q *Questions) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	return q.settle(ctx, now, w, q.auditWrite(w.ID, w.Audit))
+	if q.alone {
+		return q.settle(ctx, now, w, nil, auditItem(w.Audit))
+	}
+	return q.settle(ctx, now, w, q.auditWrite(w.ID, w.Audit), nil)
 }
 
 // auditWrite is what a change from outside commits with; nil for one without an entry.
@@ -28,6 +33,14 @@ func (q *Questions) auditWrite(id string, a *protocol.Audit) companion {
 	return &txWrite{s: q.Store, id: id, actions: []action{{kind: "Audit", table: q.table, item: it, write: types.TransactWriteItem{
 		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 	}}}}
+}
+
+// auditItem is the item of a change; nil for one without an entry.
+func auditItem(a *protocol.Audit) item {
+	if a == nil {
+		return nil
+	}
+	return encodeAudit(a)
 }
 
 // encodeAudit makes the item of a change: it sorts by time beside its record, and by time
@@ -66,6 +79,7 @@ func decodeAudit(it item) (protocol.Audit, error) {
 		Tool: d.optStr(schema.AuditTool), Change: protocol.Change(d.str(schema.AuditChange)),
 		From: protocol.State(d.str(schema.AuditFrom)), To: protocol.State(d.optStr(schema.AuditTo)),
 		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
+		Unconfirmed: d.flag(schema.AuditUnconfirmed),
 	}
 	if d.has(schema.ExpiresAt) {
 		a.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
@@ -74,7 +88,9 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	return a, d.err
 }
 
-// AuditOf implements [protocol.Questions]: one consistent Query.
+// AuditOf implements [protocol.Questions]: one consistent Query. Without transactions a
+// GetItem before it reads the entry that is still in the record: once it is out, the Query
+// finds it.
 func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	vals := newValues(2, 0)
 	vals.str(":pk", id)
@@ -91,6 +107,13 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	}
 	k := q.retry.begin(ctx, "AuditOf")
 	defer k.end()
+	var rec item
+	if q.alone {
+		var err error
+		if rec, err = q.get(k, key(id)); err != nil {
+			return protocol.AuditPage{}, err
+		}
+	}
 	var out *dynamodb.QueryOutput
 	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
 		out, err = q.client.Query(ctx, in, q.optFns...)
@@ -99,7 +122,20 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	if err != nil {
 		return protocol.AuditPage{}, err
 	}
-	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK))
+	next := text(out.LastEvaluatedKey, schema.SK)
+	if has(rec, schema.AuditEntry) {
+		entry, err := entryIn(rec)
+		if err != nil {
+			return protocol.AuditPage{}, err
+		}
+		if sk := text(entry, schema.SK); sk > page && (next == "" || sk < next) {
+			at, found := slices.BinarySearchFunc(out.Items, sk, func(it item, sk string) int { return strings.Compare(text(it, schema.SK), sk) })
+			if !found {
+				out.Items = slices.Insert(out.Items, at, entry)
+			}
+		}
+	}
+	return auditPage(out.Items, next)
 }
 
 // AuditBetween implements [protocol.Questions]: a Query on the index, and a consistent

@@ -25,7 +25,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	case c.Replace:
 		next := *rec
 		next.UpdatedAt, next.Seen = now, c.Seen
-		old, err := s.put(k, encode(&next), ifSeen, seenValue(c.Seen))
+		old, err := s.replace(k, encode(&next), c.Seen, rec.Write)
 		return concludeClaim(old, err, rec.Write)
 	}
 	u := newUpdate(takeoverSet, 5, 5)
@@ -44,6 +44,17 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	}
 	old, err := s.update(k, rec.ID, u, ifSeen)
 	return concludeClaim(old, err, rec.Write)
+}
+
+// replace puts a whole record over the one that was seen. What that one has of a change from
+// outside is filed first.
+func (s *Store) replace(k *call, it item, seen, write string) (item, error) {
+	cond := ifSeen
+	if s.alone {
+		cond += ifFiled
+	}
+	landed := func(old item) bool { return bears(old, write) }
+	return s.filing(k, nil, landed, func() (item, error) { return s.put(k, it, cond, seenValue(seen)) })
 }
 
 func seenValue(write string) item {

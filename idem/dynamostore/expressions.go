@@ -31,6 +31,9 @@ const (
 	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"
 	// It is no open question.
 	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
+	// No change from outside has left its entry in the record, or this one has.
+	ifFiled     = " AND attribute_not_exists(audit_entry)"
+	ifThisEntry = "audit_entry.sk=:entry"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
 	// A reference is written once, over the one before it.
@@ -94,6 +97,11 @@ const (
 	referenceSet = "SET provider_ref=:ref,ref_write=:id,write_id=:id,updated_at=:now"
 	// It leaves write_id: writes that are conditional on it are not disturbed.
 	postponeSet = "SET open_due=:due,sweep_id=:id"
+
+	// The entry of a change from outside, in its record and beside it.
+	entrySet     = ",audit_entry=:audit_entry"
+	entryRemove  = "REMOVE audit_entry"
+	entryConfirm = "REMOVE unconfirmed"
 )
 
 // Attributes that an attempt may have left and that a claim removes.

@@ -26,7 +26,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	defer k.end()
 	var w companion
 	if tx != nil {
-		var err error
+		err := s.RefusesUnits()
+		if err != nil {
+			return err
+		}
 		if w, err = tx.companion(s, f, now); err != nil {
 			return err
 		}
@@ -135,8 +138,11 @@ func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Bo
 		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
 	}
 	rec.Body = body
-	if w == nil {
-		return s.put(k, encode(rec), cond, seen)
+	switch {
+	case w == nil && over != nil:
+		return s.replace(k, encode(rec), over.Write, f.Write)
+	case w == nil:
+		return s.put(k, encode(rec), cond, nil)
 	}
 	return w.send(k, f.Write, types.TransactWriteItem{Put: &types.Put{
 		TableName: s.table, Item: encode(rec), ConditionExpression: &cond, ExpressionAttributeValues: seen,
@@ -162,11 +168,12 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	if w.Audit != nil {
 		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewQuestions: %w", errors.ErrUnsupported)
 	}
-	return s.settle(ctx, now, w, nil)
+	return s.settle(ctx, now, w, nil, nil)
 }
 
-// settle is Settle with what commits with it, if there is any.
-func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement, tx companion) error {
+// settle is Settle with what commits with it, or the audit entry that goes along in the
+// record, if there is any.
+func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement, tx companion, entry item) error {
 	k := s.retry.begin(ctx, "Settle")
 	defer k.end()
 	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
@@ -192,7 +199,7 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			return err
 		}
 	}
-	old, err := inForm(steps, w.Write, func(steps ifReleased) (item, error) {
+	send := func(steps ifReleased) (item, error) {
 		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again})
 		u.wantsOld = w.Kind == protocol.EventResolve && tx == nil
 		u.str(":seen", w.Seen)
@@ -220,8 +227,11 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 		if tx != nil {
 			return tx.update(k, w.Write, u, ifSeen+from+cond)
 		}
-		return s.update(k, w.ID, u, ifSeen+from+cond)
-	}, func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil })
+		return s.updateOutside(k, w.ID, u, ifSeen+from+cond, entry)
+	}
+	fits := func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil }
+	landed := func(old item) bool { return bears(old, w.Write) }
+	old, err := s.filing(k, entry, landed, func() (item, error) { return inForm(steps, w.Write, send, fits) })
 	if err == nil {
 		if tx != nil {
 			old = spent

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,6 +56,15 @@ type Options struct {
 	// most [MaxMaxResult]. It does not limit reading.
 	MaxResult int
 
+	// WithoutTransactions is for a table that has none: a global table with strong consistency
+	// across regions. Every store on such a table must have it; infra sets
+	// IDEM_WITHOUT_TRANSACTIONS ([schema.EnvWithoutTransactions]) for its functions. The audit
+	// entry of a change from outside then travels in the record, and gets its item afterwards.
+	// A [Tx], its messages and atomic mode are refused before the handler runs or where
+	// it asks for its Tx. On another table it costs calls, and TTL may delete a record whose
+	// audit entry has no item yet.
+	WithoutTransactions bool
+
 	// TableKeys names the key attributes of tables that handlers only [Tx.Put] into,
 	// by the table's name: {"accounts": {"id"}}. With them two Puts on one item are
 	// found before DynamoDB is called; without them it refuses the transaction. The
@@ -71,11 +81,15 @@ type Store struct {
 	maxResult int
 	codec     codec
 	keys      map[string][]string
+	alone     bool // each write by itself, without transactions
 	optFns    []func(*dynamodb.Options)
 }
 
 // The interface is the package's reason to exist.
-var _ protocol.Store = (*Store)(nil)
+var (
+	_ protocol.Store       = (*Store)(nil)
+	_ protocol.UnitRefuser = (*Store)(nil)
+)
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
 // long-lived process starts, to find a missing table. Mistakes are an [*idem.ConfigError].
@@ -110,6 +124,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	s := &Store{
 		client: client, table: &table, maxResult: o.MaxResult,
 		keys:   maps.Clone(o.TableKeys),
+		alone:  o.WithoutTransactions,
 		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
 		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
 	}
@@ -123,4 +138,14 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		s.retry.budget = DefaultBudget
 	}
 	return s, nil
+}
+
+// RefusesUnits implements [protocol.UnitRefuser].
+func (s *Store) RefusesUnits() error {
+	if !s.alone {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", &protocol.ConfigError{What: what(*s.table), Problem: "has no transactions, as dynamostore.Options.WithoutTransactions says: " +
+		"a Tx, its messages and atomic mode cannot commit. Use idem.Reserved, and give business writes the operation's token or make them in steps, " +
+		"or keep the records in a table of one region"}, errors.ErrUnsupported)
 }

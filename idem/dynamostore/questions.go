@@ -102,25 +102,32 @@ const maxPage = 10_000
 func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
 	k := q.retry.begin(ctx, "Postpone")
 	defer k.end()
-	u := newUpdate(postponeSet, 3, 3)
-	u.num(":due", millis(p.Due))
-	u.str(":id", p.Sweep)
-	u.str(":seen", p.Seen)
-	u.numOr(schema.Probes, int64(p.Probes), 0)
-	u.numOr(schema.GivenUpAt, millis(p.GivenUpAt), 0)
-	cond := ifSeen + ifUnswept
-	if p.SeenSweep != "" {
-		cond = ifSeen + ifSwept
-		u.str(":sweep", p.SeenSweep)
-	}
-	var old item
-	var err error
-	if tx := q.auditWrite(p.ID, p.Audit); tx != nil {
-		old, err = tx.update(k, p.Sweep, u, cond)
+	var tx companion
+	var entry item
+	if q.alone {
+		entry = auditItem(p.Audit)
 	} else {
-		old, err = q.update(k, p.ID, u, cond)
+		tx = q.auditWrite(p.ID, p.Audit)
 	}
-	if err == errRefused && text(old, schema.Sweep) == p.Sweep {
+	landed := func(old item) bool { return text(old, schema.Sweep) == p.Sweep }
+	old, err := q.filing(k, entry, landed, func() (item, error) {
+		u := newUpdate(postponeSet, 3, 3)
+		u.num(":due", millis(p.Due))
+		u.str(":id", p.Sweep)
+		u.str(":seen", p.Seen)
+		u.numOr(schema.Probes, int64(p.Probes), 0)
+		u.numOr(schema.GivenUpAt, millis(p.GivenUpAt), 0)
+		cond := ifSeen + ifUnswept
+		if p.SeenSweep != "" {
+			cond = ifSeen + ifSwept
+			u.str(":sweep", p.SeenSweep)
+		}
+		if tx != nil {
+			return tx.update(k, p.Sweep, u, cond)
+		}
+		return q.updateOutside(k, p.ID, u, cond, entry)
+	})
+	if err == errRefused && landed(old) {
 		return nil
 	}
 	return conclude(old, err, "")
@@ -143,30 +150,7 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	if _, err := e.Apply(rec, now); err != nil {
 		return err
 	}
-	vals := newValues(4, 0)
-	vals.str(":seen", e.Seen)
-	vals.str(":completed", string(protocol.Completed))
-	vals.str(":failed", string(protocol.Failed))
-	vals.str(":released", string(protocol.Released))
-	cond := ifSeen + ifEnded
-	var old item
-	if tx := q.auditWrite(e.ID, e.Audit); tx != nil {
-		// Two who forget the same are two transactions.
-		old, err = tx.send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
-			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
-			ReturnValuesOnConditionCheckFailure: allOld,
-		}})
-	} else {
-		in := &dynamodb.DeleteItemInput{
-			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
-			ReturnValuesOnConditionCheckFailure: allOld,
-		}
-		old, err = q.send(k, in.Key, func(ctx context.Context) error {
-			_, err := q.client.DeleteItem(ctx, in, q.optFns...)
-			return err
-		})
-	}
-	if err != nil && (err != errRefused || old != nil) {
+	if old, err := q.erase(k, e); err != nil && (err != errRefused || old != nil) {
 		return conclude(old, err, "")
 	}
 	// It is gone, and with it all that named the parts. In the other order a refusal would
@@ -182,4 +166,40 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 		}
 	}
 	return nil
+}
+
+// erase deletes the record, with its audit entry if there is one. See [Store.send].
+func (q *Questions) erase(k *call, e protocol.Erasure) (item, error) {
+	vals := newValues(4, 0)
+	vals.str(":seen", e.Seen)
+	vals.str(":completed", string(protocol.Completed))
+	vals.str(":failed", string(protocol.Failed))
+	vals.str(":released", string(protocol.Released))
+	cond := ifSeen + ifEnded
+	if e.Audit != nil && !q.alone {
+		// Two who forget the same are two transactions.
+		return q.auditWrite(e.ID, e.Audit).send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
+			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+			ReturnValuesOnConditionCheckFailure: allOld,
+		}})
+	}
+	if q.alone {
+		cond += ifFiled
+	}
+	in := &dynamodb.DeleteItemInput{
+		TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}
+	remove := func() (item, error) {
+		return q.filing(k, nil, func(item) bool { return false }, func() (item, error) {
+			return q.send(k, in.Key, func(ctx context.Context) error {
+				_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+				return err
+			})
+		})
+	}
+	if e.Audit == nil {
+		return remove()
+	}
+	return q.intended(k, e.Audit, remove)
 }

@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,8 +23,11 @@ type RemoverClient interface {
 
 // Remover does what TTL does, on a table that cannot have it: a strongly consistent global
 // table (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
+// Such a table has no transactions either: the entry of a change from outside that is still
+// in its record gets its item too, whether the record has expired or not.
 // Make it with [NewRemover]. It is a type of its own because nobody else needs
-// dynamodb:Scan; it needs dynamodb:DeleteItem too. It is safe for concurrent use.
+// dynamodb:Scan; it needs dynamodb:DeleteItem, PutItem and UpdateItem too. It is safe for
+// concurrent use.
 type Remover struct {
 	store  *Store
 	client RemoverClient
@@ -44,7 +48,8 @@ func NewRemover(client RemoverClient, table string, o *Options) (*Remover, error
 }
 
 // RemoveExpired scans a page of a segment, and deletes what is past its expiry one after
-// the other, each on the condition that it still is. Records, parts of results, changes
+// the other, each on the condition that it still is. It files the entries that it finds in
+// records before. Records, parts of results, changes
 // and messages that have an expiry go the same way; what has none stays.
 func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
 	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
@@ -56,7 +61,7 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 	vals.num(":before", q.Before.Unix())
 	in := &dynamodb.ScanInput{
 		TableName: r.store.table, Segment: aws.Int32(int32(q.Segment)), TotalSegments: aws.Int32(int32(q.Segments)),
-		FilterExpression: aws.String("expires_at<:before"), ProjectionExpression: aws.String("pk,sk"),
+		FilterExpression: aws.String("expires_at<:before OR attribute_exists(audit_entry)"), ProjectionExpression: aws.String("pk,sk,audit_entry"),
 		ExpressionAttributeValues: vals.item,
 	}
 	if q.Limit > 0 {
@@ -83,20 +88,30 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 		p.Next = base64.RawURLEncoding.EncodeToString([]byte(text(last, schema.SK) + " " + text(last, schema.PK)))
 	}
 	for _, it := range out.Items {
-		err := k.do(true, k.attempt, func(ctx context.Context) error {
+		if has(it, schema.AuditEntry) {
+			entry, eErr := entryIn(it)
+			if eErr != nil { // damaged: the record stays, and what comes after it need not
+				err = errors.Join(err, eErr)
+				continue
+			}
+			if eErr := r.store.file(k, entry); eErr != nil {
+				return p, eErr
+			}
+		}
+		dErr := k.do(true, k.attempt, func(ctx context.Context) error {
 			_, err := r.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 				TableName: r.store.table, Key: itemKey(text(it, schema.PK), text(it, schema.SK)),
-				ConditionExpression: aws.String("expires_at<:before"), ExpressionAttributeValues: vals.item,
+				ConditionExpression: aws.String("expires_at<:before" + ifFiled), ExpressionAttributeValues: vals.item,
 			}, r.store.optFns...)
 			return err
 		})
 		switch {
-		case isConditionFailed(err): // a call has claimed it since the scan
-		case err != nil:
-			return p, err
+		case isConditionFailed(dErr): // it has not expired, or somebody has changed it since the scan
+		case dErr != nil:
+			return p, dErr
 		default:
 			p.Removed++
 		}
 	}
-	return p, nil
+	return p, err
 }

@@ -84,31 +84,50 @@ func Else(err error) Otherwise {
 
 // TxOf returns the unit of work of the handler's attempt: the same one for every call.
 // If the context is not a handler's, or is that of an [idem.Step], TxOf panics: what is
-// collected there would be lost.
+// collected there would be lost. On a store without transactions TxOf panics too: see
+// [Options.WithoutTransactions].
 //
 // It commits with a [Store] of this package. With a store of memstore, for tests, it
 // commits too, and what was collected is kept but applied to nothing: see
 // [Tx.CommitInMemory]. With any other store the commit is refused with
 // errors.ErrUnsupported.
 func TxOf(ctx context.Context) *Tx {
-	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(Tx) })
+	tx, err := txOf(ctx)
 	if err != nil {
 		panic("dynamostore.TxOf: " + err.Error())
-	}
-	tx, ok := u.(*Tx)
-	if !ok {
-		panic(fmt.Sprintf("dynamostore.TxOf: the attempt already collects for another store, in a %T", u))
 	}
 	return tx
 }
 
+func txOf(ctx context.Context) (*Tx, error) {
+	u, err := idem.UnitOf(ctx, func() idem.Unit { return new(Tx) })
+	if err != nil {
+		return nil, err
+	}
+	tx, ok := u.(*Tx)
+	if !ok {
+		return nil, fmt.Errorf("the attempt already collects for another store, in a %T", u)
+	}
+	return tx, nil
+}
+
 // Transact turns a function that takes its unit of work as an argument into a handler
-// for [idem.Do] and for every wrapper of such a handler.
+// for [idem.Do] and for every wrapper of such a handler. On a store without transactions
+// the function does not run, and the handler's error says so: nothing was executed.
 func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(context.Context, In) (Out, error) {
 	if fn == nil {
 		return nil
 	}
-	return func(ctx context.Context, in In) (Out, error) { return fn(ctx, TxOf(ctx), in) }
+	return func(ctx context.Context, in In) (out Out, err error) {
+		tx, err := txOf(ctx)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return out, idem.NotExecuted(err)
+		case err != nil:
+			panic("dynamostore.Transact: " + err.Error())
+		}
+		return fn(ctx, tx, in)
+	}
 }
 
 // Err returns the first mistake so far, or nil. It is an [*ActionError], which fails the

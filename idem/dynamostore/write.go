@@ -154,8 +154,10 @@ func text(it item, name string) string {
 	return ""
 }
 
-func hasSteps(it item) bool {
-	_, ok := it[schema.Steps]
+func hasSteps(it item) bool { return has(it, schema.Steps) }
+
+func has(it item, name string) bool {
+	_, ok := it[name]
 	return ok
 }
 

@@ -25,7 +25,7 @@ type Questions interface {
 	AuditOf(ctx context.Context, id string, page string) (AuditPage, error)
 
 	// AuditBetween lists the changes of all records from a time up to another, each shard's
-	// the earliest first.
+	// the earliest first. Without transactions a change may be missing for a while; AuditOf has it.
 	AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (AuditPage, error)
 }
 
@@ -92,6 +92,9 @@ type Audit struct {
 	Attempt  int
 	// Ref is the provider's reference that was given.
 	Ref string
+	// Unconfirmed says of a ChangeForgotten that nobody knows whether it was made: a store
+	// without transactions writes the entry first. Whether there is a record shows it.
+	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time
 }

@@ -64,6 +64,10 @@ const (
 	Probes    = "probes"
 	GivenUpAt = "given_up_at"
 
+	// AuditEntry (M) is the latest change from outside in a table without transactions, until
+	// it has an item of its own: that item's attributes, without [PK].
+	AuditEntry = "audit_entry"
+
 	// Body (B) is a result's stored form, or an outbox message's body.
 	Body = "body"
 
@@ -102,6 +106,8 @@ const (
 	AuditTo      = "to_state"
 	AuditAttempt = "attempt"
 	AuditRef     = "provider_ref"
+	// AuditUnconfirmed is true while nobody knows whether the change was made.
+	AuditUnconfirmed = "unconfirmed"
 )
 
 // The sparse index of open questions and watched claims, of messages that wait, and of
@@ -178,6 +184,9 @@ const RecordVersion = 1
 const (
 	// EnvTable names the table.
 	EnvTable = "IDEM_TABLE"
+	// EnvWithoutTransactions is true for a table that has no transactions: a strongly
+	// consistent global table.
+	EnvWithoutTransactions = "IDEM_WITHOUT_TRANSACTIONS"
 	// EnvEndpoint is the endpoint of a local DynamoDB; unset on AWS.
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT"
 
