@@ -17,8 +17,18 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	conformance(t, &patient)
+}
+
+func TestConformanceWithoutTransactions(t *testing.T) {
+	t.Parallel()
+	conformance(t, &alone)
+}
+
+func conformance(t *testing.T, o *Options) {
+	t.Helper()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		f := open(t, nil)
+		f := open(t, o)
 		h := storetest.Harness{
 			Store: f.questions(t),
 			Delete: func(ctx context.Context, id string) error {
@@ -33,6 +43,9 @@ func TestConformance(t *testing.T) {
 			tx, pk := new(Tx), "business-"+strconv.Itoa(n)
 			tx.Put(types.Put{TableName: &f.table, Item: key(pk)}, nil)
 			return tx, func(context.Context) (bool, error) { return len(f.raw(t, pk)) > 0, nil }, tx.Err()
+		}
+		if o.WithoutTransactions {
+			h.Unit = nil
 		}
 		record := func(name string, damage func(item)) {
 			h.Damages = append(h.Damages, storetest.Damage{Name: name, Do: func(_ context.Context, id string) error {

@@ -87,6 +87,10 @@ func TestRequestsAreGolden(t *testing.T) {
 	givenUp := postponed
 	givenUp.SeenSweep, givenUp.GivenUpAt, givenUp.Audit = "", now, audit(protocol.ChangeGivenUp)
 	givenUp.Audit.From, givenUp.Audit.To = protocol.Unknown, protocol.Unknown
+	lapse := protocol.Settlement{
+		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
+		Audit: audit(protocol.ChangeParked),
+	}
 	ctx := context.Background()
 
 	for _, tc := range []struct {
@@ -207,13 +211,22 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"resolve-released", func(s *Questions) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
+		{"lapse-audit", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
+		{"lapse-audit-alone", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
+		{"postpone-alone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
+		{"postpone-audit-alone", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
+		{"forget-audit-alone", func(s *Questions) error {
+			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
+		}},
+		{"acquire-replace-alone", func(s *Questions) error { return s.Acquire(ctx, now, replace) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string
+			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-alone")}
 			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
 				return ended, nil // to what reads before it writes
-			}), "table", nil)
+			}), "table", o)
 			require.NoError(t, err)
 			require.NoError(t, tc.send(s))
 			slices.Sort(sent)

@@ -19,7 +19,7 @@ func (f *fixture) remover(tb testing.TB) *Remover {
 	tb.Helper()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asRemover, f.wire}})
 	require.NoError(tb, err)
-	r, err := NewRemover(client, f.table, &patient)
+	r, err := NewRemover(client, f.table, f.o)
 	require.NoError(tb, err)
 	return r
 }

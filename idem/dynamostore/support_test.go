@@ -115,6 +115,7 @@ type fixture struct {
 	wire  *wire
 	admin *dynamodb.Client
 	table string
+	o     *Options
 }
 
 // patient gives calls the time that a busy machine may need: how fast the table
@@ -128,10 +129,13 @@ func open(tb testing.TB, o *Options) *fixture {
 	}
 	endpoint := dynamotest.Endpoint(tb)
 	w := &wire{next: newTransport(&ClientOptions{})}
+	if o.WithoutTransactions {
+		w.next = transactionless{tb, w.next}
+	}
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: as{asHandler, w}})
 	require.NoError(tb, err)
 	admin := dynamotest.Client(tb)
-	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text()}
+	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text(), o: o}
 	require.NoError(tb, CreateTable(context.Background(), dynamotest.WithoutStream{Client: admin}, f.table))
 	tb.Cleanup(func() {
 		_, err := admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &f.table})
@@ -147,7 +151,7 @@ func (f *fixture) questions(tb testing.TB) *Questions {
 	tb.Helper()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
 	require.NoError(tb, err)
-	q, err := NewQuestions(client, f.table, &patient)
+	q, err := NewQuestions(client, f.table, f.o)
 	require.NoError(tb, err)
 	return q
 }
