@@ -136,10 +136,11 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	return f
 }
 
-// UseTable names the table in the function's environment and lets the function
+// UseTable names the table in the function's environment, which also says whether it is
+// without transactions ([schema.EnvWithoutTransactions]), and lets the function
 // handle records in it, as [Table.GrantHandler] does. o may be nil.
 func (f *Function) UseTable(t *Table, o *GrantOptions) {
-	f.AddEnvironment(jsii.String(schema.EnvTable), t.TableName(), nil)
+	t.name(f)
 	t.GrantHandler(f, o)
 }
 

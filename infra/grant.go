@@ -33,25 +33,24 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 
 // GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs
 // that settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep who did so in one transaction, and remove records that have
-// ended. It covers every tenant.
+// history, resolve it and keep who did so, and remove records that have ended. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
 	t.allowIndex(to)
 }
 
 // GrantSweeper allows what a reconcile.Sweeper does: list what is due in the index, read
-// records with the results of their steps, park and resolve them, and keep each change in
-// the same transaction. It covers every tenant.
+// records with the results of their steps, park and resolve them, and keep each change. It
+// covers every tenant. A table without transactions takes the same actions.
 func (t *Table) GrantSweeper(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
 	t.allowIndex(to)
 }
 
 // GrantRemover allows what a dynamostore.Remover does: delete what has expired from a table
-// without TTL.
+// without TTL, and put the items of audit entries that are still in their records.
 func (t *Table) GrantRemover(to awsiam.IGrantable) {
-	t.allow(to, nil, "Scan", "DeleteItem")
+	t.allow(to, nil, "Scan", "DeleteItem", "PutItem", "UpdateItem")
 }
 
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting

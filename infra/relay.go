@@ -106,7 +106,11 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation is still sending; "+
 			"set it to at most %v, or a longer Grace", timeout, p.Grace, p.Grace)
 	}
-	r.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
+	table.name(r.Function)
+	if table.strong {
+		refuse(r, "a relay is for messages that commit with an outcome, and a global table has no transactions for that: leave the relay out, "+
+			"or keep the records in a table of one region")
+	}
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
 	r.feed(table, &p)

@@ -80,11 +80,11 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 		refuse(s, "EncryptionKey is for the queue that is created: leave it out beside People")
 	}
 	s.Function = NewFunction(s, "Function", &p.Function)
-	s.Function.AddEnvironment(jsii.String(schema.EnvTable), table.TableName(), nil)
+	table.name(s.Function)
 	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.People.QueueUrl(), nil)
 	table.GrantSweeper(s.Function)
 	inRange(func(format string, args ...any) { refuse(s, format, args...) }, "Segments", &p.Segments, 1, maxSegments, DefaultSegments)
-	if table.withoutTTL {
+	if table.strong {
 		table.GrantRemover(s.Function)
 		s.Function.AddEnvironment(jsii.String(schema.EnvSweepSegments), jsii.String(strconv.Itoa(p.Segments)), nil)
 	}

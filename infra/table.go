@@ -51,7 +51,9 @@ type TableProps struct {
 type Table struct {
 	awsdynamodb.TableV2
 
-	withoutTTL bool
+	// strong is a global table with strong consistency, which has neither TTL nor
+	// transactions.
+	strong bool
 }
 
 // NewTable returns a table. props may be nil.
@@ -98,7 +100,7 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	}
 	global := p.replicates(scope)
 	if global {
-		t.withoutTTL = true
+		t.strong = true
 		in.MultiRegionConsistency = awsdynamodb.MultiRegionConsistency_STRONG
 		in.TimeToLiveAttribute = nil
 		replicas := make([]*awsdynamodb.ReplicaTableProps, len(p.ReplicaRegions))
@@ -113,6 +115,14 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	awsdynamodb.NewTableV2_Override(t, scope, &id, in)
 	p.check(t, global)
 	return t
+}
+
+// name tells a function its table, and what kind of table it is.
+func (t *Table) name(f *Function) {
+	f.AddEnvironment(jsii.String(schema.EnvTable), t.TableName(), nil)
+	if t.strong {
+		f.AddEnvironment(jsii.String(schema.EnvWithoutTransactions), jsii.String("true"), nil)
+	}
 }
 
 func key(name string, t awsdynamodb.AttributeType) *awsdynamodb.Attribute {

@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/constructs-go/constructs/v10"
+
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 const whyNotEventual = "with eventual consistency two regions may both get a claim on one key, and the last writer wins"
@@ -65,7 +67,8 @@ func (p *TableProps) check(t *Table, global bool) {
 	}
 	if global {
 		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until a Sweeper deletes them "+
-			"(expiry is still decided in code), and what commits together fails: business writes with an outcome, a change from outside with its audit entry")
+			"(expiry is still decided in code), and a Tx, its messages and atomic mode are refused. Functions that use the table have %s in their "+
+			"environment: set dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table", schema.EnvWithoutTransactions)
 	}
 	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
 }

@@ -55,7 +55,7 @@ func TestGrants(t *testing.T) {
 		},
 		"remover": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantRemover(role) },
-			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:Scan"}},
+			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem"}},
 		},
 		"check": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },

@@ -82,8 +82,9 @@ func TestSweeperWithAKeyOfYours(t *testing.T) {
 	says(t, problems, true, "EncryptionKey", "leave it out beside People")
 }
 
-// What has expired stays in a table without TTL until the sweep removes it.
-func TestSweeperOfATableWithoutTTL(t *testing.T) {
+// What has expired stays in a table without TTL until the sweep removes it. Without
+// transactions each change is followed by its audit entry.
+func TestSweeperOfAStronglyConsistentGlobalTable(t *testing.T) {
 	build := func(segments int) (template, []infra.Problem) {
 		return synthIn(t, ireland, func(s awscdk.Stack) {
 			table := infra.NewTable(s, "Records", &infra.TableProps{
@@ -94,6 +95,7 @@ func TestSweeperOfATableWithoutTTL(t *testing.T) {
 	}
 	got, _ := build(0)
 	require.Equal(t, "60", got.environment(t, "SweeperFunction")[schema.EnvSweepSegments])
+	require.Equal(t, "true", got.environment(t, "SweeperFunction")[schema.EnvWithoutTransactions])
 	require.Equal(t, []string{"Records.Arn"}, got.allowed(t)["dynamodb:Scan"])
 	require.Equal(t, []string{"Records.Arn"}, got.allowed(t)["dynamodb:DeleteItem"])
 	got, _ = build(7)

@@ -98,7 +98,27 @@ func TestTableStronglyConsistentEverywhere(t *testing.T) {
 	require.Equal(t, "STRONG", p["MultiRegionConsistency"])
 	require.Len(t, p["Replicas"], 2)
 	require.NotContains(t, p, "TimeToLiveSpecification")
-	says(t, problems, false, "neither TTL nor transactions", "idem:global-table")
+	says(t, problems, false, "neither TTL nor transactions", "dynamostore.Options.WithoutTransactions", schema.EnvWithoutTransactions, "idem:global-table")
+}
+
+// A function is told what kind of table it uses, and a relay has nothing to do there.
+func TestFunctionsOfAStronglyConsistentGlobalTable(t *testing.T) {
+	build := func(p *infra.TableProps, relay bool) (template, []infra.Problem) {
+		return synthIn(t, ireland, func(s awscdk.Stack) {
+			table := infra.NewTable(s, "Records", p)
+			infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)}).UseTable(table, nil)
+			if relay {
+				infra.NewRelay(s, "Relay", table, nil)
+			}
+		})
+	}
+	strong := &infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
+	got, _ := build(strong, false)
+	require.Equal(t, "true", got.environment(t, "Handler")[schema.EnvWithoutTransactions])
+	got, _ = build(nil, false)
+	require.NotContains(t, got.environment(t, "Handler"), schema.EnvWithoutTransactions)
+	_, problems := build(strong, true)
+	says(t, problems, true, "a global table has no transactions", "leave the relay out")
 }
 
 var ireland = &awscdk.Environment{Account: jsii.String("111111111111"), Region: jsii.String("eu-west-1")}

@@ -24,7 +24,8 @@ type TableDescriber interface {
 // Check finds out, at deployment or when a long-lived process starts, whether the
 // table is what a [Store] needs: that it can be reached, its keys, the index of what is
 // due, and TTL. Its error names everything that is wrong and what to do, as
-// [*idem.ConfigError] values joined.
+// [*idem.ConfigError] values joined. A global table with strong consistency is not asked
+// for TTL, which it cannot have: see [Remover].
 // It needs dynamodb:DescribeTable and dynamodb:DescribeTimeToLive, makes two
 // calls, and does not show that the store's own actions are allowed.
 //
@@ -46,6 +47,9 @@ func Check(ctx context.Context, client TableDescriber, table string) error {
 		return explain(table, "dynamodb:DescribeTable", errors.Unwrap(err))
 	}
 	problems := tableProblems(described.Table)
+	if described.Table != nil && described.Table.MultiRegionConsistency == types.MultiRegionConsistencyStrong {
+		return joined(table, problems) // it cannot have TTL
+	}
 	var ttl *dynamodb.DescribeTimeToLiveOutput
 	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
 		ttl, err = client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table}, observe)
@@ -54,7 +58,10 @@ func Check(ctx context.Context, client TableDescriber, table string) error {
 	if err != nil {
 		return explain(table, "dynamodb:DescribeTimeToLive", errors.Unwrap(err))
 	}
-	problems = append(problems, ttlProblems(ttl.TimeToLiveDescription)...)
+	return joined(table, append(problems, ttlProblems(ttl.TimeToLiveDescription)...))
+}
+
+func joined(table string, problems []string) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = &protocol.ConfigError{What: what(table), Problem: p}

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/testmain"
@@ -198,10 +199,26 @@ func TestPermissionsOfCheck(t *testing.T) {
 // A sweep asks about one operation, whose step has a large result and whose own will be
 // large, and leaves another one to people.
 func TestPermissionsOfASweeper(t *testing.T) {
-	f := open(t, nil)
+	t.Run("with transactions", func(t *testing.T) { sweepTwo(t, open(t, nil)) })
+	t.Run("without transactions", func(t *testing.T) {
+		f := open(t, &alone)
+		sweepTwo(t, f)
+		// Parked and resolved, parked and given up: all is filed.
+		q, changes := f.questions(t), 0
+		for shard := range protocol.Shards {
+			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
+			require.NoError(t, err)
+			changes += len(p.Entries)
+		}
+		require.Equal(t, 4, changes)
+	})
+}
+
+func sweepTwo(t *testing.T, f *fixture) {
+	t.Helper()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
 	require.NoError(t, err)
-	store, err := NewQuestions(client, f.table, &patient)
+	store, err := NewQuestions(client, f.table, f.o)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	require.NoError(t, err)

@@ -79,6 +79,27 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	says(t, CreateTable(ctx, nil, "t"), "NewClient")
 }
 
+// strong makes of a table a global one that is strongly consistent, of which nobody asks for
+// TTL.
+type strong struct{ *dynamodb.Client }
+
+func (c strong) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, o ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	out, err := c.Client.DescribeTable(ctx, in, o...)
+	if err == nil {
+		out.Table.MultiRegionConsistency = types.MultiRegionConsistencyStrong
+	}
+	return out, err
+}
+
+func (strong) DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+	return nil, api("ValidationException")
+}
+
+func TestCheckAsksAStronglyConsistentGlobalTableForNoTTL(t *testing.T) {
+	f := open(t, nil)
+	require.NoError(t, Check(t.Context(), strong{f.admin}, f.table))
+}
+
 // An index of the right name on the wrong attributes finds nothing.
 func TestCheckLooksAtTheIndex(t *testing.T) {
 	problems := tableProblems(&types.TableDescription{

@@ -58,7 +58,8 @@ func open(ctx context.Context) (*idem.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
+	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}

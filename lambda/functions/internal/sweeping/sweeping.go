@@ -43,7 +43,8 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), nil)
+	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
+	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 		if o.ExpireSegments, err = strconv.Atoi(text); err != nil || o.ExpireSegments < 1 {
 			return nil, fmt.Errorf("%s is %q: use a whole number from 1", schema.EnvSweepSegments, text)
 		}
-		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), nil); err != nil {
+		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err
 		}
 	}
