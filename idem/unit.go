@@ -9,10 +9,9 @@ import (
 
 // UnitOf returns the unit of work of the attempt that the context belongs to. The first
 // call makes it. After the handler has returned, UnitOf returns a new unit that is
-// sealed. Outside an operation it returns a [*ConfigError], and inside a [Step] too: a
-// later attempt skips the step, and would miss what was collected in it. A store that can
-// commit no unit refuses it here ([protocol.UnitRefuser]). UnitOf is for
-// packages with a store; handlers call their functions, such as dynamostore.TxOf.
+// sealed. It returns a [*ConfigError] outside an operation, over a store that commits no
+// units, and inside a [Step], which a later attempt skips: it would miss what was collected
+// there. UnitOf is for packages with a store; handlers call dynamostore.TxOf or the like.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
 // handler's error, by [Abort], when steps are undone, and after a response that is a
@@ -28,7 +27,7 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	case stepOf(ctx) != "":
 		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
 	}
-	if err := a.running.x.engine.refusesUnits(); err != nil {
+	if err := a.running.Load().x.engine.refusesUnits(); err != nil {
 		return nil, err
 	}
 	a.signs.Store(true)

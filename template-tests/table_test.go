@@ -7,9 +7,11 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 )
 
@@ -108,7 +110,10 @@ func TestFunctionsOfAStronglyConsistentGlobalTable(t *testing.T) {
 			table := infra.NewTable(s, "Records", p)
 			infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)}).UseTable(table, nil)
 			if relay {
-				infra.NewRelay(s, "Relay", table, nil)
+				infra.NewRelay(s, "Relay", table, &infra.RelayProps{
+					Function: infra.FunctionProps{Code: given(t)},
+					Queues:   map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
+				})
 			}
 		})
 	}
