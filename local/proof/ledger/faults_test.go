@@ -14,14 +14,14 @@ const (
 )
 
 // everyStuck: one in so many transactions is stuck.
-const everyStuck = 5
+const everyStuck = 4
 
 // stuck is a [faultnet.Rule] that has some transactions stuck, and leaves other calls to the
 // rule.
 func (t *tally) stuck(rule faultnet.Rule) faultnet.Rule {
 	return func(c *faultnet.Call) faultnet.Fault {
 		tx, first := t.commit(c)
-		late := time.Duration(100+20*(tx%50)) * time.Millisecond
+		late := time.Duration(20+tx*379%1500) * time.Millisecond
 		switch {
 		case tx == 0 || tx%everyStuck != 0:
 			return rule(c)
