@@ -139,6 +139,9 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	if op.OnAbandoned == nil || s.opts.DryRun {
 		return s.wait(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)
 	}
+	if poison(rec, op) {
+		return s.giveUp(rec, "the latest sweep that called OnAbandoned recorded nothing of it", nil)
+	}
 	if s.over(s.asking) {
 		s.leave()
 		return nil
@@ -193,9 +196,11 @@ func (s *sweep) later(rec *idem.Record, kind notice.Kind, due time.Time, probes 
 }
 
 // hold postpones the record for the time of a call, so that another sweep does not make the
-// same one.
+// same one. If the call ends the process, the next sweep leaves the record alone as long as
+// it would without an answer.
 func (s *sweep) hold(rec *idem.Record) (*idem.Record, error) {
-	return s.postpone(rec, s.r.now().Add(s.asking+s.r.opts.Margin), rec.Probes+1)
+	probes := rec.Probes + 1
+	return s.postpone(rec, s.r.now().Add(max(s.asking+s.r.opts.Margin, s.backoff(probes))), probes)
 }
 
 // postpone writes when the record is due next, and returns it as it is then.

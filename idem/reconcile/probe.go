@@ -22,6 +22,8 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case s.opts.DryRun:
 		s.did(notice.Probed, rec, rec.State, "the provider would be asked", nil)
 		return nil
+	case poison(rec, op):
+		return s.giveUp(rec, "the latest sweep that asked the provider recorded no answer", nil)
 	case s.over(s.asking):
 		s.leave()
 		return nil
@@ -48,7 +50,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 		return unasked
 	case held == nil:
 		// It is asked once more before people get it, unless the provider is gone for long.
-		op.GiveUpAfter = 2 * min(op.GiveUpAfter, math.MaxInt64/2)
+		op.GiveUpAfter = twice(op.GiveUpAfter)
 		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, "the circuit of "+op.Provider+" is open", err)
 	case err != nil:
 		return s.wait(held, op, notice.Probed, s.backoff(held.Probes), held.Probes, "the probe gave no answer", err)
@@ -64,6 +66,15 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 		pause = min(answer.after, op.GiveUpAfter)
 	}
 	return s.wait(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
+}
+
+func twice(d time.Duration) time.Duration { return 2 * min(d, math.MaxInt64/2) }
+
+// poison reports whether a sweep has called Probe or OnAbandoned at twice the age at which
+// people get the record, and written nothing of what came of it, since the call has ended its
+// process: but for its hold, and for the first success of OnAbandoned, no record is due so late.
+func poison(rec *idem.Record, op Operation) bool {
+	return rec.Probes > 1 && rec.Due.After(since(rec).Add(twice(op.GiveUpAfter)))
 }
 
 // settled records the outcome that the provider has told. An answer that the record does not

@@ -65,7 +65,7 @@ type Operation struct {
 	// GiveUpAfter is the age of a question at which people get it. Zero means
 	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Probe is asked
 	// once more before that. While the circuit is open, the question waits for it until it
-	// is twice as old.
+	// is twice as old, and so it does if each call of Probe ends its process.
 	GiveUpAfter time.Duration
 	// GiveUpProbes is the number of probes after which people get it. Zero means no bound.
 	GiveUpProbes int

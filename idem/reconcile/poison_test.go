@@ -1,0 +1,70 @@
+package reconcile_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// The provider's answer is more than the memory of the sweep, whose process dies of it each
+// time. It is asked ever more rarely, and people get the question in the end.
+func TestAProbeThatKillsItsSweepIsLeftToPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t), refund.Key("acme", "r-1")
+		r.killed(key)
+		time.Sleep(time.Minute)
+		var dead atomic.Bool
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			if dead.Load() {
+				return c.Lost()
+			}
+			return c.Do(ctx)
+		})
+		asked := 0
+		s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: 2 * time.Hour,
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				asked++
+				dead.Store(true)
+				return reconcile.CompletedWith(7), nil
+			}}}})
+		for range 6 * 60 {
+			_, _ = s.Sweep(t.Context())
+			dead.Store(false)
+			time.Sleep(time.Minute)
+		}
+		require.Len(t, r.people, 1)
+		require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+		require.Equal(t, idem.Unknown, r.Record(key).State)
+		require.Less(t, asked, 15)
+		require.Equal(t, "the latest sweep that asked the provider recorded no answer", r.people[0].Reason)
+	})
+}
+
+// The sweep was not run for long: what became due meanwhile is asked about all the same.
+func TestAQuestionThatWaitedForTheSweepIsAsked(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	known := false
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		if !known {
+			return reconcile.StillUnknown(0), nil
+		}
+		return reconcile.CompletedWith(7), nil
+	})
+	r.sweep(s)
+	known = true
+	r.Clock.Advance(10 * reconcile.DefaultProbeAge)
+	r.sweep(s)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+	require.Empty(t, r.people)
+}
