@@ -50,8 +50,9 @@ type SweeperProps struct {
 }
 
 // Sweeper looks every minute for claims whose process died and for open questions that are
-// due: it is a function on a schedule. [NewMonitoring] raises an alarm if it does not run,
-// and if it has left questions to people.
+// due: it is a function on a schedule. It raises no alarm itself: name it in
+// [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep has succeeded in five
+// minutes, whether none began or all failed, and one if questions were left to people.
 type Sweeper struct {
 	constructs.Construct
 	// Function is the sweeper itself.
@@ -60,7 +61,8 @@ type Sweeper struct {
 	People awssqs.IQueue
 }
 
-// NewSweeper returns a sweeper of the table's records. props may be nil.
+// NewSweeper returns a sweeper of the table's records. props may be nil. See [Sweeper] on the
+// alarm without which nobody hears that it has stopped.
 func NewSweeper(scope constructs.Construct, id string, table *Table, props *SweeperProps) *Sweeper {
 	p := SweeperProps{}
 	if props != nil {
@@ -96,8 +98,9 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	return s
 }
 
-// MetricSuccesses is the number of sweeps that have succeeded. It has no data while the
-// function is not invoked.
+// MetricSuccesses is the number of sweeps that have succeeded: those that handled something,
+// or had nothing to do. It has no data while the function is not invoked, so an alarm on it
+// must treat missing data as a breach.
 func (s *Sweeper) MetricSuccesses() awscloudwatch.MathExpression {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: jsii.String("invocations - errors"), Label: jsii.String("successful sweeps"), Period: duration(period),

@@ -1,6 +1,7 @@
 package templatetests
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 func TestMutations(t *testing.T) {
 	const function, mapping, table, queue, policy = "AWS::Lambda::Function", "AWS::Lambda::EventSourceMapping", "AWS::DynamoDB::GlobalTable",
 		"AWS::SQS::Queue", "AWS::IAM::Policy"
+	const alarm = "AWS::CloudWatch::Alarm"
 	// in is a resource's properties.
 	in := func(tt template, kind, named string, path ...any) map[string]any {
 		m, _ := tt.property(kind, named, path...).(map[string]any)
@@ -77,6 +79,32 @@ func TestMutations(t *testing.T) {
 		"a queue for people that is lost": {"queues", func(s stacks) {
 			delete(in(s.payments, function, "RefundSweeperFunction", "Environment", "Variables"), schema.EnvSweepPeople)
 		}, "the queue of RefundSweeper"},
+		"no alarm on a sweeper that stops": {"alarms", func(s stacks) {
+			maps.DeleteFunc(s.payments["Resources"].(map[string]any), func(id string, _ any) bool { return name(id) == "MonitoringRefundSweeperStopped" })
+		}, "nobody is told if RefundSweeper does not run"},
+		"a stopped sweeper without data": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringSweeperStopped")["TreatMissingData"] = "missing" },
+			"the alarm if Sweeper is not invoked"},
+		"failed sweeps that count": {"alarms", func(s stacks) {
+			for _, m := range in(s.orders, alarm, "MonitoringSweeperStopped")["Metrics"].([]any) {
+				if at(m, "Id") == "errors" {
+					m.(map[string]any)["MetricStat"].(map[string]any)["Metric"].(map[string]any)["MetricName"] = "Throttles"
+				}
+			}
+		}, "the alarm if Sweeper"},
+		"an alarm that one failure raises": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringSweeperStopped")["Threshold"] = 5.0 },
+			"the alarm if Sweeper succeeds once"},
+		"an alarm on another function": {"alarms", func(s stacks) {
+			stopped := in(s.orders, alarm, "MonitoringSweeperStopped")
+			worker := in(s.orders, alarm, "MonitoringWorkerErrors")["Dimensions"]
+			for _, m := range stopped["Metrics"].([]any) {
+				if stat, ok := m.(map[string]any)["MetricStat"].(map[string]any); ok {
+					stat["Metric"].(map[string]any)["Dimensions"] = worker
+				}
+			}
+		}, "is of [Worker]"},
+		"sweeps that are rarer than the alarm's period": {"alarms", func(s stacks) {
+			in(s.orders, "AWS::Events::Rule", "SweeperSchedule")["ScheduleExpression"] = "rate(10 minutes)"
+		}, "the schedule of Sweeper"},
 		"a permission more": {"permissions, exactly", func(s stacks) {
 			allows(s.orders, "WorkerRoleDefaultPolicy", "dynamodb:GetItem")["Action"] = []any{
 				"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}

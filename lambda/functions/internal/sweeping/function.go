@@ -34,7 +34,8 @@ func (f *function) handle(ctx context.Context) error {
 	report.Actions = nil
 	b, _ := json.Marshal(report) // numbers and strings cannot fail
 	slog.Log(ctx, level, "idem: swept", "report", json.RawMessage(b))
-	if failed && report.Failed+report.Left == report.Listed {
+	// What cannot be read stays due: it must not hide that nothing else is handled.
+	if failed && report.Failed+report.Left+report.Unreadable == report.Listed {
 		return errors.New("nothing could be done: " + strings.Join(report.Problems, "; "))
 	}
 	return nil

@@ -1,26 +1,64 @@
 package sweeping
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
+// An invocation that always fails raises the alarm on sweepers that stop. So it fails if
+// nothing could be done, also beside a record that nobody can read, and at no other time.
 func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
-	h := idemtest.New(t, nil)
-	reconciler, err := reconcile.New(h.Faults, nil)
-	require.NoError(t, err)
-	sweeper, err := reconcile.NewSweeper(reconciler, nil)
-	require.NoError(t, err)
-	f := &function{sweeper}
-	require.NoError(t, f.handle(t.Context()))
-	h.Faults.Always(idemtest.Deny, idemtest.Due)
-	require.EqualError(t, f.handle(t.Context()), "nothing could be done: idem: store: Due: idemtest: denied")
+	refund := idem.Operation{Name: "refund"}
+	for name, tc := range map[string]struct {
+		due, unreadable int
+		deny            idemtest.Method
+		says            string
+	}{
+		"nothing due":                       {},
+		"the index is denied":               {deny: idemtest.Due, says: "Due"},
+		"due":                               {due: 3},
+		"reads are denied":                  {due: 3, deny: idemtest.Get, says: "Get"},
+		"writes are denied":                 {due: 3, deny: idemtest.Settle, says: "Settle"},
+		"unreadable alone":                  {unreadable: 1},
+		"unreadable":                        {due: 3, unreadable: 1},
+		"unreadable, and writes are denied": {due: 3, unreadable: 1, deny: idemtest.Settle, says: "Settle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := idemtest.New(t, nil)
+			now := h.Clock.Now()
+			for n := range tc.due + tc.unreadable {
+				rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w", LeaseUntil: now, Due: now}
+				if n < tc.unreadable {
+					rec.State = "of a newer version"
+				}
+				require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
+			}
+			h.Clock.Advance(time.Minute)
+			if tc.deny != "" {
+				h.Faults.Always(idemtest.Deny, tc.deny)
+			}
+			reconciler, err := reconcile.New(h.Faults, &reconcile.Options{Now: h.Clock.Now})
+			require.NoError(t, err)
+			sweeper, err := reconcile.NewSweeper(reconciler, nil)
+			require.NoError(t, err)
+			err = (&function{sweeper}).handle(t.Context())
+			if tc.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "nothing could be done: ")
+			require.ErrorContains(t, err, "idem: store: "+tc.says+": idemtest: denied")
+		})
+	}
 }
 
 func none(idem.Store) ([]reconcile.Operation, error) { return nil, nil }
