@@ -8,7 +8,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 type Payment struct {
@@ -72,7 +71,7 @@ func ExampleDeliverParallel() {
 // from the declaration.
 func ExampleHarness_Crash() {
 	payment := Payment{ID: "payment-1", Cents: 4200}
-	for _, repeat := range []protocol.Repeat{protocol.NotRepeatable, protocol.Repeatable} {
+	for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
 		h := idemtest.New(nil, nil)
 		op := idem.Operation{Name: "charge", Repeat: repeat}
 		var b bank

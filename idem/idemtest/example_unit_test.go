@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // order stores an order that nobody has stored before, and tells of it.
@@ -27,7 +26,7 @@ func order(_ context.Context, tx *dynamostore.Tx, p Payment) (Receipt, error) {
 
 // A unit of work commits once. The test says how its condition comes out.
 func ExampleHarness_Published() {
-	op := idem.Operation{Name: "order", Repeat: protocol.Repeatable}
+	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
 	for _, holds := range []bool{true, false} {
 		h := idemtest.New(nil, nil)
 		h.Store.Conditions(func(action any) (bool, any) {
@@ -52,7 +51,7 @@ func ExampleHarness_Published() {
 
 // A handler is called directly.
 func ExampleContext() {
-	op := idem.Operation{Name: "charge", Repeat: protocol.Repeatable}
+	op := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 	charge := func(ctx context.Context, p Payment) (string, error) {
 		return fmt.Sprintf("%d for token %s", p.Cents, idem.Token(ctx)), nil
 	}
