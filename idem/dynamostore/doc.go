@@ -60,16 +60,16 @@
 // # Calls and permissions
 //
 // The table has the calls of each path (idem's engine decides which one), and the IAM
-// actions that they need. A path that claims again or takes over has one Update more, for
-// its outcome. An UpdateItem that may create an item needs no other action.
+// actions that they need. Where the handler runs, the write of its outcome is counted. An
+// UpdateItem that may create an item needs no other action.
 //
 //	path                              calls                    dynamodb:
 //	first execution                   1 Put, 1 Update          PutItem, UpdateItem
 //	 … large result                   + 1 Put per 256 KB       PutItem
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
-//	expired, claimed again            1 Put, 1 Put             PutItem
-//	lapsed or released, taken over    1 Put, 1 Update          PutItem, UpdateItem
+//	expired, claimed again            2 Put, 1 Update          PutItem, UpdateItem
+//	lapsed or released, taken over    1 Put, 2 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem
 //	reference                         1 Update, 0 with a       UpdateItem

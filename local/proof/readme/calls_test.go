@@ -54,3 +54,45 @@ func TestCallsOfTheREADME(t *testing.T) {
 	}
 	require.Equal(t, calls, found)
 }
+
+var docRow = regexp.MustCompile(`(?m)^//\t(\S.{32})  ?(\d [A-Z]\w*(?:, \d [A-Z]\w*)*) +[A-Z]`)
+
+// The calls in the documentation of dynamostore are those that local/measure/paths counts,
+// in the rows that have a path.
+func TestCallsOfDynamostore(t *testing.T) {
+	made := map[string]map[string]int{}
+	for _, p := range paths.All() {
+		made[p.Name] = p.Calls
+	}
+	page, err := os.ReadFile(filepath.Join(root, "idem", "dynamostore", "doc.go"))
+	require.NoError(t, err)
+	operations := map[string]string{
+		"Put": "PutItem", "Update": "UpdateItem", "Get": "GetItem", "Query": "Query", "Transaction": "TransactWriteItems",
+	}
+	says := map[string]map[string]int{}
+	for _, m := range docRow.FindAllStringSubmatch(string(page), -1) {
+		calls := map[string]int{}
+		for _, call := range strings.Split(m[2], ", ") {
+			n, of, _ := strings.Cut(call, " ")
+			calls[operations[of]], err = strconv.Atoi(n)
+			require.NoError(t, err)
+		}
+		says[strings.TrimSpace(m[1])] = calls
+	}
+	for row, played := range map[string][]string{
+		"first execution":                {"first execution, repeatable", "first execution, not repeatable", "parked after an error"},
+		"replay, in flight, reused key":  {"replay", "in flight", "key reused"},
+		"expired, claimed again":         {"expired, claimed"},
+		"lapsed or released, taken over": {"lapsed, taken over", "released, claimed"},
+		"lapsed, parked":                 {"lapsed, parked"},
+		"heartbeat":                      {"lease renewed", "lease renewed, watched"},
+		"first execution with a Tx":      {"business write, two calls"},
+		"atomic mode, first execution":   {"business write, atomic"},
+		"atomic mode, replay":            {"atomic, replay"},
+	} {
+		for _, path := range played {
+			require.Equal(t, made[path], says[row], "%s: %s", row, path)
+			require.NotEmpty(t, says[row])
+		}
+	}
+}
