@@ -21,6 +21,13 @@ import (
 //     been applied or may still be, and Down whether the store could not work, as
 //     opposed to having answered or not having been asked.
 //
+// A store that can lock a row, as SQL can, needs no conditions of its own. In one transaction
+// it locks the record's key, also where there is no record yet, reads the record, calls the
+// write's Apply, writes the record that this returns with the unit of work or the audit, and
+// commits; a conflict rolls back. If the reply to the commit is lost, it does all of that
+// again: a write that has landed makes Apply return the very record that it was given, and
+// nothing more is written.
+//
 // A store sends a failed write again, unchanged, while its context allows.
 // It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no
 // reference to what it is given and hands out copies. All methods are safe for

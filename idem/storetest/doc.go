@@ -1,5 +1,6 @@
 // Package storetest is the conformance suite for implementations of
-// [protocol.Store]. A store that passes [Run] can carry the engine's promise:
+// [protocol.Store]. A store that passes [Run] without a skipped case can carry the engine's
+// promise:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Harness {
@@ -13,5 +14,13 @@
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
 // step, settle, commit, copy, result, added result, unreadable, plain, watched,
-// reference, random; and questions, for a store that is a [protocol.Questions] too.
+// reference, questions, random.
+//
+// What the [Harness] above leaves out is skipped, and then not shown:
+//
+//	Damages                  a record that cannot be read is never taken for absent
+//	Unit                     writes that commit with the outcome, or not at all
+//	a [protocol.Questions]   sweeps, people's resolutions and their audit
+//
+// WithoutSteps and a MaxResult leave out the cases that such a store refuses.
 package storetest
