@@ -31,9 +31,10 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs
-// that settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep who did so, and remove records that have ended. It covers every tenant.
+// GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs that
+// settle open questions: list what is due in the index, read a record with its result and its
+// history, resolve it and keep who did so, and remove records that have ended. It covers every
+// tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
 	t.allowIndex(to)

@@ -60,8 +60,8 @@ func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tena
 }
 
 // deadline is when the service answers the client without the function. It counts from the
-// request's arrival, since a cold start takes part of the time. An event that is older than the limit is
-// hand-made, or was delayed in a way that says nothing about its client.
+// request's arrival, since a cold start takes part of the time. An event that is older than the
+// limit is hand-made, or was delayed in a way that says nothing about its client.
 func (g gateway[E, R]) deadline(event *E, now time.Time) time.Time {
 	if g.limit == 0 {
 		return time.Time{}

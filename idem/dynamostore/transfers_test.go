@@ -136,8 +136,8 @@ func TestTransfersUnderFaults(t *testing.T) {
 									ahead.Add(int64(40 * time.Second))
 								}
 							case errors.Is(err, ErrCondition):
-								// The entry is there: a commit landed that this caller was not told of.
-								// Only the record may say so.
+								// The entry is there: a commit landed that this caller was not
+								// told of. Only the record may say so.
 								t.Errorf("transfer %d, caller %d: took effect twice but for its entry: %v", n, c, err)
 								return
 							}

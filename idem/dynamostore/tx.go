@@ -39,12 +39,12 @@ const MaxActions = 99
 //		ExpressionAttributeValues: amount(in.N),
 //	}, dynamostore.Else(idem.Permanent(ErrInsufficientFunds)))
 //
-// A mistake fails the commit: the attempt ends with the [*ActionError] as if the
-// handler had returned it. [Tx.Err] returns it at once. Two actions may not be on the
-// same item, and none may be on the operation's own record. The limits of DynamoDB,
-// [MaxActions] among them, are checked before it is called. Messages and the maps of actions are copied; the
-// attribute values in them must not change until the operation has ended. A Tx is safe
-// for concurrent use.
+// A mistake fails the commit: the attempt ends with the [*ActionError] as if the handler had
+// returned it. [Tx.Err] returns it at once. Two actions may not be on the same item, and none
+// may be on the operation's own record. The limits of DynamoDB, [MaxActions] among them, are
+// checked before it is called. Messages and the maps of actions are copied; the attribute
+// values in them must not change until the operation has ended. A Tx is safe for concurrent
+// use.
 //
 // # Conditions
 //

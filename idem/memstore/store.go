@@ -168,9 +168,9 @@ func (s *Store) place(id, owner string) string {
 	return id
 }
 
-// write makes one atomic change, in which a unit and an audit entry commit if there are any. What apply
-// returns may share memory with its arguments, so that what is kept and what is handed
-// out are copies.
+// write makes one atomic change, in which a unit and an audit entry commit if there are any.
+// What apply returns may share memory with its arguments, so that what is kept and what is
+// handed out are copies.
 func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 	apply func(*protocol.Record, time.Time) (*protocol.Record, error), w with) error {
 	if err := alive(ctx, op); err != nil {

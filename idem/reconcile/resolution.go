@@ -37,8 +37,9 @@ type Resolution struct {
 	// the steps: a later attempt runs them again.
 	Again bool
 	// Attempt is the number of the attempt that the resolution is about. If the record is of
-	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out holds only for
-	// that attempt, for example that it had no effect. Zero means the one that Resolve finds.
+	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out
+	// holds only for that attempt, for example that it had no effect. Zero means the one that
+	// Resolve finds.
 	Attempt int
 	// Ref is the provider's reference, if there is one: at most 256 bytes, without control
 	// characters.

@@ -63,11 +63,11 @@ type API interface {
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 }
 
-// New makes a function for [idemlambda.SQSOptions].OnFailed. It sends the unchanged body
-// and message attributes, and adds the reason: as many of this package's attributes, in
-// the order of their declaration ([FailureAttribute], [FailureTypeAttribute],
-// [FailureCodeAttribute], [RecordAttribute], …), as fit into SQS's limits of ten attributes and of the
-// message's length. Characters that SQS does not accept are replaced.
+// New makes a function for [idemlambda.SQSOptions].OnFailed. It sends the unchanged body and
+// message attributes, and adds the reason: as many of this package's attributes, in the order
+// of their declaration ([FailureAttribute], [FailureTypeAttribute], [FailureCodeAttribute],
+// [RecordAttribute], …), as fit into SQS's limits of ten attributes and of the message's
+// length. Characters that SQS does not accept are replaced.
 //
 // The failure queue's MaximumMessageSize must be no less than the source's. A message
 // that is too long for the failure queue even without added attributes can never be
