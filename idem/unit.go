@@ -10,8 +10,8 @@ import (
 // UnitOf returns the unit of work of the attempt that the context belongs to. The first
 // call makes it. After the handler has returned, UnitOf returns a new unit that is
 // sealed. It returns a [*ConfigError] outside an operation, over a store that commits no
-// units, and inside a [Step], which a later attempt skips: it would miss what was collected
-// there. UnitOf is for packages with a store; handlers call dynamostore.TxOf or the like.
+// units, and inside a [Step], which a later attempt skips with what it has collected.
+// UnitOf is for packages with a store; handlers call dynamostore.TxOf or the like.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
 // handler's error, by [Abort], when steps are undone, and after a response that is a

@@ -103,3 +103,34 @@ func TestCallsPerPath(t *testing.T) {
 	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Released}}))
 	count("get", []string{get}, func() error { _, err := f.Get(ctx, "f"); return err })
 }
+
+// A change from outside is three calls instead of a transaction.
+func TestCallsWithoutTransactions(t *testing.T) {
+	f := open(t, &alone)
+	q := f.questions(t)
+	o := f.outside(t, q, "a")
+	const put, upd, get, del, query = "PutItem", "UpdateItem", "GetItem", "DeleteItem", "Query"
+	for _, c := range []struct {
+		name string
+		make maker
+		want []string
+	}{
+		{"claimed", o.claims, []string{put}},
+		{"parked", o.parks, []string{upd, put, upd}},
+		{"postponed", o.postpones, []string{upd}},
+		{"given up", o.givesUp, []string{upd, put, upd}},
+		{"resolved", o.resolves(protocol.Completed), []string{upd, put, upd}},
+		{"expired, claimed anew", o.replaces, []string{put}},
+		{"parked again", o.parks, []string{upd, put, upd}},
+		{"resolved again", o.resolves(protocol.Failed), []string{upd, put, upd}},
+		{"forgotten", o.forgets, []string{get, put, del, upd}},
+	} {
+		w := c.make(o.read())
+		f.wire.set(nil)
+		require.NoError(t, w.send(t.Context(), q), c.name)
+		require.Equal(t, c.want, f.wire.calls(), c.name)
+	}
+	_, err := q.AuditOf(t.Context(), "a", "")
+	require.NoError(t, err)
+	require.Equal(t, []string{get, query}, f.wire.calls())
+}

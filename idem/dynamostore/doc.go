@@ -25,7 +25,8 @@
 // reads. A table in one region gives both, and so does a global table with strong
 // consistency across regions. A global table with eventual consistency does not:
 // two regions may both get a claim on one key, and the last writer wins. Only one
-// region may write such a table.
+// region may write such a table. A global table with strong consistency has neither TTL
+// nor transactions: see below.
 //
 // Expiry is decided from expires_at and the clock with its margin, never from whether
 // TTL has deleted the item. TTL deletes by AWS's clock, days after expires_at at the
@@ -101,6 +102,11 @@
 //	                                  + 1 Delete per part
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
+//	without transactions, resolved    1 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
+//	 … given up                       2 Update, 1 Put          UpdateItem, PutItem
+//	 … forgotten                      2 Get, 1 Put, 1 Delete,  GetItem, PutItem, DeleteItem,
+//	                                  1 Update                 UpdateItem
+//	 … changes of a record            1 Get, 1 Query           GetItem, Query
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each
@@ -132,6 +138,23 @@
 // reply, or from a consistent read, it learns whether the transaction has landed.
 // See [idem.CommitError]. A transaction costs twice the write units of its
 // items, also if it is cancelled.
+//
+// # Without transactions
+//
+// A global table with strong consistency answers TransactWriteItems with an error
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
+// [Options].WithoutTransactions is for such a table, in every store on it. A [Tx] and atomic
+// mode are refused. Everything else works as with transactions, but for how a change from
+// outside keeps its audit entry: the write of the change puts the entry into the record, in
+// audit_entry. Then the entry's item is put, and the entry is taken out of the record.
+// If the process dies before, the next change, the claim that replaces the record, a
+// [Remover] or [Questions.Forget] does that first. So each change has its entry and each
+// entry its change, whoever dies. [Questions.AuditOf] has the entry at once;
+// [Questions.AuditBetween] once it has its item.
+//
+// When a record is forgotten, its entry is put as unconfirmed first, and confirmed after the
+// deletion. It stays unconfirmed, which [protocol.Audit] shows, if the process dies or the
+// reply to the deletion is lost. The record may be gone then, or be there.
 //
 // # Time and ambiguous writes
 //
