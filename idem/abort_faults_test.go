@@ -16,14 +16,14 @@ import (
 )
 
 // Attempts whose steps run side by side, beside calls of Abort, over a store that loses
-// requests and replies: once the operation has failed, all that took effect was undone, and
+// requests and replies, and of which some fail open: once the operation has failed, all that took effect was undone, and
 // once it has succeeded nothing was.
 func TestWhateverIsLostWhatTookEffectCountsOrIsUndone(t *testing.T) {
 	ends := map[idem.State]int{}
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) {
 			x := &abortable{rig: newRig(t, nil), rand: rand.New(rand.NewPCG(seed, 1))}
-			key := both[x.n(2)].Key("t", "k")
+			key := []idem.Operation{safe, unsafe, openOp(false), openOp(true)}[x.n(4)].Key("t", "k")
 			for i := range x.semantics {
 				x.semantics[i] = idem.StepSemantics(x.n(3) / 2)
 			}
@@ -68,6 +68,9 @@ func pause(r *rand.Rand) { time.Sleep(time.Duration(1+r.IntN(20)) * time.Millise
 
 // fail has calls to the store fail, in the first attempts.
 func (x *abortable) fail(attempt int) {
+	if x.n(2) == 0 {
+		x.faults.Next(idemtest.Acquire, []idemtest.Fault{idemtest.Refuse, idemtest.LoseReply}[x.n(2)]) // some fail open
+	}
 	for range x.n(max(4-attempt, 1)) {
 		faults := make([]idemtest.Fault, x.n(4), 5)
 		for i := range faults {

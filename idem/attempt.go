@@ -108,7 +108,7 @@ func (a *attempt) kind() protocol.AttemptKind {
 	case a.atomic():
 		return protocol.Atomic{Claim: *a.unwritten}
 	case a.failedOpen:
-		return protocol.Unclaimed{Record: a.rec}
+		return protocol.Unclaimed{Record: a.rec, Undid: a.journal.mustPark()}
 	}
 	return nil
 }

@@ -59,9 +59,10 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		}
 		if do == protocol.DoTakeOver && len(conflict.Existing.Steps) > 0 {
 			// The attempt did not know these steps: its end is no outcome of theirs. Nothing
-			// of it can land over them, and they stay.
+			// of it can land over them, and they stay: for the next attempt, unless that one
+			// must not run or would skip what has been undone.
 			strict := protocol.Stricter(conflict.Existing.Repeat, open.Record.Repeat) == NotRepeatable
-			if nothing || !strict && f.Ending.State != Unknown {
+			if nothing || !strict && !open.Undid && f.Ending.State != Unknown {
 				return err
 			}
 			parked, pErr := e.parkOver(ctx, now, conflict.Existing, &f.Ending, strict)

@@ -100,7 +100,7 @@ func TestAnEndWithoutAClaimForgetsNoSteps(t *testing.T) {
 					require.Contains(t, r.record(t, key).Steps, "reserve")
 					c := new(counter)
 					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-					if strict || tc.undone != nil {
+					if strict || e.ran("undo pay") > 0 {
 						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 						require.Zero(t, c.count())
 						return

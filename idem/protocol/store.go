@@ -228,7 +228,12 @@ type AttemptKind interface{ attemptKind() }
 // Unclaimed is an attempt that ran without a claim because the store was down. Record
 // is created around the ending if there is none. The condition is that of
 // [EventFinishUnclaimed].
-type Unclaimed struct{ Record Record }
+type Unclaimed struct {
+	Record Record
+	// Undid says that the attempt has undone steps of its own, which nobody has recorded.
+	// The steps of an earlier attempt may be the same ones. Stores do not look at it.
+	Undid bool
+}
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
 // made of Claim.Record and the ending, whose State is Completed or Failed. The
