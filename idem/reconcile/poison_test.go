@@ -16,37 +16,43 @@ import (
 )
 
 // The provider's answer is more than the memory of the sweep, whose process dies of it each
-// time. It is asked ever more rarely, and people get the question in the end.
-func TestAProbeThatKillsItsSweepIsLeftToPeople(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t), refund.Key("acme", "r-1")
-		r.killed(key)
-		time.Sleep(time.Minute)
-		var dead atomic.Bool
-		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			if dead.Load() {
-				return c.Lost()
-			}
-			return c.Do(ctx)
-		})
-		asked := 0
-		s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: 2 * time.Hour,
-			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				asked++
-				dead.Store(true)
-				return reconcile.CompletedWith(7), nil
-			}}}})
-		for range 6 * 60 {
-			_, _ = s.Sweep(t.Context())
-			dead.Store(false)
+// time, or the work that it sends again is. It is called ever more rarely, and people get
+// the question in the end.
+func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
+	for _, op := range []idem.Operation{refund, webhook} {
+		synctest.Test(t, func(t *testing.T) {
+			r, key := newRig(t), op.Key("acme", "r-1")
+			r.killed(key)
 			time.Sleep(time.Minute)
-		}
-		require.Len(t, r.people, 1)
-		require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
-		require.Equal(t, idem.Unknown, r.Record(key).State)
-		require.Less(t, asked, 15)
-		require.Equal(t, "the latest sweep that asked the provider recorded no answer", r.people[0].Reason)
-	})
+			var dead atomic.Bool
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				if dead.Load() {
+					return c.Lost()
+				}
+				return c.Do(ctx)
+			})
+			calls := 0
+			kill := func() { calls++; dead.Store(true) }
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, GiveUpAfter: 2 * time.Hour,
+				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+					kill()
+					return reconcile.CompletedWith(7), nil
+				},
+				OnAbandoned: func(context.Context, reconcile.Question) error { kill(); return nil },
+			}}})
+			state := r.Record(key).State
+			for range 6 * 60 {
+				_, _ = s.Sweep(t.Context())
+				dead.Store(false)
+				time.Sleep(time.Minute)
+			}
+			require.Len(t, r.people, 1)
+			require.Contains(t, r.people[0].Reason, "recorded no")
+			require.Contains(t, r.changes(key), protocol.ChangeGivenUp)
+			require.Contains(t, []idem.State{idem.Unknown, state}, r.Record(key).State)
+			require.Less(t, calls, 15)
+		})
+	}
 }
 
 // The sweep was not run for long: what became due meanwhile is asked about all the same.
