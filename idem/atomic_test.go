@@ -141,12 +141,12 @@ func TestAtomicFindsARecord(t *testing.T) {
 	}{
 		{"released", both2(uncertainly), nil, idem.Completed, 2},
 		{"released", both2(released), nil, idem.Completed, 2},
-		{"lapsed", both2(abandoned, later), nil, idem.Completed, 2},
+		{"lapsed", both2(killed, later), nil, idem.Completed, 2},
 		{"expired", both2(finished, later), nil, idem.Completed, 2},
-		{"in flight", both2(abandoned), idem.ErrInFlight, idem.InProgress, 1},
+		{"in flight", both2(killed), idem.ErrInFlight, idem.InProgress, 1},
 		{"accepted", both2(accepted), idem.ErrAccepted, idem.Pending, 1},
 		{"with steps", func(t *testing.T, r *rig, key idem.Key) {
-			abandonedWith(t, r, key, protocol.StepWrite{Name: "ship", Result: []byte("1")})
+			killedWith(t, r, key, protocol.StepWrite{Name: "ship", Result: []byte("1")})
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
 			uncertainly(t, r, key)

@@ -32,18 +32,18 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
 		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
 		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
-		{"in flight", unsafe, abandoned, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
+		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
-		{"reused in flight", unsafe, abandoned, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
 		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
 		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
 		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
-		{"lapsed, parked", unsafe, both2(abandoned, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"parked", "outcome_unknown"}},
-		{"lapsed, taken over", safe, both2(abandoned, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"lapsed, reused", safe, both2(abandoned, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
+		{"lapsed, parked", unsafe, both2(killed, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"parked", "outcome_unknown"}},
+		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
 		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
 		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
@@ -107,8 +107,8 @@ func uncertainly(t *testing.T, r *rig, key idem.Key) {
 	require.Same(t, errPlain, err)
 }
 
-// abandoned leaves a claim whose process is gone.
-func abandoned(t *testing.T, r *rig, key idem.Key) {
+// killed leaves a claim whose process is gone.
+func killed(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
 	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
@@ -128,7 +128,7 @@ func TestInFlightSaysWhenToTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
-		abandoned(t, r, key) // its process is killed in 10 s
+		killed(t, r, key) // its process is killed in 10 s
 		var flight *idem.InFlightError
 		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
 			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
@@ -277,7 +277,7 @@ func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 func TestRecordThatNeverStandsStill(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	abandoned(t, r, key)
+	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	n := 0
 	r.faults.Always(func(context.Context, *idemtest.Call) error {

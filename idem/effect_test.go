@@ -51,7 +51,7 @@ func TestStepEffect(t *testing.T) {
 		}
 		return "", idem.PermanentStep(idem.StepEffect(ctx, "ship", says("ship", idem.Permanent(errPlain)), nil))
 	}
-	abandoned(t, r, key)
+	killed(t, r, key)
 	begun := protocol.StepWrite{ID: key.ID(), Owner: r.record(t, key).Owner, Write: "w", Name: "charge", Begin: true}
 	require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), begun))
 	r.clock.Advance(time.Minute)

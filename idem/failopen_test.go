@@ -27,7 +27,7 @@ func TestFailOpenRecordsOverWhatIsFree(t *testing.T) {
 		{"expired failure", true, failed, 48 * time.Hour},
 		{"released, waiver", true, released, 0},
 		{"released, repeatable", false, released, 0},
-		{"lapsed, repeatable", false, abandoned, time.Hour},
+		{"lapsed, repeatable", false, killed, time.Hour},
 	} {
 		for _, outage := range []string{"claim only", "finish refused too", "all replies lost"} {
 			t.Run(tc.name+"/"+outage, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestFailOpenLeavesWhatIsNotFree(t *testing.T) {
 		input  int
 		err    error
 	}{
-		"a live claim":      {abandoned, 1, idem.ErrLeaseLost},
+		"a live claim":      {killed, 1, idem.ErrLeaseLost},
 		"another's outcome": {finished, 2, idem.ErrLeaseLost},
 	} {
 		t.Run(name, func(t *testing.T) {

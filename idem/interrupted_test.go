@@ -28,7 +28,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 		}})
 		return got.ID, err
 	}
-	abandoned(t, r, key)
+	killed(t, r, key)
 	rec := r.record(t, key)
 	start := r.clock.Now()
 	require.NoError(t, r.mem.RecordStep(t.Context(), start, protocol.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
@@ -58,7 +58,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 // An answer says what was so when the question was asked, however long it took.
 func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	r, key := newRig(t, nil), safe.Key("t", "k")
-	abandonedWith(t, r, key, shipping)
+	killedWith(t, r, key, shipping)
 	runs := 0
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { runs++; return 1, nil },
@@ -82,7 +82,7 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
-			abandonedWith(t, r, key, shipping)
+			killedWith(t, r, key, shipping)
 			runs := 0
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) {
@@ -171,7 +171,7 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{answered: tc.answered}
-			abandonedWith(t, r, key,
+			killedWith(t, r, key,
 				protocol.StepWrite{Name: "reserve", Result: []byte(`"r"`), Compensates: true},
 				protocol.StepWrite{Name: "charge", Begin: true},
 				protocol.StepWrite{Name: "idem:compensating", Failure: &idem.Failure{Message: "card declined"}})
@@ -223,7 +223,7 @@ func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			op := idem.Operation{Name: "order", Repeat: abandonedAs}
-			abandonedWith(t, r, op.Key("t", "k"), shipping)
+			killedWith(t, r, op.Key("t", "k"), shipping)
 			op.Repeat = idem.NotRepeatable
 			_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
 				t.Error("the handler ran")

@@ -219,7 +219,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	}
 	j.put(w, at)
 	if w.Begin {
-		l.watch()
+		l.rearm()
 	}
 	return nil
 }

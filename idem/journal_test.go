@@ -14,10 +14,10 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// abandonedWith leaves a claim, whose process is gone, with recorded steps.
-func abandonedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
+// killedWith leaves a claim, whose process is gone, with recorded steps.
+func killedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
 	t.Helper()
-	abandoned(t, r, key)
+	killed(t, r, key)
 	for _, s := range steps {
 		rec := r.record(t, key)
 		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, "step "+s.Name
@@ -39,7 +39,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 		op := safe
 		op.KeepValue = true
 		key := op.Key("t", "k")
-		abandonedWith(t, r, key, charged)
+		killedWith(t, r, key, charged)
 		before := r.record(t, key)
 		live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 			rec := r.record(t, key)
@@ -65,7 +65,7 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
-			abandonedWith(t, r, key, charged)
+			killedWith(t, r, key, charged)
 			if lose {
 				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
 			}
@@ -85,7 +85,7 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 func TestInterruptedStepParks(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := unsafe.Key("t", "k")
-	abandonedWith(t, r, key, charged, shipping)
+	killedWith(t, r, key, charged, shipping)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	require.Zero(t, c.count())

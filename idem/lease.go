@@ -29,9 +29,9 @@ type lease struct {
 	beating context.CancelFunc // of the renewal on its way
 }
 
-// lease starts counting a lease that the store is known to hold until the time, by the
+// startLease starts counting a lease that the store is known to hold until the time, by the
 // monotonic clock. The handler's context carries its attempt.
-func (x *execution) lease(ctx context.Context, a *attempt, until time.Time) *lease {
+func (x *execution) startLease(ctx context.Context, a *attempt, until time.Time) *lease {
 	l := &lease{x: x, a: a, until: until}
 	a.running.Store(l)
 	ctx = context.WithValue(ctx, attemptKey{}, a)
@@ -99,7 +99,7 @@ func (l *lease) overrun() {
 
 // watch resets the timer for an attempt that has just begun an at-most-once step and must
 // therefore not be left to its lease.
-func (l *lease) watch() {
+func (l *lease) rearm() {
 	if l.x.kill.IsZero() {
 		return
 	}

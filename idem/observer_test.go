@@ -34,7 +34,7 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		finished(t, r, safe.Key("t", "k"))
 	},
 	"in_flight": func(t *testing.T, r *rig) {
-		abandoned(t, r, safe.Key("t", "k"))
+		killed(t, r, safe.Key("t", "k"))
 		try(t, r, safe.Key("t", "k"))
 	},
 	"accepted": func(t *testing.T, r *rig) {
@@ -63,7 +63,7 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"step_replayed":    func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
 	"step_compensated": func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
 	"step_interrupted": func(t *testing.T, r *rig) {
-		abandonedWith(t, r, safe.Key("t", "k"), shipping)
+		killedWith(t, r, safe.Key("t", "k"), shipping)
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil }, nil)
 		})

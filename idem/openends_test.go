@@ -254,7 +254,7 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 
 // What a valid record says is not taken away by a withdrawal.
 func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released, "a claim": abandoned} {
+	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released, "a claim": killed} {
 		t.Run(name, func(t *testing.T) {
 			r, c, key := newRig(t, nil), new(counter), safe.Key("t", "k")
 			before(t, r, key)

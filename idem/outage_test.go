@@ -106,7 +106,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 	}{
 		{"create", unsafe, nil, 1},
 		{"create, repeatable", safe, nil, 1},
-		{"take over", safe, both2(abandoned, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+		{"take over", safe, both2(killed, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
 		{"claim a released record", unsafe, released, 2},
 		{"replace an expired", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
 	} {
@@ -174,7 +174,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 	r := newRig(t, nil)
 	key, strict := safe.Key("t", "k"), safe
-	abandoned(t, r, key)
+	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
@@ -273,7 +273,7 @@ func TestFailOpenEndsByTheDeclaration(t *testing.T) {
 func TestTakeoverDoesNotFailOpen(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := openOp(false).Key("t", "k")
-	abandoned(t, r, key)
+	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)

@@ -332,7 +332,7 @@ func TestReferenceOfAStep(t *testing.T) {
 func TestReferenceOfAnInterruptedStep(t *testing.T) {
 	r, key := newRig(t, nil), safe.Key("t", "k")
 	mark := protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"}
-	abandonedWith(t, r, key, mark)
+	killedWith(t, r, key, mark)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
 			Semantics: idem.AtMostOnce, Reference: "order-1", AbsentAfter: idem.AbsentAtOnce,
@@ -360,7 +360,7 @@ func TestReferenceOfAStepThatIsSkipped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), safe.Key("t", "k")
-			abandonedWith(t, r, key, tc.step)
+			killedWith(t, r, key, tc.step)
 			r.faults.Reset()
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 				require.NoError(t, idem.SetReference(ctx, "parcel-1"))

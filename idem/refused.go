@@ -83,7 +83,7 @@ func (c *commit) undo(r *protocol.RefusedError, class Class) Class {
 	held.mu.Lock()
 	until := held.until
 	held.mu.Unlock()
-	l := c.lease(c.outer, a, until)
+	l := c.startLease(c.outer, a, until)
 	defer l.stop()
 	return c.applySteps(l.ctx, a, &c.ans, class)
 }

@@ -254,7 +254,7 @@ func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := unsafe.Key("t", "k")
-			abandonedWith(t, r, key, tc.steps...)
+			killedWith(t, r, key, tc.steps...)
 			no := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
 			err := r.resolve(t, key.ID(), no)
 			if tc.due == nil {

@@ -19,7 +19,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		_, _ = x.finish(ctx, a, x.ending(a, ClassNotExecuted, Answer{}, failureOf(err)))
 		return Outcome{}, err
 	}
-	l := x.lease(ctx, a, a.until)
+	l := x.startLease(ctx, a, a.until)
 	ended := false
 	defer func() {
 		if ended {

@@ -120,7 +120,7 @@ func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	abandoned(t, r, key)
+	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
 		r.mem.Delete(key.ID())
@@ -157,14 +157,14 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 	})
 	t.Run("lapsed repeatable, called as not repeatable, is parked", func(t *testing.T) {
 		r := newRig(t, nil)
-		abandoned(t, r, loose.Key("t", "k"))
+		killed(t, r, loose.Key("t", "k"))
 		r.clock.Advance(time.Hour)
 		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	})
 	t.Run("lapsed not repeatable, called as repeatable, stays strict", func(t *testing.T) {
 		r := newRig(t, nil)
-		abandoned(t, r, strict.Key("t", "k"))
+		killed(t, r, strict.Key("t", "k"))
 		r.clock.Advance(time.Hour)
 		_, err := idem.Do(t.Context(), r.engine, loose.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
@@ -309,7 +309,7 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
 		key := op.Key("t", "k")
-		abandoned(t, r, key)
+		killed(t, r, key)
 		r.clock.Advance(time.Hour)
 		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)

@@ -86,7 +86,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	abandonedWith(t, r, key, shipping)
+	killedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
 		return "", err

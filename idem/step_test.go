@@ -179,7 +179,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
-			abandonedWith(t, r, key, charged, shipping)
+			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				require.ErrorIs(t, err, idem.ErrStepInterrupted)
@@ -204,7 +204,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
-	abandonedWith(t, r, key, shipping)
+	killedWith(t, r, key, shipping)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		return 0, err
@@ -230,7 +230,7 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
-			abandonedWith(t, r, key, shipping)
+			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: c.found})
 				if err == nil && c.runs == 0 {
@@ -313,7 +313,7 @@ func TestStepRetries(t *testing.T) {
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	abandonedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"text"`)})
+	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"text"`)})
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") }, nil)
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)

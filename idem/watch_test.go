@@ -77,7 +77,7 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 		for _, steps := range [][]protocol.StepWrite{nil, {charged}} {
 			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps)), func(t *testing.T) {
 				r, key := newRig(t, nil), w.op.Key("t", "k")
-				abandonedWith(t, r, key, steps...)
+				killedWith(t, r, key, steps...)
 				rec := r.record(t, key)
 				if w.watched {
 					require.Equal(t, []string{key.ID()}, r.due(t))
@@ -100,7 +100,7 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 		for _, now := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
 			op := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: before}
 			r := newRig(t, nil)
-			abandoned(t, r, op.Key("t", "k"))
+			killed(t, r, op.Key("t", "k"))
 			r.clock.Advance(time.Hour)
 			op.Watch = now
 			key := op.Key("t", "k")
@@ -165,7 +165,7 @@ func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 func TestWatchedRepeatableOperationIsTakenOver(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("t", "k")
-	abandoned(t, r, key)
+	killed(t, r, key)
 	r.clock.Advance(365 * 24 * time.Hour)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 	require.NoError(t, err)

@@ -60,19 +60,19 @@ func All() []Path {
 		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
 		{Name: "released", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.NotExecuted(errBroken))},
 		{Name: "parked after an error", Calls: map[string]int{put: 1, update: 1}, Play: fails(notRepeatable, errBroken)},
-		{Name: "in flight", Calls: map[string]int{put: 1}, Before: abandon(repeatable), Play: refused(repeatable, idem.ErrInFlight)},
+		{Name: "in flight", Calls: map[string]int{put: 1}, Before: killed(repeatable), Play: refused(repeatable, idem.ErrInFlight)},
 		{Name: "key reused", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: reused},
 		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
-		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(abandon(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
-		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(abandon(repeatable), after(lease)), Play: run(repeatable, small)},
-		{Name: "late, taken over", Calls: map[string]int{update: 1}, Before: both(abandon(repeatable), both(after(lease), run(repeatable, small))), Play: late(repeatable, false)},
-		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(abandon(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
+		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(killed(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
+		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(killed(repeatable), after(lease)), Play: run(repeatable, small)},
+		{Name: "late, taken over", Calls: map[string]int{update: 1}, Before: both(killed(repeatable), both(after(lease), run(repeatable, small))), Play: late(repeatable, false)},
+		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(killed(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
-		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: renew(repeatable)},
-		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: renew(notRepeatable)},
-		{Name: "reference", Calls: map[string]int{update: 1}, Before: abandon(repeatable), Play: refer(repeatable)},
-		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: abandon(notRepeatable), Play: refer(notRepeatable)},
+		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: renew(repeatable)},
+		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable), Play: renew(notRepeatable)},
+		{Name: "reference", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: refer(repeatable)},
+		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable), Play: refer(notRepeatable)},
 		{Name: "a step", Calls: map[string]int{put: 1, update: 2}, Play: stepped(repeatable, idem.AtLeastOnce, "look")},
 		{Name: "at-most-once step", Calls: map[string]int{put: 1, update: 3}, Play: stepped(repeatable, idem.AtMostOnce, "charge")},
 		{Name: "at-most-once step, watched", Calls: map[string]int{put: 1, update: 3}, Play: stepped(watched, idem.AtMostOnce, "charge")},
@@ -172,7 +172,7 @@ func stepped(op idem.Operation, semantics idem.StepSemantics, names ...string) f
 // halfDone leaves a claim as a process leaves it that is killed after an at-most-once step.
 func halfDone(op idem.Operation) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
-		if err := abandon(op)(ctx, s); err != nil {
+		if err := killed(op)(ctx, s); err != nil {
 			return err
 		}
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
@@ -245,8 +245,8 @@ func reused(ctx context.Context, s *Stage) error {
 	return nil
 }
 
-// abandon leaves a claim as a process that is killed in its handler leaves it.
-func abandon(op idem.Operation) func(context.Context, *Stage) error {
+// killed leaves a claim as a process that is killed in its handler leaves it.
+func killed(op idem.Operation) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
 		rec := idem.Record{
@@ -283,7 +283,7 @@ func refer(op idem.Operation) func(context.Context, *Stage) error {
 	}
 }
 
-// late is the end of the attempt that was abandoned.
+// late is the end of the attempt that was taken over or parked.
 func late(op idem.Operation, lands bool) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
