@@ -290,6 +290,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	}
 	st := protocol.Settlement{Audit: g.audit(id, now), ID: id, Kind: protocol.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
+	if g.chance(30) { // somebody has run meanwhile
+		st.Owner, st.Ending.Ref = g.fresh("o"), "pay"
+	}
 	if state == protocol.Unknown || g.chance(20) {
 		st.Kind, st.Owner, st.Ending, st.Again = protocol.EventResolve, g.fresh("o"), g.ending(now), g.chance(50)
 		for st.Ending.State == protocol.Unknown { // nothing is resolved to that
