@@ -40,6 +40,9 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 		if rec == nil || err != nil {
 			return err
 		}
+		if err := by.about(rec); err != nil {
+			return err
+		}
 		ev := protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}
 		if protocol.Next(rec, ev, r.now()).Do != protocol.DoApply {
 			return fmt.Errorf("%w: this one is %s: resolve it first, or if it is in progress wait for its lease", ErrOpen, rec.State)

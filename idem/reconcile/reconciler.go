@@ -3,6 +3,7 @@ package reconcile
 import (
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -97,16 +98,28 @@ type By struct {
 	Why string
 	// Tool is what the change was made with, such as "console". Optional.
 	Tool string
+	// Seen is the Write of the record that the decision is about. If somebody has written
+	// the record since, nothing is changed and the error is [ErrChanged]. Empty means the record as
+	// it is now. It is not kept.
+	Seen string
 }
 
 func (b By) check() error {
 	switch {
-	case b.Who == "":
+	case strings.TrimSpace(b.Who) == "":
 		return &idem.ConfigError{What: "change", Problem: "By.Who is empty: say who makes it, such as a person's address or a function's name"}
-	case b.Why == "":
+	case strings.TrimSpace(b.Why) == "":
 		return &idem.ConfigError{What: "change", Problem: "By.Why is empty: say why, for those who read it in a year"}
 	case len(b.Who) > maxText || len(b.Why) > maxText || len(b.Tool) > maxText:
 		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By has a text of more than %d bytes: shorten it, and link to the rest", maxText)}
+	}
+	return nil
+}
+
+// about reports whether the record is the one that the change is about.
+func (b By) about(rec *idem.Record) error {
+	if b.Seen != "" && rec.Write != b.Seen {
+		return fmt.Errorf("%w: it is %s, attempt %d", ErrChanged, rec.State, rec.Attempt)
 	}
 	return nil
 }

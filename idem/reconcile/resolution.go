@@ -113,6 +113,8 @@ var (
 	// ErrNotUndone: the record to resolve to Failed, or to Completed while it is being
 	// undone, has steps whose compensations have not run. Read a [*NotUndoneError] for which.
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
+	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
+	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
 	// ErrOpen: the record to forget is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
 )

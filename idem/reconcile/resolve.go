@@ -48,13 +48,20 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if rec == nil {
 			return fmt.Errorf("%w: %q", ErrNotFound, id)
 		}
+		if err := by.about(rec); err != nil {
+			return err
+		}
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
 		}
 		if r.mustPark(rec) {
-			err := r.settle(ctx, 0, r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by))
+			lapse := r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by)
+			err := r.settle(ctx, 0, lapse)
 			if err != nil && !isAnswer(err) {
 				return err
+			}
+			if err == nil && by.Seen != "" {
+				by.Seen = lapse.Write
 			}
 			continue
 		}

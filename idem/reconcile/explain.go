@@ -1,0 +1,266 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Explanation says what a record means: to the next call with its key, in time, and to
+// those who decide about it. All of it comes from the machine ([protocol.Next]) and the
+// effects of its writes.
+type Explanation struct {
+	// State of the record, [idem.Absent] if there is none.
+	State idem.State `json:"state"`
+	// Summary says in a sentence or two where the record stands, and why.
+	Summary string `json:"summary"`
+	// SameInput is what a call gets that has the key and the record's input, OtherInput what
+	// one gets with another input.
+	SameInput  string `json:"same_input"`
+	OtherInput string `json:"other_input"`
+	// Changes are what time does, the earliest first.
+	Changes []Change `json:"changes,omitempty"`
+	// Decisions are what somebody may decide.
+	Decisions []Decision `json:"decisions"`
+}
+
+// Change is what happens to a record at a time if nobody does anything.
+type Change struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"`
+}
+
+// Decision is what somebody may decide about a record.
+type Decision struct {
+	// To is the state that the record would have; [idem.Absent] if it is forgotten.
+	To idem.State `json:"to"`
+	// Refused says why it is not possible now; empty if it is.
+	Refused string `json:"refused,omitempty"`
+	// Again says that it replaces an earlier resolution: set [Resolution.Again].
+	Again bool `json:"again,omitempty"`
+	// Undo are the steps that must have been undone by hand before: set [Resolution.Undone].
+	Undo []string `json:"undo,omitempty"`
+	// Then is what the next call with the key and the same input would get.
+	Then string `json:"then,omitempty"`
+}
+
+// Explain says what the record means now. It makes no call. A nil record is one that does not
+// exist. Calls to come are taken to have the record's declaration, and no
+// [idem.Operation.MaxAttempts].
+func (r *Reconciler) Explain(rec *idem.Record) Explanation {
+	now := r.now()
+	e := Explanation{
+		Summary: r.summary(rec, now), SameInput: r.gets(rec, sameInput, now), OtherInput: r.gets(rec, otherInput, now), Changes: r.changes(rec, now),
+	}
+	if rec != nil {
+		e.State = rec.State
+	}
+	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
+		e.Decisions = append(e.Decisions, r.decision(rec, to, now))
+	}
+	forget := Decision{To: idem.Absent, Then: r.gets(nil, sameInput, now)}
+	switch {
+	case rec == nil:
+		forget = Decision{To: idem.Absent, Refused: "there is no record"}
+	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
+		forget = Decision{To: idem.Absent, Refused: fmt.Sprintf("%v, and it is %s", ErrOpen, rec.State)}
+	}
+	e.Decisions = append(e.Decisions, forget)
+	return e
+}
+
+// summary says where the record stands.
+func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
+	if rec == nil {
+		return "There is no record: no call has used the key, or its record has expired or was removed."
+	}
+	at := func(t time.Time) string { return t.Format(time.RFC3339) }
+	var text strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&text, format, args...) }
+	switch expired := rec.Expired(now.Add(-r.opts.Margin)); {
+	case expired:
+		say("It was %s, and has expired at %s: it counts as absent.", rec.State, at(rec.ExpiresAt))
+	case rec.State == idem.InProgress && rec.Lapsed(now, r.opts.Margin):
+		say("Attempt %d left no outcome: its lease was over at %s. Its process has died, or can no longer write.", rec.Attempt, at(rec.LeaseUntil))
+	case rec.State == idem.InProgress:
+		say("Attempt %d runs, under a lease until %s.", rec.Attempt, at(rec.LeaseUntil))
+	case rec.State == idem.Completed && rec.Omitted:
+		say("It took effect, and its result could not be kept.")
+	case rec.State == idem.Completed:
+		say("It took effect, with a result of %d bytes.", rec.Body.Size)
+	case rec.State == idem.Failed:
+		say("It has failed for good.")
+	case rec.State == idem.Released && len(rec.Steps) > 0:
+		say("Attempt %d ended without outcome, and steps of it are recorded: the next call continues.", rec.Attempt)
+	case rec.State == idem.Released:
+		say("Attempt %d ended without outcome: the next call runs it again.", rec.Attempt)
+	case rec.State == idem.Unknown:
+		say("Attempt %d may have taken effect, and nobody knows: somebody must find out and resolve it.", rec.Attempt)
+		if !rec.Lapsed(now, r.opts.Margin) {
+			say(" It may still be running, until %s.", at(rec.LeaseUntil))
+		}
+	case rec.State == idem.Pending:
+		say("It is accepted for later, and waits for its worker.")
+	default:
+		say("Its state is of a newer version.")
+	}
+	if rec.Resolved {
+		say(" The outcome was resolved from outside its attempts.")
+	}
+	if !rec.GivenUpAt.IsZero() {
+		say(" The sweep left it to people at %s.", at(rec.GivenUpAt))
+	} else if rec.Probes > 0 && rec.Open() {
+		say(" The sweep has asked about it %d times.", rec.Probes)
+	}
+	return text.String()
+}
+
+// otherInput is the fingerprint of an input that no record has.
+var otherInput = protocol.FingerprintOf([32]byte{1})
+
+// gets says what a call gets that has the record's input, or another one.
+func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time.Time) string {
+	ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: input, Margin: r.opts.Margin}
+	if rec != nil {
+		compared := *rec
+		compared.Fingerprint = sameInput
+		ev.Repeat = rec.Repeat
+		switch protocol.Next(&compared, ev, now).Do {
+		case protocol.DoReplace:
+			return fmt.Sprintf("The handler runs, attempt %d: %s.", rec.Attempt+1, whyReplaced(rec, now.Add(-r.opts.Margin)))
+		case protocol.DoTakeOver:
+			return fmt.Sprintf("The handler runs, attempt %d%s.", rec.Attempt+1, skipped(rec))
+		case protocol.DoPark:
+			return "ErrOutcomeUnknown (HTTP 409 outcome_unknown), and the record becomes unknown: an attempt left no outcome and may have taken effect. The handler does not run."
+		case protocol.DoUnknown:
+			return "ErrOutcomeUnknown (HTTP 409 outcome_unknown). The handler does not run."
+		case protocol.DoAccepted:
+			return "ErrAccepted: the work waits for its worker. The handler does not run."
+		case protocol.DoInFlight:
+			return "ErrInFlight (HTTP 409 idempotency_key_in_progress with Retry-After). The handler does not run."
+		case protocol.DoReused:
+			return "ErrKeyReused (HTTP 422 idempotency_key_reused). The handler does not run."
+		case protocol.DoUnreadable:
+			return "ErrRecordUnreadable (HTTP 503 idempotency_record_unreadable): a newer version wrote the record. The handler does not run."
+		case protocol.DoReplay:
+			return replayed(rec)
+		}
+	}
+	return "The handler runs, attempt 1."
+}
+
+func whyReplaced(rec *idem.Record, at time.Time) string {
+	if rec.Expired(at) {
+		return "the record has expired"
+	}
+	return "nothing was executed under the key, so it belongs to no input yet"
+}
+
+func skipped(rec *idem.Record) string {
+	var done, interrupted []string
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		switch s := rec.Steps[name]; {
+		case s.Begun:
+			interrupted = append(interrupted, name)
+		case s.Done():
+			done = append(done, name)
+		}
+	}
+	var text strings.Builder
+	if len(done) > 0 {
+		fmt.Fprintf(&text, ", and skips the steps that are recorded: %s", strings.Join(done, ", "))
+	}
+	if len(interrupted) > 0 {
+		fmt.Fprintf(&text, ", and is asked about the interrupted steps: %s", strings.Join(interrupted, ", "))
+	}
+	return text.String()
+}
+
+func replayed(rec *idem.Record) string {
+	switch {
+	case rec.State == idem.Failed:
+		return "The recorded failure. The handler does not run."
+	case rec.Omitted:
+		return "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run."
+	}
+	return "The recorded result. The handler does not run."
+}
+
+// changes says what time does to the record.
+func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []Change) {
+	if rec == nil {
+		return nil
+	}
+	add := func(at time.Time, format string, args ...any) {
+		if at.After(now) {
+			all = append(all, Change{At: at, What: fmt.Sprintf(format, args...)})
+		}
+	}
+	lapsed := rec.LeaseUntil.Add(r.opts.Margin)
+	switch rec.State {
+	case idem.InProgress:
+		add(lapsed, "The lease and its margin are over, unless the attempt ends or renews it. Then a call gets: %s", r.gets(rec, sameInput, lapsed.Add(time.Millisecond)))
+	case idem.Unknown:
+		add(lapsed, "The lease of the parked attempt and its margin are over: from then on it can be resolved to released.")
+	}
+	switch {
+	case !rec.GivenUpAt.IsZero() && !rec.Due.Before(never):
+	case rec.Open():
+		add(rec.Due, "A sweep looks at it: it asks the provider, or leaves it to people.")
+	case !rec.Due.IsZero():
+		add(rec.Due, "A sweep looks at it, if there is no outcome yet.")
+	}
+	if !rec.ExpiresAt.IsZero() {
+		gone := rec.ExpiresAt.Add(r.opts.Margin)
+		add(gone, "The record has expired, and is deleted in the days after. Then a call gets: %s", r.gets(rec, sameInput, gone.Add(time.Millisecond)))
+	}
+	slices.SortStableFunc(all, func(a, b Change) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// decision says what resolving the record to a state would do.
+func (r *Reconciler) decision(rec *idem.Record, to idem.State, now time.Time) Decision {
+	refused := func(format string, args ...any) Decision {
+		return Decision{To: to, Refused: fmt.Sprintf(format, args...)}
+	}
+	if rec == nil {
+		return refused("there is no record")
+	}
+	seen := rec
+	if r.mustPark(rec) {
+		parked, err := r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", By{}).Apply(rec, now)
+		if err != nil {
+			return refused("%v", err)
+		}
+		seen = parked
+	}
+	res := Resolution{To: to, Again: seen.Resolved}
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: seen.Write, To: to, Margin: r.opts.Margin, Again: res.Again}
+	switch protocol.Next(seen, ev, now).Do {
+	case protocol.DoTooEarly:
+		return refused("not before %s, when the lease and its margin are over: the parked attempt may still be running", seen.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
+	case protocol.DoRefuse:
+		return refused("only an unknown outcome can be resolved, and this one is %s", seen.State)
+	}
+	d := Decision{To: to, Again: res.Again}
+	switch to {
+	case idem.Failed:
+		res.Failure, d.Undo = &idem.Failure{}, notUndone(seen)
+	case idem.Completed:
+		if due := notUndone(seen); seen.Undoing() && len(due) > 0 {
+			return refused("it has failed, and its steps are being undone: %s", strings.Join(due, ", "))
+		}
+		res.Result = &idem.Encoded{Codec: seen.Codec}
+	}
+	after, err := r.settlement(seen, res, By{}).Apply(seen, now)
+	if err != nil {
+		return refused("%v", err)
+	}
+	d.Then = r.gets(after, sameInput, now)
+	return d
+}

@@ -1,0 +1,149 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+const (
+	// DefaultListed is how many records a page of a list has at most.
+	DefaultListed = 50
+	// maxRead is how many index entries are read for a page.
+	maxRead = 1000
+	// readers read records at once.
+	readers = 16
+)
+
+// Filter says which records a list has. The zero value lists all that the index holds:
+// open questions and watched claims.
+type Filter struct {
+	// Operations and Tenants by name. Nil means all of them; an empty tenant is that of the
+	// records without one.
+	Operations, Tenants []string
+	// States of the records. Nil means all of them.
+	States []idem.State
+	// Before is the latest time since which a listed record has been without an outcome, see
+	// [Question]'s Since. Zero means any time.
+	Before time.Time
+	// GivenUp lists only what was left to people.
+	GivenUp bool
+	// Limit is how many records a page has at most. Zero means [DefaultListed].
+	Limit int
+}
+
+// Listing is one page of a list.
+type Listing struct {
+	// Records of the page, each as it was read.
+	Records []*idem.Record
+	// Unreadable records: see package protocol's ErrRecordUnreadable.
+	Unreadable []string
+	// Read is how many entries of the index were read for the page.
+	Read int
+	// Next is the next page; empty after the last one. A page may have fewer records than
+	// its limit, or none, and have a next one.
+	Next string
+}
+
+// List returns a page of the records that have no outcome: open questions and watched
+// claims. It reads the index, shard by shard, in each the first due first, and of what it
+// names the operations and tenants of the filter. It reads at most 1,000 entries
+// of the index for a page. Claims that are not watched are not in the index.
+//
+// The first page is "".
+func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Listing, error) {
+	if f.Limit < 0 {
+		return Listing{}, &idem.ConfigError{What: "filter", Problem: fmt.Sprintf("Limit is %d: it cannot be negative", f.Limit)}
+	}
+	if f.Limit == 0 {
+		f.Limit = DefaultListed
+	}
+	shard, at, err := parsePage(page)
+	if err != nil {
+		return Listing{}, err
+	}
+	var l Listing
+	for shard < protocol.Shards {
+		limit := min(f.Limit-len(l.Records), maxRead-l.Read)
+		if limit <= 0 {
+			l.Next = fmt.Sprint(shard, " ", at)
+			return l, nil
+		}
+		due, err := r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: never, Page: at, Limit: limit})
+		if err != nil {
+			return Listing{}, err
+		}
+		l.Read += len(due.IDs)
+		if err := r.read(ctx, f, due.IDs, &l); err != nil {
+			return Listing{}, err
+		}
+		if at = due.Next; at == "" {
+			shard++
+		}
+	}
+	return l, nil
+}
+
+func parsePage(page string) (shard int, at string, err error) {
+	if page == "" {
+		return 0, "", nil
+	}
+	n, at, ok := strings.Cut(page, " ")
+	shard, err = strconv.Atoi(n)
+	if !ok || err != nil || shard < 0 || shard >= protocol.Shards {
+		return 0, "", &idem.ConfigError{What: "page", Problem: fmt.Sprintf("%q is none: pass what the page before returned as Next", page)}
+	}
+	return shard, at, nil
+}
+
+// read adds those of the records that the filter lets through.
+func (r *Reconciler) read(ctx context.Context, f Filter, ids []string, l *Listing) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !f.names(id) })
+	found := make([]*idem.Record, len(ids))
+	unreadable := make([]bool, len(ids))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	for i, id := range ids {
+		g.Go(func() (err error) {
+			found[i], err = r.store.Get(ctx, id)
+			if errors.Is(err, protocol.ErrRecordUnreadable) {
+				unreadable[i], err = true, nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i, rec := range found {
+		switch {
+		case unreadable[i]:
+			l.Unreadable = append(l.Unreadable, ids[i])
+		case rec != nil && !rec.Due.IsZero() && f.lists(rec):
+			l.Records = append(l.Records, rec)
+		}
+	}
+	return nil
+}
+
+// names reports whether the filter lets the key with the id through.
+func (f *Filter) names(id string) bool {
+	tenant, operation := namesOf(id)
+	return (f.Operations == nil || slices.Contains(f.Operations, operation)) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, tenant))
+}
+
+func (f *Filter) lists(rec *idem.Record) bool {
+	return (f.States == nil || slices.Contains(f.States, rec.State)) &&
+		(f.Before.IsZero() || !since(rec).After(f.Before)) &&
+		(!f.GivenUp || !rec.GivenUpAt.IsZero())
+}

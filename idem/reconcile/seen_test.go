@@ -1,0 +1,62 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// seen is alice after she has looked at the record.
+func (r *rig) seen(key idem.Key) reconcile.By {
+	by := alice
+	by.Seen = r.Record(key).Write
+	return by
+}
+
+func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
+	notHappened := reconcile.Resolution{To: idem.Released}
+	key := refund.Key("acme", "r-1")
+
+	t.Run("as it was", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, errPlain)
+		by := r.seen(key)
+		r.lapse()
+		r.sweep(r.sweeper(reconcile.SweepOptions{})) // when it is looked at next is no news
+		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), notHappened, by))
+	})
+	t.Run("a lapsed claim is parked and resolved", func(t *testing.T) {
+		r := newRig(t)
+		r.killed(key)
+		r.lapse()
+		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
+		require.Equal(t, idem.Released, r.Record(key).State)
+	})
+	t.Run("somebody else was faster", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, errPlain)
+		r.lapse()
+		by := r.seen(key)
+		rc := r.reconciler()
+		require.NoError(t, rc.Resolve(t.Context(), key.ID(), notHappened, alice))
+		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.Error(t, err)
+		r.lapse()
+		before := r.Record(key)
+		require.Equal(t, idem.Unknown, before.State)
+		require.ErrorIs(t, rc.Resolve(t.Context(), key.ID(), notHappened, by), reconcile.ErrChanged)
+		require.Equal(t, before, r.Record(key), "the second attempt may have taken effect")
+	})
+	t.Run("an outcome came", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, nil)
+		by := alice
+		by.Seen = "another"
+		require.ErrorIs(t, r.reconciler().Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
+		require.NoError(t, r.reconciler().Forget(t.Context(), key.ID(), r.seen(key)))
+	})
+}
