@@ -75,9 +75,9 @@
 //	heartbeat                         1 Update                 UpdateItem
 //	reference                         1 Update, 0 with a       UpdateItem
 //	                                  begin mark
-//	step                              1 Update, 2 at most      UpdateItem
-//	                                  once; + 1 Put per        PutItem
-//	                                  256 KB above 1 KB
+//	step                              1 Update                 UpdateItem
+//	 … at-most-once step              2 Update                 UpdateItem
+//	 … result over 1 KB               + 1 Put per 256 KB       PutItem
 //	step skipped                      0, or 1 for parts        BatchGetItem
 //	outcome after large steps         + 1 Update per part      UpdateItem
 //	outcome of a parked attempt       + 1 Update               UpdateItem
