@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"idem/protocol":    {},
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
-	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "github.com/sony/gobreaker/v2"},
+	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 
