@@ -23,8 +23,8 @@ const (
 	ReasonFailed Reason = "failed"
 )
 
-// With these the service redelivers it. In the end it becomes a dead letter in a
-// dead-letter queue or an on-failure destination.
+// With these the service redelivers it, until it gives up or the record expires. What it gives
+// up on goes to the dead-letter queue or on-failure destination, where one is set.
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
 	ReasonReleased Reason = "released"

@@ -22,7 +22,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // Wrap makes a typed handler idempotent. The fingerprint is taken from the event's
 // raw JSON, so a new field in In does not change it. In is decoded and Out encoded as in
 // aws-lambda-go, except that encoders with a pointer receiver count too. An event that is
-// not canonical JSON, does not decode or has no key is an error before anything is
+// not JSON with a canonical form, does not decode or has no key is an error before anything is
 // claimed.
 //
 // fn's error reaches the runtime unchanged. A recorded failure is replayed with the same

@@ -48,7 +48,7 @@ var (
 	errBroken     = errors.New("the connection broke")
 )
 
-// All returns every path.
+// All returns the paths that are played.
 func All() []Path {
 	return []Path{
 		{Name: "first execution, repeatable", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
