@@ -19,11 +19,12 @@ func TestCallsAndUnitsPerPath(t *testing.T) {
 	table := fmt.Sprintf("paths%d", time.Now().UnixNano())
 	require.NoError(t, dynamostore.CreateTable(t.Context(), client, table))
 	var meter paths.Meter
-	store, err := dynamostore.NewQuestions(dynamodb.New(client.Options(), meter.Count), table, nil)
-	require.NoError(t, err)
 	got := measured{Paths: map[string]units{}}
 	for i, p := range paths.All() {
 		t.Run(p.Name, func(t *testing.T) {
+			store, err := dynamostore.NewQuestions(dynamodb.New(client.Options(), meter.Count), table,
+				&dynamostore.Options{WithoutTransactions: p.WithoutTransactions})
+			require.NoError(t, err)
 			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))
 			require.NoError(t, err)
 			u, err := paths.Measure(t.Context(), p, stage, &meter)
