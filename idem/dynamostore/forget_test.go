@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"testing"
@@ -103,4 +104,47 @@ func TestForgetHalfWay(t *testing.T) {
 		require.NotEmpty(t, f.raw(t, part(1))[schema.ExpiresAt])
 		require.NoError(t, q.Forget(ctx, base, e), "it is gone")
 	}
+}
+
+// A deletion that was given up for lost lands while the same is sent again: its entry stays.
+func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
+	f := open(t, &alone)
+	q, id := f.questions(t), "late"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("{}"))))
+	e := protocol.Erasure{ID: id, Seen: "o1.end", Audit: &protocol.Audit{
+		ID: id, Entry: "alice", At: base, Who: "alice", Why: "her right", Change: protocol.ChangeForgotten,
+		From: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var late *http.Request
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "DeleteItem" {
+			return nil, nil
+		}
+		body := bodyOf(t, req)
+		late = req.Clone(context.Background())
+		late.Body = newBody(body)
+		cancel()
+		return nil, errReset
+	})
+	isStoreError(t, q.Forget(ctx, base, e), true)
+	landed := false
+	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+		if op == "DeleteItem" && !landed {
+			landed = true
+			_, err := f.wire.loseReply(late)
+			require.ErrorIs(t, err, errReset)
+		}
+		return nil, nil
+	})
+	require.NoError(t, q.Forget(t.Context(), base, e))
+	f.wire.set(nil)
+	require.True(t, landed)
+	require.Nil(t, f.get(t, id))
+	p, err := q.AuditOf(t.Context(), id, "")
+	require.NoError(t, err)
+	require.Len(t, p.Entries, 1)
+	require.True(t, p.Entries[0].Unconfirmed)
 }
