@@ -323,10 +323,23 @@ func (s *schedule) audited(history []protocol.Audit) {
 	for _, entry := range s.changes {
 		want = append(want, entry[len(entry)-26:])
 	}
+	removed, confirmed := 0, 0
 	for _, a := range history {
-		got = append(got, a.Entry)
 		require.NotEmpty(s.t, a.Who)
 		require.NotEmpty(s.t, a.Why)
+		if s.noTx && a.Change == protocol.ChangeForgotten {
+			removed++
+			if !a.Unconfirmed {
+				confirmed++
+			}
+			continue
+		}
+		require.False(s.t, a.Unconfirmed)
+		got = append(got, a.Entry)
+	}
+	if s.noTx {
+		require.NotZero(s.t, removed, "seed %d: a removal without an entry", s.seed)
+		require.LessOrEqual(s.t, confirmed, 1, "seed %d: removed twice", s.seed)
 	}
 	slices.Sort(want)
 	slices.Sort(got)

@@ -34,6 +34,7 @@ type schedule struct {
 	table string
 	key   idem.Key
 	steps bool // it is an order
+	noTx  bool // the table has no transactions
 	clock idemtest.Clock
 	seed  uint64
 
@@ -41,7 +42,7 @@ type schedule struct {
 	rand    *rand.Rand
 	effects int
 	faults  map[string]int
-	changes map[string]string // from outside, by their transaction: the key of the audit entry
+	changes map[string]string // from outside, by their transaction or entry: the key of the audit entry
 	strange []string          // writes from outside that change a state without an entry
 	people  map[string]int    // by message
 	answers []string          // what clients were told is the outcome
@@ -54,7 +55,7 @@ func newSchedule(t *testing.T, table string, seed uint64) *schedule {
 		op = order
 	}
 	return &schedule{
-		t: t, table: table, key: op.Key("acme", fmt.Sprintf("%s-%d", op.Name, seed)), steps: steps, seed: seed,
+		t: t, table: table, key: op.Key("acme", fmt.Sprintf("%s-%d", op.Name, seed)), steps: steps, noTx: seed%4 > 1, seed: seed,
 		rand: rand.New(rand.NewPCG(seed, 13)), faults: map[string]int{}, changes: map[string]string{}, people: map[string]int{},
 	}
 }
@@ -100,9 +101,14 @@ type process struct {
 	wire *wire
 }
 
+// options of a store.
+func (s *schedule) options() *dynamostore.Options {
+	return &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute, WithoutTransactions: s.noTx}
+}
+
 func (s *schedule) process() *process {
 	w := s.wire(false)
-	store, err := dynamostore.New(w.client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	store, err := dynamostore.New(w.client, s.table, s.options())
 	require.NoError(s.t, err)
 	e, err := idem.New(store, &idem.Options{Now: s.clock.Now, ClaimBudget: time.Minute, FinishBudget: time.Minute})
 	require.NoError(s.t, err)
@@ -172,7 +178,7 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 const none = fates
 
 func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
-	q, err := dynamostore.NewQuestions(w.client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	q, err := dynamostore.NewQuestions(w.client, s.table, s.options())
 	require.NoError(s.t, err)
 	r, err := reconcile.New(q, &reconcile.Options{Now: s.clock.Now})
 	require.NoError(s.t, err)

@@ -80,8 +80,11 @@ func (s *schedule) note(c *faultnet.Call, r *faultnet.Reply) {
 	if r.Status != http.StatusOK {
 		return
 	}
+	type text struct{ S string }
 	var in struct {
 		ClientRequestToken, UpdateExpression string
+		Item, Key                            map[string]struct{ S string }
+		ExpressionAttributeValues            map[string]struct{ M map[string]text }
 		TransactItems                        []struct {
 			Put struct{ Item map[string]struct{ S string } }
 		}
@@ -94,6 +97,11 @@ func (s *schedule) note(c *faultnet.Call, r *faultnet.Reply) {
 		s.strange = append(s.strange, err.Error())
 	case c.Operation == "TransactWriteItems" && len(in.TransactItems) == 2:
 		s.changes[in.ClientRequestToken] = in.TransactItems[1].Put.Item["sk"].S
+	case s.noTx && len(in.ExpressionAttributeValues[":audit_entry"].M) > 0:
+		sk := in.ExpressionAttributeValues[":audit_entry"].M["sk"].S
+		s.changes[sk] = sk
+	case s.noTx && strings.HasPrefix(in.Item["sk"].S+in.Key["sk"].S, "audit#"): // filed, confirmed or recalled
+	case s.noTx && (in.UpdateExpression == "REMOVE audit_entry" || c.Operation == "DeleteItem"):
 	case c.Operation == "UpdateItem" && strings.HasPrefix(in.UpdateExpression, "SET open_due"):
 	case c.Operation == "GetItem", c.Operation == "Query":
 	default:
