@@ -72,7 +72,7 @@ type Erasure struct {
 	ID string
 	// Seen is the write that was read.
 	Seen string
-	// Audit, if not nil, is written with it.
+	// Audit, if not nil, is written with it, or before it as Unconfirmed.
 	Audit *Audit
 }
 

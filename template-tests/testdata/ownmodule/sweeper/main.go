@@ -82,7 +82,8 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), nil)
+	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
+	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	remover, err := dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), nil)
+	remover, err := dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}
