@@ -1,0 +1,101 @@
+package schema
+
+// MetricNamespace is the CloudWatch namespace of all metrics.
+const MetricNamespace = "Idempotency"
+
+// Dimensions of all metrics. Each metric is there under the service alone, which adds up
+// its operations, and under service and operation. What belongs to no operation, such as a
+// relay's messages, is under the service alone. A key or a tenant is never a dimension.
+const (
+	// DimensionService is the function's name, unless the program sets another one.
+	DimensionService = "service"
+	// DimensionOperation is the operation's name.
+	DimensionOperation = "operation"
+)
+
+// Counts of an engine, without unit. Except for MetricExecuted, a name is the kind of the
+// notice that it counts, see package notice; the log lines have the same word as their kind.
+const (
+	MetricExecuted         = "executed"          // a handler ran to its end, or panicked
+	MetricTookOver         = "took_over"         // a later attempt has its claim
+	MetricReplayed         = "replayed"          // answered with a recorded outcome
+	MetricInFlight         = "in_flight"         // answered with ErrInFlight: concurrent duplicates
+	MetricAccepted         = "accepted"          // answered with ErrAccepted
+	MetricOutcomeUnknown   = "outcome_unknown"   // answered with ErrOutcomeUnknown
+	MetricKeyReused        = "key_reused"        // answered with ErrKeyReused
+	MetricCompleted        = "completed"         // an attempt's result is recorded
+	MetricFailed           = "failed"            // an attempt's terminal failure is recorded
+	MetricReleased         = "released"          // ended without outcome, the key is free
+	MetricParked           = "parked"            // ended or lapsed, nobody knows the outcome
+	MetricStepInterrupted  = "step_interrupted"  // an at-most-once step began and has no outcome
+	MetricUncommitted      = "uncommitted"       // nothing of a unit of work was committed for certain
+	MetricResultOmitted    = "result_omitted"    // an outcome is recorded without its result
+	MetricLeaseLost        = "lease_lost"        // an attempt no longer has its claim
+	MetricOutOfTime        = "out_of_time"       // too little time was left to take a claim
+	MetricStoreUnavailable = "store_unavailable" // the store could not be reached before the claim
+	MetricFailedOpen       = "failed_open"       // the handler runs without a claim
+	MetricUnreadable       = "record_unreadable" // a record cannot be read, of an engine's or a sweep's
+	MetricOutcomeQueued    = "outcome_queued"    // a write is kept for later
+	MetricOutcomeLanded    = "outcome_landed"    // a queued write was written
+	MetricOutcomeDropped   = "outcome_dropped"   // a queued write was given up
+)
+
+// Counts of an operation in shadow mode: what would have been answered instead of running
+// the handler.
+const (
+	MetricShadowDuplicate = "shadow_duplicate"  // a duplicate
+	MetricShadowKeyReused = "shadow_key_reused" // a key with another input
+)
+
+// Latencies of an engine, in milliseconds.
+const (
+	MetricClaimTime   = "claim_time"   // from the call's beginning to its claim, waiting included
+	MetricHandlerTime = "handler_time" // of the handler, its steps included
+	MetricFinishTime  = "finish_time"  // from the handler's end until its outcome is recorded
+)
+
+// Counts of a sweep by operation. The names are kinds of notices too.
+const (
+	MetricSweepParked    = "sweep_parked"    // a lapsed claim became unknown
+	MetricSweepPostponed = "sweep_postponed" // it still runs, or could not be asked about yet
+	MetricSweepFailed    = "sweep_failed"    // a record could not be handled
+	MetricAbandoned      = "abandoned"       // the next call would continue it, and nobody calls
+	MetricProbed         = "probed"          // the provider was asked, and the outcome stays unknown
+	MetricResolved       = "resolved"        // an unknown outcome was found out
+	MetricGivenUp        = "given_up"        // a question was left to people
+)
+
+// What a sweep says once each time. MetricOldestOpen and MetricOpen are by operation too.
+const (
+	MetricSwept      = "swept"       // a sweep ended: 1
+	MetricSweepLeft  = "sweep_left"  // records were due, and there was no time for them
+	MetricOpen       = "open"        // open questions; 0 if there are none
+	MetricOldestOpen = "oldest_open" // the oldest one's age in seconds; 0 if there are none
+)
+
+// Counts of an outbox relay, under the service alone.
+const (
+	MetricOutboxRelayed    = "outbox_relayed"    // messages were accepted by their destination
+	MetricOutboxFailed     = "outbox_failed"     // tries failed and will be repeated
+	MetricOutboxDead       = "outbox_dead"       // messages became dead letters
+	MetricOutboxDeferred   = "outbox_deferred"   // messages were left to a later sweep without a try
+	MetricOutboxUnreadable = "outbox_unreadable" // messages cannot be read and are left as they are
+	MetricOutboxLeft       = "outbox_left"       // messages were not finished in a call
+)
+
+// Properties of a metrics line in the log: not metrics, and no dimensions.
+const (
+	// PropertyRequest is the invocation's request id.
+	PropertyRequest = "request_id"
+	// PropertyDuplicates has the tenants with the most duplicates, and how many: an object.
+	PropertyDuplicates = "top_duplicate_tenants"
+)
+
+// Names in log lines: LogKind is the attribute with a notice's kind, which is also the
+// metric's name where there is one. LogOperation and LogRecord name the operation and the
+// record's id. Filters of log groups go by them.
+const (
+	LogKind      = "kind"
+	LogOperation = "operation"
+	LogRecord    = "record"
+)
