@@ -40,6 +40,14 @@ func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allowIndex(to)
 }
 
+// GrantReader allows what a reconcile.Reconciler reads, for people who look and do not decide:
+// list what is due in the index and what was given up on, read a record with its result and
+// its history. It allows no write and no scan. It covers every tenant.
+func (t *Table) GrantReader(to awsiam.IGrantable) {
+	t.allow(to, nil, "GetItem", "BatchGetItem", "Query")
+	t.allowIndex(to)
+}
+
 // GrantSweeper allows what a reconcile.Sweeper does: list what is due in the index, read
 // records with the results of their steps, park and resolve them, and keep each change. It
 // covers every tenant. A table without transactions takes the same actions.

@@ -46,6 +46,13 @@ func TestGrants(t *testing.T) {
 				"Records.Arn/index/open": {"dynamodb:Query"},
 			},
 		},
+		"reader": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantReader(role) },
+			map[string][]string{
+				"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"},
+				"Records.Arn/index/open": {"dynamodb:Query"},
+			},
+		},
 		"sweeper": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantSweeper(role) },
 			map[string][]string{

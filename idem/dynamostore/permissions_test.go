@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -46,6 +47,7 @@ const (
 	asRelay    = "relay"
 	asSweeper  = "sweeper"
 	asOperator = "operator"
+	asReader   = "reader"
 	asCheck    = "check"
 	asRemover  = "remover"
 )
@@ -212,6 +214,63 @@ func TestPermissionsOfASweeper(t *testing.T) {
 		}
 		require.Equal(t, 4, changes)
 	})
+}
+
+// A reader looks at everything that an operator may look at: lists, a record with large
+// results, its history, changes by time, dead letters.
+func TestPermissionsOfAReader(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asReader, f.wire}})
+	require.NoError(t, err)
+	store, err := NewQuestions(client, f.table, f.o)
+	require.NoError(t, err)
+	reader, err := reconcile.New(store, nil)
+	require.NoError(t, err)
+	operator, err := reconcile.New(f.questions(t), nil)
+	require.NoError(t, err)
+	engine, err := idem.New(f.Store, nil)
+	require.NoError(t, err)
+	large := base64.StdEncoding.EncodeToString(noise(30_000))
+	key := idem.Operation{Name: "refund"}.Key(idem.NoTenant, "1")
+	_, err = idem.Do(ctx, engine, key, "", func(ctx context.Context, _ string) (string, error) {
+		_, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil)
+		require.NoError(t, err)
+		return "", errors.New("the connection broke")
+	})
+	require.Error(t, err)
+
+	l, err := reader.List(ctx, reconcile.Filter{}, "")
+	require.NoError(t, err)
+	require.Len(t, l.Records, 1)
+	step, err := reader.StepResult(ctx, l.Records[0], "step")
+	require.NoError(t, err)
+	require.Contains(t, string(step), large)
+	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.By{Who: "alice", Why: "the provider has it", Seen: l.Records[0].Write}))
+	rec, err := reader.Lookup(ctx, key.ID())
+	require.NoError(t, err)
+	result, err := reader.Result(ctx, rec)
+	require.NoError(t, err)
+	require.Contains(t, string(result), large)
+	history, err := reader.History(ctx, key.ID())
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+	changes := 0
+	for shard := range protocol.Shards {
+		p, err := store.AuditBetween(ctx, shard, time.Time{}, time.Now().Add(time.Hour), "")
+		require.NoError(t, err)
+		changes += len(p.Entries)
+	}
+	require.Equal(t, 1, changes)
+
+	relay := openBox(t)
+	dead := relay.publish(t, "acme#charge#abc", 0, order(""), base)
+	ok, err := relay.DeadLetter(ctx, base, relay.entry(t, dead), 10, "refused")
+	require.NoError(t, err)
+	require.True(t, ok)
+	letters, err := NewOutbox(client, relay.table, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"acme#charge#abc/0"}, relay.listed(t, letters.Dead))
 }
 
 func sweepTwo(t *testing.T, f *fixture) {
