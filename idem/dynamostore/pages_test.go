@@ -7,8 +7,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // inShard is an id of the first shard.
@@ -95,4 +97,42 @@ func TestDuePagesWhileRecordsMove(t *testing.T) {
 		page = p.Next
 	}
 	require.Empty(t, left)
+}
+
+// A Reconciler merges the shards' pages by time.
+func TestChangesOfAllShards(t *testing.T) {
+	f := open(t, nil)
+	ctx, want := t.Context(), map[string]bool{}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for n := range 330 {
+		a := protocol.Audit{
+			ID: fmt.Sprint("t#op#", n), Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n/7) * time.Millisecond), Who: "alice", Why: "because",
+			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
+		}
+		if n < 130 { // more than a page
+			a.ID = inShard(n)
+		}
+		want[a.Entry] = true
+		g.Go(func() error {
+			_, err := f.admin.PutItem(gctx, &dynamodb.PutItemInput{TableName: &f.table, Item: encodeAudit(&a)})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	r, err := reconcile.New(f.questions(t), nil)
+	require.NoError(t, err)
+	got, pages, last := map[string]bool{}, 0, time.Time{}
+	for page := ""; pages == 0 || page != ""; pages++ {
+		p, err := r.Changes(ctx, base, base.Add(time.Second), page)
+		require.NoError(t, err)
+		for _, a := range p.Entries {
+			require.False(t, got[a.Entry], "twice: %s", a.Entry)
+			require.False(t, a.At.Before(last))
+			got[a.Entry], last = true, a.At
+		}
+		page = p.Next
+	}
+	require.Equal(t, want, got)
+	require.Greater(t, pages, 1)
 }

@@ -19,4 +19,7 @@
 // the attempt can change nothing any more. Who changed the record, when and why is written
 // in the same transaction. A webhook, an operator, a sweep and the attempt's own late
 // outcome may therefore come in any order: the first one counts, and the others are told.
+//
+// [Reconciler.List] has what is open, [Reconciler.History] the changes of one record and
+// [Reconciler.Changes] those of all, by time.
 package reconcile

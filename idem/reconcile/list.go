@@ -100,7 +100,7 @@ func parsePage(page string) (shard int, at string, err error) {
 	n, at, ok := strings.Cut(page, " ")
 	shard, err = strconv.Atoi(n)
 	if !ok || err != nil || shard < 0 || shard >= protocol.Shards {
-		return 0, "", &idem.ConfigError{What: "page", Problem: fmt.Sprintf("%q is none: pass what the page before returned as Next", page)}
+		return 0, "", noPage(page)
 	}
 	return shard, at, nil
 }
