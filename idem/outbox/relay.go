@@ -151,6 +151,10 @@ type Report struct {
 	Unreadable int `json:"unreadable"`
 	// Left messages were not finished in this call: time ran out, or the store failed.
 	Left int `json:"left"`
+	// OldestAt is when the oldest message was committed that a sweep found waiting, whether it
+	// has sent it or not. Zero if it found none, and of a delivery. Where a destination is
+	// down, a sweep finds only some of what waits for it.
+	OldestAt time.Time `json:"oldest_at,omitzero"`
 	// Problems says what went wrong, once each, at most 20.
 	Problems []string `json:"problems,omitempty"`
 }

@@ -115,6 +115,7 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 	var before []Ref
 	var lanes []Lane
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
+	s.age(entries)
 	for _, e := range entries {
 		p.found[e.Ref()] = e
 		if e.OrderingKey == "" || held[e.lane()] {
@@ -169,6 +170,17 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 			held[key] = true
 		}
 	}
+}
+
+// age notes when the oldest of the entries was committed. An unreadable one does not say.
+func (s *sweep) age(entries []*Entry) {
+	s.note(func(r *Report) {
+		for _, e := range entries {
+			if !e.Created.IsZero() && (r.OldestAt.IsZero() || e.Created.Before(r.OldestAt)) {
+				r.OldestAt = e.Created
+			}
+		}
+	})
 }
 
 // of is the destination whose pass an entry is in.

@@ -50,3 +50,45 @@ func TestSweepReachesEveryShard(t *testing.T) {
 		require.Len(t, p.sent, sound)
 	})
 }
+
+// A sweep says how old the oldest message is that it found, whoever gets it and whether it
+// was sent; the metric and its alarm go by it.
+func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		down := false
+		p.failWhile(&down)
+		r := relay(t, s, p, nil)
+		oldest := func() time.Time {
+			report, err := r.Sweep(within(t, time.Minute))
+			require.NoError(t, err)
+			return report.OldestAt
+		}
+		require.Zero(t, oldest())
+		first := time.Now()
+		for n := range 3 {
+			s.put(fmt.Sprint("r", n), 0, "")
+			time.Sleep(outbox.DefaultGrace)
+		}
+		require.Equal(t, first, oldest(), "it was sent by this sweep")
+		require.Zero(t, oldest())
+
+		down = true
+		second := time.Now()
+		report, _ := deliver(t, r, s.put("r3", 0, ""))
+		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
+		for range 3 {
+			time.Sleep(time.Hour)
+			require.Equal(t, second, oldest(), "it failed, and still waits")
+		}
+		down = false
+		time.Sleep(time.Hour)
+		require.Equal(t, second, oldest())
+		require.Zero(t, oldest())
+
+		third := s.put("r4", 0, "")
+		s.all[third].Destination = "nobody"
+		time.Sleep(outbox.DefaultGrace)
+		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
+	})
+}

@@ -73,6 +73,11 @@ const (
 	MetricOldestOpen = "oldest_open" // the oldest one's age in seconds; 0 if there are none
 )
 
+// What a sweep of an outbox relay says once each time, under the service alone.
+const (
+	MetricOutboxOldest = "outbox_oldest" // the age in seconds of the oldest message that it found waiting; 0 if it found none
+)
+
 // Counts of an outbox relay, under the service alone.
 const (
 	MetricOutboxRelayed    = "outbox_relayed"    // messages were accepted by their destination
