@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// changeFlags are those of every change.
+type changeFlags struct {
+	Reason string `required:"" placeholder:"TEXT" help:"Why, for those who read it in a year. It is kept with the change."`
+	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with --endpoint $$USER."`
+	Yes    bool   `help:"Do not ask."`
+	DryRun bool   `help:"Show what would be done, and write nothing."`
+	Seen   string `placeholder:"WRITE" help:"Refuse if the record's write is another one than this, which show -o json has printed."`
+}
+
+// writeTime bounds a change that was confirmed. Ctrl-C does not end it: nobody would know
+// whether it was made.
+const writeTime = 30 * time.Second
+
+// decision is what a command decides about a record.
+type decision struct {
+	to idem.State
+	// allows says what the decision needs of the command line; nil if all is there.
+	allows func(d reconcile.Decision) error
+	// then replaces what the explanation says that calls get.
+	then string
+	// prepare makes the change of a record, and refuses what does not fit it.
+	prepare func(rec *idem.Record) (func(ctx context.Context, by reconcile.By) error, error)
+}
+
+// changed is what a change writes as JSON.
+type changed struct {
+	ID     string     `json:"id"`
+	From   idem.State `json:"from"`
+	To     idem.State `json:"to"`
+	DryRun bool       `json:"dry_run,omitempty"`
+	Then   string     `json:"then"`
+}
+
+// decide shows a record and what the decision does, asks, and carries it out.
+func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags, d decision) error {
+	rec, err := flags.must(ctx, r)
+	if err != nil {
+		return err
+	}
+	if c.Seen != "" && c.Seen != rec.Write {
+		return fmt.Errorf("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
+	}
+	by, err := s.by(ctx, b, c)
+	if err != nil {
+		return err
+	}
+	shown := s.aside()
+	shown.show(describe(rec, reveal{}))
+	e := r.Explain(rec)
+	shown.explain(e)
+	fmt.Fprintln(shown.out)
+	then, err := d.of(e)
+	if err != nil {
+		return err
+	}
+	do, err := d.prepare(rec)
+	if err != nil {
+		return err
+	}
+	shown.field("This will", "%s: the record becomes %s.", decisionName(d.to), shown.state(d.to))
+	shown.field("Then", "a call with the key and the same input gets: %s", plain(then))
+	shown.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	report := changed{ID: rec.ID, From: rec.State, To: d.to, Then: then, DryRun: c.DryRun}
+	if c.DryRun {
+		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
+		return s.changed(report)
+	}
+	if !c.Yes {
+		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
+			return err
+		}
+	}
+	by.Seen = rec.Write
+	if err := s.carryOut(ctx, do, by); err != nil {
+		return err
+	}
+	fmt.Fprintln(shown.out, "Done.")
+	return s.changed(report)
+}
+
+// aside is the session that writes for people: beside the JSON, if that is the output.
+func (s *session) aside() *session {
+	if !s.json() {
+		return s
+	}
+	t := *s.terminal
+	t.out, t.colour = t.err, false
+	a := *s
+	a.terminal = &t
+	return &a
+}
+
+func (s *session) changed(c changed) error {
+	if s.json() {
+		return s.writeJSON(c)
+	}
+	return nil
+}
+
+func (s *session) by(ctx context.Context, b *backend, c changeFlags) (reconcile.By, error) {
+	if strings.TrimSpace(c.Reason) == "" {
+		return reconcile.By{}, misuse("--reason is empty: say why, for those who read it in a year")
+	}
+	who, err := s.who(ctx, b, c.Who)
+	return reconcile.By{Who: who, Why: c.Reason, Tool: "idemctl"}, err
+}
+
+// of says what calls get after the decision, or why it is refused.
+func (d decision) of(e reconcile.Explanation) (then string, err error) {
+	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to })
+	if i < 0 {
+		return "", fmt.Errorf("nothing is known of %s here", decisionName(d.to))
+	}
+	x := e.Decisions[i]
+	if x.Refused != "" {
+		return "", fmt.Errorf("%s is refused, and nothing was changed: %s", decisionName(d.to), x.Refused)
+	}
+	if d.allows != nil {
+		if err := d.allows(x); err != nil {
+			return "", err
+		}
+	}
+	if d.then != "" {
+		return d.then, nil
+	}
+	return x.Then, nil
+}
+
+// ask has somebody confirm.
+func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
+	if !s.asks {
+		return fmt.Errorf("nobody can be asked, since the input is no terminal, and nothing was changed: use %s", flag)
+	}
+	fmt.Fprint(s.err, prompt)
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(s.in).ReadString('\n')
+		answers <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(s.err)
+		return errors.New("interrupted, and nothing was changed")
+	case answer := <-answers:
+		if answer != want {
+			return errors.New("not confirmed, and nothing was changed")
+		}
+		return nil
+	}
+}
+
+// carryOut makes a change that was confirmed.
+func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.By) error, by reconcile.By) error {
+	if err := ctx.Err(); err != nil {
+		return errors.New("interrupted, and nothing was changed")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	err := do(ctx, by)
+	var mistaken *idem.ConfigError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, reconcile.ErrChanged):
+		return fmt.Errorf("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew (%w)", err)
+	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
+		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrNotFound), errors.As(err, &mistaken):
+		return fmt.Errorf("refused, and nothing was changed: %w", err)
+	}
+	return fmt.Errorf("it may or may not have been written: look with idemctl history, and repeat it if it was not (%w)", err)
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var r1 = refund.Key("acme", "r-1")
+
+var releaseR1 = []string{"release", r1.ID(), "--reason", "no such refund"}
+
+// with is a command line with more flags.
+func with(args []string, more ...string) []string { return append(slices.Clip(args), more...) }
+
+// changing runs a test with an unknown record whose lease is over.
+func changing(t *testing.T, test func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.unknown(r1)
+		b.Clock.Advance(time.Hour)
+		test(b)
+	})
+}
+
+func (b *bench) history() (all []protocol.Audit) {
+	b.t.Helper()
+	all, err := b.reconciler().History(b.t.Context(), r1.ID())
+	require.NoError(b.t, err)
+	return all
+}
+
+func TestAChangeSaysWhoAndWhy(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.answers = []string{"yes"}
+		code, _, errs := b.run(releaseR1...)
+		require.Equal(b.t, exitDone, code, errs)
+		h := b.history()
+		require.Len(b.t, h, 1)
+		require.Equal(b.t, []string{"alice", "no such refund", "idemctl"}, []string{h[0].Who, h[0].Why, h[0].Tool})
+		require.Equal(b.t, idem.Released, b.Record(r1).State)
+	})
+}
+
+// Whoever decides has seen the record as it is when it is changed.
+func TestAChangeIsRefusedIfTheOriginalEndsMeanwhile(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		changing(t, func(b *bench) {
+			args := with(releaseR1, "-o", "json")
+			if seen {
+				args = append(args, "--seen", b.Record(r1).Write, "--yes")
+				b.lateOutcome()
+			} else {
+				b.answers, b.meanwhile = []string{"yes"}, b.lateOutcome
+			}
+			code, out, errs := b.run(args...)
+			require.Equal(b.t, exitFailed, code)
+			require.Empty(b.t, out)
+			require.Contains(b.t, errs, "nothing was changed: look")
+			require.Equal(b.t, idem.Completed, b.Record(r1).State)
+			require.Empty(b.t, b.history())
+		})
+	}
+}
+
+// lateOutcome is what the parked attempt writes in the end.
+func (b *bench) lateOutcome() {
+	rec := b.Record(r1)
+	err := b.Store.Finish(b.t.Context(), b.Clock.Now(), protocol.Finish{
+		ID: rec.ID, Owner: rec.Owner, Write: "late",
+		Ending: protocol.Ending{State: protocol.Completed, Result: []byte("7"), ExpiresAt: b.Clock.Now().Add(time.Hour).UTC().Truncate(time.Second)},
+	})
+	require.NoError(b.t, err)
+}
+
+func TestTwoWhoDecideAtOnceDoNotBothChangeIt(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.answers = []string{"yes"}
+		b.meanwhile = func() {
+			by := reconcile.By{Who: "bob", Why: "declined"}
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
+		}
+		code, _, errs := b.run(releaseR1...)
+		require.Equal(b.t, exitFailed, code)
+		require.Contains(b.t, errs, "nothing was changed: look")
+		require.Equal(b.t, idem.Failed, b.Record(r1).State)
+		require.Len(b.t, b.history(), 1)
+	})
+}
+
+func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
+	many := []string{"release", "--operation", "refund", "--limit", "5", "--reason", "none there"}
+	for name, c := range map[string]struct {
+		args    []string
+		asks    bool
+		answers []string
+	}{
+		"no terminal":           {releaseR1, false, []string{"yes"}},
+		"no":                    {releaseR1, true, []string{"no"}},
+		"end of input":          {releaseR1, true, nil},
+		"dry run":               {with(releaseR1, "--dry-run", "--yes"), true, nil},
+		"many, no terminal":     {many, false, []string{"1"}},
+		"many, yes":             {many, true, []string{"yes"}},
+		"many, another number":  {with(many, "--count", "2"), true, []string{"1"}},
+		"many, dry run":         {with(many, "--dry-run"), true, nil},
+		"another write is seen": {with(releaseR1, "--seen", "other", "--yes"), true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changing(t, func(b *bench) {
+				b.asks, b.answers = c.asks, c.answers
+				before := b.Record(r1)
+				code, out, errs := b.run(c.args...)
+				require.Equal(b.t, before, b.Record(r1))
+				require.Empty(b.t, b.history())
+				if code == exitDone {
+					require.Contains(b.t, out, "Dry run: nothing was written.")
+				} else {
+					require.Contains(b.t, errs, "nothing was changed")
+				}
+			})
+		})
+	}
+}
+
+func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
+	changing(t, func(b *bench) {
+		ctx, interrupt := context.WithCancel(b.t.Context())
+		in, typing := io.Pipe() // nobody types
+		b.t.Cleanup(func() { typing.Close() })
+		done := make(chan int)
+		var out, errs bytes.Buffer
+		go func() {
+			term := &terminal{in: in, out: &out, err: &errs, asks: true}
+			done <- run(ctx, releaseR1, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+		}()
+		synctest.Wait()
+		interrupt()
+		require.Equal(b.t, exitFailed, <-done)
+		require.Contains(b.t, errs.String(), "interrupted, and nothing was changed")
+		require.Equal(b.t, idem.Unknown, b.Record(r1).State)
+	})
+}
+
+func TestAConfirmedChangeIsNotInterrupted(t *testing.T) {
+	changing(t, func(b *bench) {
+		ctx, interrupt := context.WithCancel(b.t.Context())
+		b.ctx = ctx
+		b.backend.store = stopping{Store: b.Faults, on: interrupt}
+		code, _, errs := b.run(with(releaseR1, "--yes")...)
+		require.Equal(b.t, exitDone, code, errs)
+		require.Equal(b.t, idem.Released, b.Record(r1).State)
+	})
+}
+
+// stopping interrupts the command when it writes.
+type stopping struct {
+	reconcile.Store
+	on func()
+}
+
+func (s stopping) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	s.on()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.Store.Settle(ctx, now, w)
+}
+
+func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
+	changing(t, func(b *bench) {
+		r2 := refund.Key("acme", "r-2")
+		b.unknown(r2)
+		b.Clock.Advance(time.Hour)
+		b.answers, b.meanwhile = []string{"2"}, b.lateOutcome
+		code, out, errs := b.run("release", "--operation", "refund", "--limit", "2", "--reason", "none there")
+		require.Equal(b.t, exitFailed, code)
+		require.Contains(b.t, out, "Done: 1 of 2.")
+		require.Contains(b.t, errs, "1 record could not be changed")
+		require.Equal(b.t, idem.Completed, b.Record(r1).State)
+		require.Equal(b.t, idem.Released, b.Record(r2).State)
+	})
+}
+
+// A lost reply leaves the question whether it was written.
+func TestALostReplyIsToldAsSuch(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.backend.store = lossy{b.Faults}
+		code, _, errs := b.run(with(releaseR1, "--yes")...)
+		require.Equal(b.t, exitFailed, code)
+		require.Contains(b.t, errs, "it may or may not have been written")
+	})
+}
+
+type lossy struct{ reconcile.Store }
+
+func (l lossy) Settle(context.Context, time.Time, protocol.Settlement) error {
+	return context.DeadlineExceeded
+}
+
+// What is completed from outside is what the handler would have returned.
+func TestAResultGoesThroughTheCodec(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.answers = []string{"yes"}
+		path := b.t.TempDir() + "/result.json"
+		require.NoError(b.t, writeFile(path, " 42 \n"))
+		code, _, errs := b.run("resolve", r1.ID(), "--to", "completed", "--result", path, "--ref", "re_1", "--reason", "found it")
+		require.Equal(b.t, exitDone, code, errs)
+		out, err := idem.Do(b.t.Context(), b.Engine, r1, 1, func(context.Context, int) (int, error) { return 0, errCut })
+		require.NoError(b.t, err)
+		require.Equal(b.t, 42, out)
+		require.Equal(b.t, "re_1", b.Record(r1).Ref)
+	})
+}
+
+// What is said of a result that is not known is what calls get.
+func TestWithoutAResultCallsAreToldSo(t *testing.T) {
+	changing(t, func(b *bench) {
+		code, out, errs := b.run("resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
+		require.Equal(b.t, exitDone, code, errs)
+		require.Contains(b.t, out, unavailable)
+		require.Equal(b.t, unavailable, b.reconciler().Explain(b.Record(r1)).SameInput)
+	})
+}
+
+func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
+	changing(t, func(b *bench) {
+		yes := with(releaseR1, "--yes")
+		code, _, _ := b.run(yes...)
+		require.Equal(b.t, exitDone, code)
+		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
+		code, _, errs := b.run(failed...)
+		require.Equal(b.t, exitFailed, code)
+		require.Contains(b.t, errs, "--again")
+		code, _, errs = b.run(with(failed, "--again")...)
+		require.Equal(b.t, exitDone, code, errs)
+		require.Equal(b.t, idem.Failed, b.Record(r1).State)
+	})
+}
+
+func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		key := refund.Key("acme", "r-9")
+		b.stepped(key)
+		b.Clock.Advance(time.Hour)
+		failed := []string{"resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
+		code, _, errs := b.run(failed...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "reserve")
+		code, _, errs = b.run(with(failed, "--undone")...)
+		require.Equal(t, exitDone, code, errs)
+	})
+}

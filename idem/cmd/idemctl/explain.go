@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// explainCmd explains a record.
+type explainCmd struct {
+	recordFlags
+}
+
+// Run runs the command.
+func (c *explainCmd) Run(ctx context.Context, s *session) error {
+	r, _, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	id, rec, err := c.find(ctx, r)
+	if err != nil {
+		return err
+	}
+	e := r.Explain(rec)
+	if s.json() {
+		return s.writeJSON(struct {
+			ID string `json:"id"`
+			reconcile.Explanation
+		}{id, e})
+	}
+	s.field("Record", "%s", plain(id))
+	s.field("State", "%s", s.state(e.State))
+	s.explain(e)
+	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.out, "What you may decide:")
+	for _, d := range e.Decisions {
+		s.decision(d)
+	}
+	return nil
+}
+
+// explain writes what the record means, without the decisions.
+func (s *session) explain(e reconcile.Explanation) {
+	s.field("Meaning", "%s", plain(e.Summary))
+	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.out, "What the next call with the key gets:")
+	s.item("with the same input: " + plain(e.SameInput))
+	s.item("with another input: " + plain(e.OtherInput))
+	if len(e.Changes) > 0 {
+		fmt.Fprintln(s.out)
+		fmt.Fprintln(s.out, "What time changes:")
+		for _, c := range e.Changes {
+			s.item(when(c.At, s.now()) + ": " + plain(c.What))
+		}
+	}
+}
+
+func (s *session) decision(d reconcile.Decision) {
+	name := decisionName(d.To)
+	if d.Refused != "" {
+		s.item(s.paint(text.Faint, name) + ": not now: " + plain(d.Refused))
+		return
+	}
+	line := s.paint(text.Bold, name)
+	if d.Again {
+		line += " --again (it replaces an earlier resolution)"
+	}
+	if len(d.Undo) > 0 {
+		line += " --undone (after you have undone by hand: " + plain(strings.Join(d.Undo, ", ")) + ")"
+	}
+	s.item(line + ": then a call gets: " + plain(d.Then))
+}
+
+// decisionName is the command that carries a decision out.
+func decisionName(to idem.State) string {
+	switch to {
+	case idem.Absent:
+		return "forget"
+	case idem.Released:
+		return "release"
+	}
+	return "resolve --to " + string(to)
+}
+
+// item writes a point of a list.
+func (s *session) item(what string) {
+	for i, line := range wrap(what, width-4) {
+		head := "    "
+		if i == 0 {
+			head = "  - "
+		}
+		fmt.Fprintln(s.out, head+line)
+	}
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// forgetCmd removes a record that has ended.
+type forgetCmd struct {
+	recordFlags
+	changeFlags
+}
+
+// Run runs the command.
+func (c *forgetCmd) Run(ctx context.Context, s *session) error {
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, decision{
+		to: idem.Absent,
+		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
+			return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, nil
+		},
+	})
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// historyCmd lists what was done about a record.
+type historyCmd struct {
+	recordFlags
+}
+
+// change is how an entry is written as JSON.
+type change struct {
+	ID          string          `json:"id"`
+	At          time.Time       `json:"at"`
+	Change      protocol.Change `json:"change"`
+	From        idem.State      `json:"from"`
+	To          idem.State      `json:"to"`
+	Attempt     int             `json:"attempt"`
+	Who         string          `json:"who"`
+	Why         string          `json:"why"`
+	Tool        string          `json:"tool,omitempty"`
+	Ref         string          `json:"ref,omitempty"`
+	Unconfirmed bool            `json:"unconfirmed,omitempty"`
+}
+
+func describeChange(a protocol.Audit) change {
+	return change{
+		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
+		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, Unconfirmed: a.Unconfirmed,
+	}
+}
+
+// Run runs the command.
+func (c *historyCmd) Run(ctx context.Context, s *session) error {
+	r, _, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	id, rec, err := c.find(ctx, r)
+	if err != nil {
+		return err
+	}
+	entries, err := r.History(ctx, id)
+	if err != nil {
+		return err
+	}
+	if s.json() {
+		all := []change{}
+		for _, a := range entries {
+			all = append(all, describeChange(a))
+		}
+		return s.writeJSON(all)
+	}
+	if rec == nil && len(entries) == 0 {
+		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant and value, and the table", id)
+	}
+	s.field("Record", "%s", plain(id))
+	if rec != nil {
+		s.field("Created", "%s", at(rec.CreatedAt))
+		s.field("Now", "%s, attempt %d, last written %s", s.state(rec.State), rec.Attempt, at(rec.UpdatedAt))
+	} else {
+		s.field("Now", "%s", s.state(idem.Absent))
+	}
+	if len(entries) == 0 {
+		s.field("Changes", "none from outside its attempts")
+	}
+	for _, a := range entries {
+		fmt.Fprintln(s.out)
+		s.change(a)
+	}
+	return nil
+}
+
+// change writes an entry for people.
+func (s *session) change(a protocol.Audit) {
+	to := s.state(a.To)
+	fmt.Fprintf(s.out, "%s  %s: %s -> %s, attempt %d\n", at(a.At), a.Change, s.state(a.From), to, a.Attempt)
+	by := "by " + plain(a.Who)
+	if a.Tool != "" {
+		by += ", with " + plain(a.Tool)
+	}
+	if a.Ref != "" {
+		by += ", reference " + plain(a.Ref)
+	}
+	s.item(by)
+	s.item("why: " + plain(a.Why))
+	if a.Unconfirmed {
+		s.item("nobody knows whether it was made: whether there is a record shows it")
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// filterFlags say which records a command is about.
+type filterFlags struct {
+	Operation []string      `placeholder:"NAME" help:"Of these operations only."`
+	Tenant    []string      `placeholder:"NAME" help:"Of these tenants only."`
+	NoTenant  bool          `help:"Of records without a tenant only."`
+	State     []idem.State  `enum:"unknown,in_progress,released,pending" placeholder:"STATE" help:"In these states only: ${enum}."`
+	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only."`
+	GivenUp   bool          `help:"Left to people by the sweep only."`
+}
+
+func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
+	if f.Older < 0 {
+		return reconcile.Filter{}, misuse("--older is %v: it cannot be negative", f.Older)
+	}
+	x := reconcile.Filter{Operations: f.Operation, Tenants: f.Tenant, States: f.State, GivenUp: f.GivenUp}
+	if f.NoTenant {
+		x.Tenants = append(x.Tenants, "")
+	}
+	if f.Older > 0 {
+		x.Before = now.Add(-f.Older)
+	}
+	return x, nil
+}
+
+// listCmd lists what has no outcome.
+type listCmd struct {
+	filterFlags
+	reveal
+	Limit int    `default:"50" help:"At most so many records."`
+	Page  string `placeholder:"PAGE" help:"Continue there: what the command before has printed."`
+}
+
+// Run runs the command.
+func (c *listCmd) Run(ctx context.Context, s *session) error {
+	if c.Limit < 1 {
+		return misuse("--limit is %d: it is 1 at least", c.Limit)
+	}
+	f, err := c.filter(s.now())
+	if err != nil {
+		return err
+	}
+	r, _, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := s.collect(ctx, r, f, c.Page, c.Limit)
+	if err != nil && !interrupted(err) {
+		return err
+	}
+	if s.json() {
+		all := []record{}
+		for _, rec := range found.Records {
+			all = append(all, describe(rec, c.reveal))
+		}
+		return errors.Join(err, s.writeJSON(struct {
+			Records    []record `json:"records"`
+			Unreadable []string `json:"unreadable,omitempty"`
+			Next       string   `json:"next,omitempty"`
+		}{all, found.Unreadable, found.Next}))
+	}
+	s.list(found)
+	return err
+}
+
+// interrupted reports whether somebody has ended the command: what was found until then is
+// still worth showing.
+func interrupted(err error) bool { return errors.Is(err, context.Canceled) }
+
+// collect reads pages until there are enough records, or no more. An error leaves what was
+// found before, and the page to continue with.
+func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Listing, error) {
+	all := reconcile.Listing{Next: page}
+	p := s.progress()
+	defer p.done()
+	for {
+		f.Limit = min(limit-len(all.Records), reconcile.DefaultListed) // what an interruption loses
+		l, err := r.List(ctx, f, all.Next)
+		if err != nil {
+			s.sort(&all)
+			return all, err
+		}
+		all.Records = append(all.Records, l.Records...)
+		all.Unreadable = append(all.Unreadable, l.Unreadable...)
+		all.Read += l.Read
+		all.Next = l.Next
+		p.say("read %d entries of the index, found %s", all.Read, plural(len(all.Records), "record"))
+		if all.Next == "" || len(all.Records) >= limit {
+			s.sort(&all)
+			return all, nil
+		}
+	}
+}
+
+func (s *session) sort(l *reconcile.Listing) {
+	slices.SortStableFunc(l.Records, func(a, b *idem.Record) int {
+		return cmp.Or(since(a).Compare(since(b)), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// list writes records for people: two lines each, since an id is copied and never cut.
+func (s *session) list(l reconcile.Listing) {
+	now := s.now()
+	for _, rec := range l.Records {
+		age := "for " + span(now.Sub(since(rec)))
+		if since(rec).After(now) {
+			age = "lease ends in " + span(since(rec).Sub(now))
+		}
+		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)
+		switch {
+		case !rec.GivenUpAt.IsZero():
+			head += ", left to people"
+		case rec.Probes > 0:
+			head += ", asked " + plural(rec.Probes, "time")
+		}
+		if rec.Ref != "" {
+			head += ", reference " + line(rec.Ref)
+		}
+		fmt.Fprintln(s.out, head)
+		fmt.Fprintln(s.out, "  "+line(rec.ID))
+	}
+	for _, id := range l.Unreadable {
+		fmt.Fprintln(s.out, "unreadable: damaged, or written by a newer version")
+		fmt.Fprintln(s.out, "  "+line(id))
+	}
+	if len(l.Records)+len(l.Unreadable) == 0 {
+		fmt.Fprintln(s.out, "No such records.")
+	}
+	if l.Next != "" {
+		fmt.Fprintln(s.out, "There are more, and older ones may be among them: raise --limit, or go on with")
+		fmt.Fprintf(s.out, "  --page '%s'\n", l.Next)
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
+
+// Ctrl-C ends a long list with what was found, and with the page to continue with.
+func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i := range 160 {
+			b.unknown(refund.Key("acme", "r-"+strconv.Itoa(i)))
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		b.ctx = ctx
+		b.backend.store = &interrupting{Store: b.Faults, after: 10, on: interrupt}
+		code, out, errs := b.run("list", "--limit", "1000")
+		require.Equal(t, exitFailed, code)
+		require.Equal(t, "idemctl: interrupted", errs)
+		_, page, more := strings.Cut(out, "--page '")
+		require.True(t, more)
+		page, _, _ = strings.Cut(page, "'")
+
+		b.ctx, b.backend.store = t.Context(), b.Faults
+		code, rest, errs := b.run("list", "--limit", "1000", "--page", page)
+		require.Equal(t, exitDone, code, errs)
+		require.NotContains(t, rest, "--page")
+		found := strings.Count(out, "\n  acme#refund#")
+		require.Positive(t, found)
+		require.Equal(t, 160, found+strings.Count(rest, "\n  acme#refund#"))
+	})
+}
+
+// interrupting interrupts the command after so many queries.
+type interrupting struct {
+	reconcile.Store
+	after int
+	on    func()
+}
+
+func (s *interrupting) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	if s.after--; s.after == 0 {
+		s.on()
+	}
+	if err := ctx.Err(); err != nil {
+		return protocol.DuePage{}, err
+	}
+	return s.Store.Due(ctx, q)
+}
+
+// No output has more columns than 80, but for ids and what has no space; nothing that a
+// terminal would obey comes from a record.
+func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
+	changing(t, func(b *bench) {
+		by := reconcile.By{Who: "mallory\x1b[2J", Why: "because\x07\nDone."}
+		require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: protocol.Released}, by))
+		for _, command := range []string{"list", "show", "explain", "history"} {
+			args := []string{command}
+			if command != "list" {
+				args = append(args, r1.ID())
+			}
+			code, out, errs := b.run(args...)
+			require.Equal(b.t, exitDone, code, errs)
+			require.NotContains(b.t, out, "\x1b")
+			require.NotContains(b.t, out, "\x07")
+			require.NotContains(b.t, out, "\nDone.")
+		}
+	})
+}
+
+func TestColourIsForTerminals(t *testing.T) {
+	changing(t, func(b *bench) {
+		var out, errs bytes.Buffer
+		term := &terminal{in: b, out: &out, err: &errs, colour: true}
+		code := run(b.ctx, []string{"list"}, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+		require.Equal(b.t, exitDone, code)
+		require.Contains(b.t, out.String(), "\x1b[31munknown\x1b[0m")
+	})
+}
+
+func TestProgressIsForTerminalsAndLongReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs bytes.Buffer
+		s := &session{terminal: &terminal{err: &errs, watched: true}}
+		p := s.progress()
+		p.say("read %d", 1)
+		require.Empty(t, errs.String())
+		time.Sleep(patience)
+		p.say("read %d", 2)
+		p.say("read %d", 3)
+		p.done()
+		require.Equal(t, "\r\x1b[Kread 2\r\x1b[K", errs.String())
+
+		errs.Reset()
+		s.watched = false
+		p = s.progress()
+		time.Sleep(patience)
+		p.say("read %d", 1)
+		p.done()
+		require.Empty(t, errs.String())
+	})
+}

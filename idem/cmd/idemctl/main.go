@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// commands are the command line. One file has one command.
+type commands struct {
+	Globals
+
+	List    listCmd    `cmd:"" help:"List what has no outcome: open questions and watched claims. The records of a page are shown the oldest first."`
+	Show    showCmd    `cmd:"" help:"Show a record."`
+	Explain explainCmd `cmd:"" help:"Say what the next call gets, what time changes, and what each decision would do."`
+	History historyCmd `cmd:"" help:"List the changes of a record by people, webhooks and sweeps."`
+
+	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
+	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
+	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
+}
+
+// Globals are the flags of all commands.
+type Globals struct {
+	Table    string `env:"IDEM_TABLE" placeholder:"NAME" help:"The table."`
+	Region   string `placeholder:"REGION" help:"The table's region; else as the AWS SDKs find it (AWS_REGION)."`
+	Profile  string `placeholder:"NAME" help:"Profile of the AWS configuration; else as the AWS SDKs find it (AWS_PROFILE)."`
+	Endpoint string `env:"IDEM_DYNAMODB_ENDPOINT" placeholder:"URL" help:"Endpoint of a DynamoDB Local."`
+	Output   string `short:"o" enum:"table,json" default:"table" help:"Form of the output: table or json."`
+}
+
+// terminal is what a run talks to.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+	// asks says that in is a terminal, where somebody can answer; colour that out is one that
+	// takes it.
+	asks, colour bool
+	// watched says that err is a terminal, where progress is seen.
+	watched bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	_, plain := os.LookupEnv("NO_COLOR")
+	code := run(ctx, os.Args[1:], &terminal{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		asks:    isatty.IsTerminal(os.Stdin.Fd()),
+		colour:  isatty.IsTerminal(os.Stdout.Fd()) && !plain && os.Getenv("TERM") != "dumb",
+		watched: isatty.IsTerminal(os.Stderr.Fd()),
+	}, connect, time.Now)
+	stop()
+	os.Exit(code)
+}
+
+// run runs one command line.
+func run(ctx context.Context, args []string, term *terminal, open opener, now func() time.Time) int {
+	cli := &commands{}
+	code, exited := 0, false
+	parser, err := kong.New(cli,
+		kong.Name("idemctl"),
+		kong.Description("Show the records of a table, and settle open questions. "+
+			"Exit codes: 0 done, 1 refused or failed, 2 used wrongly."),
+		kong.Writers(term.out, term.err),
+		kong.Exit(func(c int) { code, exited = c, true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: width}),
+	)
+	if err != nil {
+		fmt.Fprintf(term.err, "idemctl: %v\n", err)
+		return exitUsage
+	}
+	command, err := parser.Parse(args)
+	if exited { // by --help
+		return code
+	}
+	if err != nil {
+		say(term.err, "idemctl: %v: see idemctl --help", err)
+		return exitUsage
+	}
+	s := &session{terminal: term, globals: cli.Globals, open: open, now: func() time.Time { return now().UTC() }}
+	command.BindTo(ctx, (*context.Context)(nil))
+	err = command.Run(s)
+	var misused *usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &misused):
+		say(term.err, "idemctl: %v", err)
+		return exitUsage
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintln(term.err, "idemctl: interrupted")
+		return exitFailed
+	}
+	say(term.err, "idemctl: %v", plain(err.Error()))
+	return exitFailed
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ problem string }
+
+func (e *usageError) Error() string { return e.problem }
+
+func misuse(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }

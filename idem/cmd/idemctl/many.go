@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// manyFlags make a change one of many records.
+type manyFlags struct {
+	Limit   int           `placeholder:"N" help:"Change all records of --operation that the flags name, if they are at most so many."`
+	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
+	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
+	GivenUp bool          `help:"With --limit: left to people by the sweep only."`
+	Count   int           `placeholder:"N" help:"With --limit, instead of an answer at a terminal: how many records it must be."`
+}
+
+func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
+	narrowed := len(m.State) > 0 || m.Older != 0 || m.GivenUp || m.Count != 0
+	switch {
+	case m.Limit < 0 || m.Count < 0 || m.Older < 0:
+		return misuse("--limit, --count and --older cannot be negative")
+	case m.Limit == 0 && narrowed:
+		return misuse("--state, --older, --given-up and --count are for many records: use them with --limit")
+	case m.Limit == 0:
+		return nil
+	case f.ID != "" || f.Value != "":
+		return misuse("--limit is for many records: leave out the id and --value")
+	case f.Operation == "":
+		return misuse("a change of many records needs --operation")
+	case f.Tenant != "" && f.NoTenant:
+		return misuse("give --tenant or --no-tenant, but not both")
+	case c.Seen != "":
+		return misuse("--seen is of one record: leave it out")
+	case c.Yes:
+		return misuse("--yes does not confirm a change of many records: use --count with their number")
+	}
+	return nil
+}
+
+// decideMany shows all records that the flags name, asks for their number, and changes one
+// after the other, each on the condition that it is as it was shown.
+func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *backend, f recordFlags, m manyFlags, c changeFlags, d decision) error {
+	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older, GivenUp: m.GivenUp}
+	if f.Tenant != "" {
+		filter.Tenant = []string{f.Tenant}
+	}
+	if len(filter.State) == 0 {
+		filter.State = []idem.State{idem.Unknown}
+	}
+	by, err := s.by(ctx, b, c)
+	if err != nil {
+		return err
+	}
+	query, err := filter.filter(s.now())
+	if err != nil {
+		return err
+	}
+	found, err := s.collect(ctx, r, query, "", m.Limit+1)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
+	case len(found.Records) > m.Limit:
+		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
+	}
+	todo, refused, err := s.plan(r, found, d)
+	if err != nil {
+		return err
+	}
+	if len(todo) == 0 {
+		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"), refused)
+	}
+	shown := s.aside()
+	shown.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	if c.DryRun {
+		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
+		return s.changedMany(todo, true)
+	}
+	n := strconv.Itoa(len(todo))
+	if m.Count != 0 && m.Count != len(todo) {
+		return fmt.Errorf("--count is %d, and it would be %d: nothing was changed", m.Count, len(todo))
+	}
+	if m.Count == 0 {
+		if err := s.ask(ctx, "Type the number of records to change them: ", n, "--count "+n+" after you have looked at them"); err != nil {
+			return err
+		}
+	}
+	return s.carryOutMany(ctx, todo, by)
+}
+
+// planned is a change of one of many.
+type planned struct {
+	changed
+	rec *idem.Record
+	do  func(context.Context, reconcile.By) error
+}
+
+// plan shows what the decision would do to each.
+func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision) (todo []planned, refused int, err error) {
+	shown := s.aside()
+	shown.list(l)
+	fmt.Fprintln(shown.out)
+	for _, rec := range l.Records {
+		then, err := d.of(r.Explain(rec))
+		if err != nil {
+			refused++
+			shown.item(plain(rec.ID) + ": " + err.Error())
+			continue
+		}
+		do, err := d.prepare(rec)
+		if err != nil {
+			return nil, 0, err
+		}
+		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, do})
+	}
+	if len(todo) > 0 {
+		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
+		shown.field("Then", "a call with the key and the same input gets, of the first: %s", plain(todo[0].Then))
+	}
+	return todo, refused, nil
+}
+
+// carryOutMany goes on after a refusal: the others do not depend on it.
+func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.By) error {
+	shown := s.aside()
+	var done []planned
+	failed := 0
+	for _, p := range todo {
+		if ctx.Err() != nil {
+			break
+		}
+		by.Seen = p.rec.Write
+		if err := s.carryOut(ctx, p.do, by); err != nil {
+			failed++
+			shown.item(plain(p.ID) + ": " + err.Error())
+			continue
+		}
+		done = append(done, p)
+	}
+	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
+	if err := s.changedMany(done, false); err != nil {
+		return err
+	}
+	switch left := len(todo) - len(done) - failed; {
+	case left > 0:
+		return fmt.Errorf("interrupted: %s were not changed", plural(left, "record"))
+	case failed > 0:
+		return fmt.Errorf("%s could not be changed", plural(failed, "record"))
+	}
+	return nil
+}
+
+func (s *session) changedMany(all []planned, dry bool) error {
+	if !s.json() {
+		return nil
+	}
+	out := []changed{}
+	for _, p := range all {
+		p.DryRun = dry
+		out = append(out, p.changed)
+	}
+	return s.writeJSON(out)
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// width is the columns that the output keeps to; only ids and what has no space may be
+// longer, since they are copied.
+const width = 80
+
+// writeJSON writes one value as indented JSON.
+func (s *session) writeJSON(v any) error {
+	enc := json.NewEncoder(s.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// newTable draws no lines, so that columns are easy to cut.
+func newTable(out io.Writer) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(out)
+	t.SetStyle(table.StyleLight)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.Style().Format.Header = text.FormatUpper
+	t.Style().Box.PaddingLeft = ""
+	t.Style().Box.PaddingRight = "  "
+	t.SuppressTrailingSpaces()
+	return t
+}
+
+// paint colours a text, if the output takes colours.
+func (s *session) paint(c text.Color, what string) string {
+	if !s.colour {
+		return what
+	}
+	return c.EscapeSeq() + what + text.Reset.EscapeSeq()
+}
+
+// state is a state in its colour: red needs somebody, yellow may, green does not.
+func (s *session) state(st idem.State) string {
+	switch st {
+	case idem.Unknown:
+		return s.paint(text.FgRed, string(st))
+	case idem.Completed:
+		return s.paint(text.FgGreen, string(st))
+	case idem.Absent:
+		return s.paint(text.FgYellow, "absent")
+	}
+	return s.paint(text.FgYellow, string(st))
+}
+
+// field writes a name and what it is, with the lines after the first indented.
+func (s *session) field(name, format string, args ...any) {
+	lines := wrap(fmt.Sprintf(format, args...), width-len(indent))
+	for i, line := range lines {
+		head := strings.Repeat(" ", len(indent))
+		if i == 0 {
+			head = fmt.Sprintf("%-*s", len(indent), name)
+		}
+		fmt.Fprintln(s.out, strings.TrimRight(head+line, " "))
+	}
+}
+
+const indent = "              "
+
+// say writes a paragraph.
+func say(w io.Writer, format string, args ...any) {
+	for _, line := range wrap(fmt.Sprintf(format, args...), width) {
+		fmt.Fprintln(w, line)
+	}
+}
+
+// wrap breaks a text between words into lines of at most so many columns.
+func wrap(what string, columns int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(what) {
+		if line != "" && text.StringWidthWithoutEscSequences(line+" "+word) > columns {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// plain takes what a terminal would obey out of a text that somebody else wrote.
+func plain(what string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, what)
+}
+
+// at is a time, as it is copied into tickets.
+func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// span is a length of time in its two largest units.
+func span(d time.Duration) string {
+	d = d.Abs()
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// when is a time and how far off it is.
+func when(t, now time.Time) string {
+	if t.After(now) {
+		return fmt.Sprintf("%s (in %s)", at(t), span(t.Sub(now)))
+	}
+	return fmt.Sprintf("%s (%s ago)", at(t), span(now.Sub(t)))
+}
+
+// line is plain for what must stay on one line.
+func line(what string) string { return strings.Join(strings.Fields(plain(what)), " ") }
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// tenantOr is a tenant's name for people.
+func tenantOr(tenant string) string {
+	if tenant == "" {
+		return "(none)"
+	}
+	return plain(tenant)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// recordFlags name one record.
+type recordFlags struct {
+	ID        string `arg:"" optional:"" help:"The record's id, as list shows it. Or name its key with flags."`
+	Operation string `placeholder:"NAME" help:"Operation of the key."`
+	Tenant    string `placeholder:"NAME" help:"Tenant of the key."`
+	NoTenant  bool   `help:"The key has no tenant."`
+	Value     string `placeholder:"VALUE" help:"The caller's value of the key."`
+}
+
+// id is the record's.
+func (f *recordFlags) id() (string, error) {
+	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != ""
+	switch {
+	case f.ID != "" && named:
+		return "", misuse("give the record's id, or --operation, --tenant and --value, but not both")
+	case f.ID != "":
+		if strings.Count(f.ID, "#") != 2 {
+			return "", misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell put it in quotes", f.ID)
+		}
+		return f.ID, nil
+	case !named:
+		return "", misuse("name the record: by its id, or by --operation, --tenant (or --no-tenant) and --value")
+	case f.Operation == "" || f.Value == "":
+		return "", misuse("a key needs --operation and --value")
+	case (f.Tenant == "") == !f.NoTenant:
+		return "", misuse("a key needs either --tenant or --no-tenant")
+	}
+	tenant := f.Tenant
+	if f.NoTenant {
+		tenant = idem.NoTenant
+	}
+	key := idem.Operation{Name: f.Operation}.Key(tenant, f.Value)
+	if err := key.Err(); err != nil {
+		return "", misuse("%v", err)
+	}
+	return key.ID(), nil
+}
+
+// find reads the record that the flags name; nil if there is none.
+func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
+	id, err := f.id()
+	if err != nil {
+		return "", nil, err
+	}
+	rec, err := r.Lookup(ctx, id)
+	return id, rec, err
+}
+
+// must is find for those that need a record.
+func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (*idem.Record, error) {
+	id, rec, err := f.find(ctx, r)
+	if err == nil && rec == nil {
+		err = fmt.Errorf("there is no record %s: check operation, tenant and value, and the table; it may have expired", id)
+	}
+	return rec, err
+}
+
+// record is how a record is written as JSON: without its value, its result and the text of
+// its error, unless they are asked for.
+type record struct {
+	ID         string         `json:"id"`
+	Tenant     string         `json:"tenant,omitempty"`
+	Operation  string         `json:"operation"`
+	Value      string         `json:"value,omitempty"`
+	State      idem.State     `json:"state"`
+	Repeatable bool           `json:"repeatable"`
+	Attempt    int            `json:"attempt"`
+	CreatedAt  time.Time      `json:"created_at"`
+	UpdatedAt  time.Time      `json:"updated_at"`
+	LeaseUntil time.Time      `json:"lease_until,omitzero"`
+	ExpiresAt  time.Time      `json:"expires_at,omitzero"`
+	OpenSince  time.Time      `json:"open_since,omitzero"`
+	Due        time.Time      `json:"due,omitzero"`
+	Probes     int            `json:"probes,omitempty"`
+	GivenUpAt  time.Time      `json:"given_up_at,omitzero"`
+	Resolved   bool           `json:"resolved,omitempty"`
+	Uncertain  bool           `json:"uncertain,omitempty"`
+	Ref        string         `json:"ref,omitempty"`
+	Token      string         `json:"token"`
+	Codec      string         `json:"codec,omitempty"`
+	Size       int            `json:"result_size,omitempty"`
+	Omitted    bool           `json:"result_omitted,omitempty"`
+	Result     string         `json:"result,omitempty"`
+	Binary     []byte         `json:"result_base64,omitempty"` // a result that is no text
+	Failure    *failure       `json:"failure,omitempty"`
+	Steps      []recordedStep `json:"steps,omitempty"`
+	// Write is what a change may be made conditional on.
+	Write string `json:"write"`
+}
+
+type failure struct {
+	Type    string `json:"type,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+type recordedStep struct {
+	Name        string   `json:"name"`
+	State       string   `json:"state"`
+	Token       string   `json:"token"`
+	Compensates bool     `json:"compensates,omitempty"`
+	Failure     *failure `json:"failure,omitempty"`
+}
+
+// reveal says what of a record is shown that may be personal or secret.
+type reveal struct {
+	ShowValue  bool `help:"Show the caller's value, if the record keeps it."`
+	ShowError  bool `help:"Show the text of errors, which may have personal data."`
+	ShowResult bool `help:"Show the result, and the text of a recorded failure."`
+}
+
+// describe makes of a record what may be shown of it. The result is read by who needs it.
+func describe(rec *idem.Record, show reveal) record {
+	tenant, operation := namesOf(rec.ID)
+	d := record{
+		ID: rec.ID, Tenant: tenant, Operation: operation, State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable,
+		Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
+		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt, Resolved: rec.Resolved, Uncertain: rec.Uncertain,
+		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: rec.Body.Size, Omitted: rec.Omitted, Write: rec.Write,
+	}
+	if show.ShowValue {
+		d.Value = rec.Value
+	}
+	text := show.ShowError
+	if rec.State == idem.Failed {
+		text = text || show.ShowResult
+	}
+	d.Failure = describeFailure(rec.Failure, text)
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		s := rec.Steps[name]
+		d.Steps = append(d.Steps, recordedStep{
+			Name: name, State: stepState(s), Token: protocol.Token(rec.ID, name), Compensates: s.Compensates,
+			Failure: describeFailure(s.Failure, text),
+		})
+	}
+	return d
+}
+
+func describeFailure(f *idem.Failure, text bool) *failure {
+	if f == nil {
+		return nil
+	}
+	d := &failure{Type: f.Type, Code: f.Code}
+	if text {
+		d.Message = f.Message
+	}
+	return d
+}
+
+func stepState(s protocol.RecordedStep) string {
+	switch {
+	case s.Begun:
+		return "begun, without outcome"
+	case s.NotExecuted:
+		return "not executed"
+	case s.Omitted:
+		return "done, without result"
+	case s.Failure != nil:
+		return "failed"
+	}
+	return "done"
+}
+
+// namesOf reads tenant and operation from a record's id.
+func namesOf(id string) (tenant, operation string) {
+	t, rest, _ := strings.Cut(id, "#")
+	o, _, _ := strings.Cut(rest, "#")
+	plain := func(s string) string {
+		if u, err := url.PathUnescape(s); err == nil {
+			return u
+		}
+		return s
+	}
+	return plain(t), plain(o)
+}
+
+// since is when a record came to have no outcome.
+func since(rec *idem.Record) time.Time {
+	if rec.OpenSince.IsZero() {
+		return rec.LeaseUntil
+	}
+	return rec.OpenSince
+}

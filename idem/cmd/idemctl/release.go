@@ -1,0 +1,20 @@
+package main
+
+import "context"
+
+// releaseCmd is resolveCmd to released.
+type releaseCmd struct {
+	recordFlags
+	manyFlags
+	changeFlags
+	Again bool   `help:"Replace an earlier resolution."`
+	Ref   string `placeholder:"TEXT" help:"The provider's reference, if there is one."`
+}
+
+// Run runs the command.
+func (c *releaseCmd) Run(ctx context.Context, s *session) error {
+	return (&resolveCmd{
+		recordFlags: c.recordFlags, manyFlags: c.manyFlags, changeFlags: c.changeFlags,
+		To: "released", Again: c.Again, Ref: c.Ref,
+	}).Run(ctx, s)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// resolveCmd records the outcome of an unknown operation.
+type resolveCmd struct {
+	recordFlags
+	manyFlags
+	changeFlags
+	To      idem.State `required:"" enum:"completed,failed,released" help:"The outcome: completed (it took effect), failed (it ended in a failure) or released (it had no effect)."`
+	Again   bool       `help:"Replace an earlier resolution."`
+	Undone  bool       `help:"To failed: what the steps did has been undone by hand."`
+	Ref     string     `placeholder:"TEXT" help:"The provider's reference, if there is one."`
+	Message string     `placeholder:"TEXT" help:"To failed: the failure's text, which later calls get."`
+	Type    string     `placeholder:"NAME" help:"To failed: the failure's type."`
+	Code    string     `placeholder:"CODE" help:"To failed: the failure's code."`
+	resultFlags
+}
+
+// unavailable is what calls get of a completed operation without a result.
+const unavailable = "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run."
+
+// Run runs the command.
+func (c *resolveCmd) Run(ctx context.Context, s *session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	given, err := c.read(s.in)
+	if err != nil {
+		return err
+	}
+	d := decision{
+		to: c.To, allows: c.allows,
+		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
+			res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref}
+			if c.To == idem.Failed {
+				res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
+			}
+			if given != nil {
+				if res.Result, err = given.encode(rec, b.store); err != nil {
+					return nil, err
+				}
+			}
+			return func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) }, nil
+		},
+	}
+	if c.NoResult {
+		d.then = unavailable
+	}
+	if c.Limit > 0 {
+		return s.decideMany(ctx, r, b, c.recordFlags, c.manyFlags, c.changeFlags, d)
+	}
+	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
+}
+
+func (c *resolveCmd) check() error {
+	failure := c.Message != "" || c.Type != "" || c.Code != ""
+	result := c.Result != "" || c.http()
+	switch {
+	case c.To == idem.Failed && c.Message == "":
+		return misuse("--to failed needs --message: later calls get it")
+	case c.To != idem.Failed && (failure || c.Undone):
+		return misuse("--message, --type, --code and --undone are for --to failed")
+	case c.To != idem.Completed && (result || c.NoResult):
+		return misuse("a result is for --to completed")
+	case c.To == idem.Completed && result == c.NoResult:
+		return misuse("--to completed needs the result that later calls get: --result, for an HTTP request --status with --header and --body; or --no-result")
+	case c.Limit > 0 && result:
+		return misuse("one result cannot be that of many records: use --no-result, or resolve them one by one")
+	}
+	if err := c.manyFlags.check(&c.recordFlags, &c.changeFlags); err != nil {
+		return err
+	}
+	return c.resultFlags.check(c.Yes || c.DryRun)
+}
+
+// allows asks for the flags that the decision needs.
+func (c *resolveCmd) allows(d reconcile.Decision) error {
+	switch {
+	case d.Again && !c.Again:
+		return fmt.Errorf("the record has been resolved before, and nothing was changed: look with idemctl history; --again replaces that resolution")
+	case len(d.Undo) > 0 && !c.Undone:
+		return fmt.Errorf("steps have not been undone, and nothing was changed: undo them by hand, then use --undone: %s", plain(strings.Join(d.Undo, ", ")))
+	}
+	return nil
+}

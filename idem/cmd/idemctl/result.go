@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// resultFlags give the result that later calls get.
+type resultFlags struct {
+	Result          string   `placeholder:"FILE" help:"To completed: the handler's result as JSON; - is the standard input."`
+	NoResult        bool     `help:"To completed: the result is not known; later calls are told so."`
+	Status          int      `placeholder:"STATUS" help:"To completed, of an HTTP request: the response's status."`
+	Header          []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the response; repeat it for more."`
+	Body            string   `placeholder:"FILE" help:"The response's body; - is the standard input."`
+	ResponseVersion int      `placeholder:"N" help:"Version of the result's schema (idemhttp.Options.ResponseVersion)."`
+}
+
+// maxResult is more than Lambda can return.
+const maxResult = 8 << 20
+
+func (f *resultFlags) http() bool { return f.Status != 0 || len(f.Header) > 0 || f.Body != "" }
+
+func (f *resultFlags) check(confirmed bool) error {
+	switch {
+	case f.Result != "" && f.http():
+		return misuse("give either --result, or --status with --header and --body")
+	case f.http() && (f.Status < 200 || f.Status > 599):
+		return misuse("--status is %d: a response that later calls get has 200 to 599", f.Status)
+	case (f.Result == "-" || f.Body == "-") && !confirmed:
+		return misuse("the standard input is the result, so that nobody can be asked: use --yes or --dry-run, or a file")
+	}
+	return nil
+}
+
+// given is a result before the record's codec.
+type given struct {
+	flags *resultFlags
+	body  []byte
+}
+
+// read reads the result; nil if there is none.
+func (f *resultFlags) read(in io.Reader) (*given, error) {
+	if f.Result == "" && !f.http() {
+		return nil, nil
+	}
+	from := f.Result + f.Body // one of them is empty
+	if from == "" {
+		return &given{flags: f}, nil
+	}
+	if from != "-" {
+		file, err := os.Open(from)
+		if err != nil {
+			return nil, misuse("the result cannot be read: %v", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	body, err := io.ReadAll(io.LimitReader(in, maxResult+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the result cannot be read: %w", err)
+	case len(body) > maxResult:
+		return nil, misuse("the result has more than %d bytes: use --no-result", maxResult)
+	}
+	return &given{flags: f, body: body}, nil
+}
+
+// encode encodes the result as the record's calls read it.
+func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, error) {
+	http, err := contract(rec, store)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := http.Encode(&idemhttp.Response{Status: 200})
+	if err != nil {
+		return nil, err
+	}
+	var e idem.Encoded
+	switch rec.Codec {
+	case "":
+		if g.flags.http() {
+			return nil, misuse("the record is not of an HTTP request: give its result as JSON with --result")
+		}
+		if !json.Valid(g.body) {
+			return nil, misuse("the result is not JSON, which later calls could not read")
+		}
+		e, err = idem.Encode(json.RawMessage(g.body))
+	case empty.Codec:
+		if !g.flags.http() {
+			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
+		}
+		var res *idemhttp.Response
+		if res, err = g.response(); err == nil {
+			e, err = http.Encode(res)
+		}
+	default:
+		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, or a newer idemctl", rec.Codec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.ResponseVersion = g.flags.ResponseVersion
+	return &e, nil
+}
+
+// contract encodes responses. It serves none.
+func contract(rec *idem.Record, store reconcile.Store) (*idemhttp.Contract, error) {
+	engine, err := idem.New(store, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, operation := namesOf(rec.ID)
+	return idemhttp.New(engine, idemhttp.AnyRoute(idem.Operation{Name: operation}), idemhttp.SingleTenant, nil)
+}
+
+func (g *given) response() (*idemhttp.Response, error) {
+	res := &idemhttp.Response{Status: g.flags.Status, Body: g.body}
+	for _, line := range g.flags.Header {
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, misuse("--header is %q: use a form such as \"Content-Type: application/json\"", line)
+		}
+		if res.MultiHeaders == nil {
+			res.MultiHeaders = map[string][]string{}
+		}
+		name = http.CanonicalHeaderKey(name)
+		res.MultiHeaders[name] = append(res.MultiHeaders[name], strings.TrimSpace(value))
+	}
+	// Gateways that take one value a header ignore the other map.
+	for name, values := range res.MultiHeaders {
+		if len(values) == 1 {
+			if res.Headers == nil {
+				res.Headers = map[string]string{}
+			}
+			res.Headers[name] = values[0]
+			delete(res.MultiHeaders, name)
+		}
+	}
+	return res, nil
+}

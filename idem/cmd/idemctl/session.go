@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// session is one run of a command.
+type session struct {
+	*terminal
+	globals Globals
+	open    opener
+	now     func() time.Time
+}
+
+// opener connects to the table. It makes no call to it.
+type opener func(ctx context.Context, g Globals) (*backend, error)
+
+// backend is what commands work on.
+type backend struct {
+	store reconcile.Store
+	// caller says who runs the command.
+	caller func(ctx context.Context) string
+	cfg    aws.Config
+	client *dynamodb.Client
+}
+
+// connect is the opener of the real command.
+func connect(ctx context.Context, g Globals) (*backend, error) {
+	if g.Table == "" {
+		return nil, misuse("no table is named: use --table, or set IDEM_TABLE")
+	}
+	var opts []func(*config.LoadOptions) error
+	if g.Region != "" {
+		opts = append(opts, config.WithRegion(g.Region))
+	}
+	if g.Profile != "" {
+		opts = append(opts, config.WithSharedConfigProfile(g.Profile))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if g.Endpoint != "" {
+		if cfg.Region == "" {
+			cfg.Region = "local"
+		}
+		// It takes any credentials, and a machine without any need not search for them.
+		cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
+		})
+	}
+	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: g.Endpoint})
+	if err != nil {
+		return nil, err
+	}
+	store, err := dynamostore.NewQuestions(client, g.Table, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{store: store, cfg: cfg, client: client, caller: func(ctx context.Context) string {
+		if g.Endpoint == "" {
+			if arn := callerIdentity(ctx, cfg); arn != "" {
+				return arn
+			}
+		}
+		return os.Getenv("USER")
+	}}, nil
+}
+
+// callerIdentity is the ARN of the one whose credentials these are; empty if AWS does not say.
+func callerIdentity(ctx context.Context, cfg aws.Config) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	who, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, nil)
+	if err != nil {
+		return ""
+	}
+	return aws.ToString(who.Arn)
+}
+
+// reconciler connects to the table.
+func (s *session) reconciler(ctx context.Context) (*reconcile.Reconciler, *backend, error) {
+	b, err := s.open(ctx, s.globals)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := reconcile.New(b.store, &reconcile.Options{Now: s.now})
+	return r, b, err
+}
+
+// who makes a change: the flag, or else whose credentials these are.
+func (s *session) who(ctx context.Context, b *backend, given string) (string, error) {
+	if given = strings.TrimSpace(given); given != "" {
+		return given, nil
+	}
+	if who := strings.TrimSpace(b.caller(ctx)); who != "" {
+		return who, nil
+	}
+	return "", misuse("nobody knows who makes this change: use --who")
+}
+
+func (s *session) json() bool { return s.globals.Output == "json" }

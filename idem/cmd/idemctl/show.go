@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// showCmd shows a record.
+type showCmd struct {
+	recordFlags
+	reveal
+}
+
+// Run runs the command.
+func (c *showCmd) Run(ctx context.Context, s *session) error {
+	r, _, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := c.must(ctx, r)
+	if err != nil {
+		return err
+	}
+	d := describe(rec, c.reveal)
+	if c.ShowResult && rec.State == idem.Completed && !rec.Omitted {
+		result, err := r.Result(ctx, rec)
+		if err != nil {
+			return fmt.Errorf("the result cannot be read: %w", err)
+		}
+		if utf8.Valid(result) {
+			d.Result = string(result)
+		} else {
+			d.Binary = result
+		}
+	}
+	if s.json() {
+		return s.writeJSON(d)
+	}
+	s.show(d)
+	return nil
+}
+
+// show writes a record for people.
+func (s *session) show(d record) {
+	now := s.now()
+	repeat := "not repeatable"
+	if d.Repeatable {
+		repeat = "repeatable"
+	}
+	s.field("Record", "%s", plain(d.ID))
+	s.field("Operation", "%s (%s)", plain(d.Operation), repeat)
+	s.field("Tenant", "%s", tenantOr(d.Tenant))
+	if d.Value != "" {
+		s.field("Value", "%s", plain(d.Value))
+	}
+	s.field("State", "%s, attempt %d", s.state(d.State), d.Attempt)
+	moment := func(name string, t time.Time) {
+		if !t.IsZero() {
+			s.field(name, "%s", when(t, now))
+		}
+	}
+	moment("Created", d.CreatedAt)
+	moment("Updated", d.UpdatedAt)
+	moment("Open since", d.OpenSince)
+	if d.State == idem.InProgress || d.State == idem.Unknown {
+		moment("Lease until", d.LeaseUntil)
+	}
+	moment("Given up", d.GivenUpAt)
+	if d.GivenUpAt.IsZero() {
+		moment("Sweep due", d.Due)
+	}
+	moment("Expires", d.ExpiresAt)
+	if d.Probes > 0 {
+		s.field("Probes", "%d", d.Probes)
+	}
+	if d.Resolved {
+		s.field("Resolved", "from outside, see history")
+	}
+	s.field("Token", "%s", d.Token)
+	if d.Ref != "" {
+		s.field("Reference", "%s", plain(d.Ref))
+	}
+	s.showResult(d)
+	if d.Failure != nil {
+		s.field("Error", "%s", failureText(d.Failure))
+	}
+	for i, step := range d.Steps {
+		name := ""
+		if i == 0 {
+			name = "Steps"
+		}
+		line := plain(step.Name) + ": " + step.State
+		if step.Compensates {
+			line += ", has a compensation"
+		}
+		if step.Failure != nil {
+			line += ", " + failureText(step.Failure)
+		}
+		s.field(name, "%s", line)
+		s.field("", "token %s", step.Token)
+	}
+}
+
+func (s *session) showResult(d record) {
+	codec := d.Codec
+	if codec == "" {
+		codec = "JSON"
+	}
+	switch {
+	case d.Omitted:
+		s.field("Result", "none recorded")
+	case d.Binary != nil:
+		s.field("Result", "%s, encoded as %s, and no text: read it with -o json", plural(d.Size, "byte"), codec)
+	case d.Result != "":
+		s.field("Result", "%s, encoded as %s:", plural(d.Size, "byte"), codec)
+		fmt.Fprintln(s.out, plain(d.Result))
+	case d.State == idem.Completed:
+		s.field("Result", "%s, encoded as %s", plural(d.Size, "byte"), codec)
+	}
+}
+
+func failureText(f *failure) string {
+	said := plain(f.Type)
+	if f.Code != "" {
+		said += " (code " + plain(f.Code) + ")"
+	}
+	if f.Message != "" {
+		if said != "" {
+			said += ": "
+		}
+		said += plain(f.Message)
+	}
+	if said == "" {
+		said = "has a text, see --show-error"
+	}
+	return said
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var (
+	refund  = idem.Operation{Name: "refund", Retention: 30 * 24 * time.Hour}
+	payment = idem.Operation{Name: "payment"}
+	invoice = idem.Operation{Name: "invoice", Repeat: idem.Repeatable, KeepValue: true}
+
+	errCut = errors.New("the connection to the provider was cut")
+)
+
+// bench is a service with records, and a terminal before it. It runs in a synctest bubble.
+type bench struct {
+	*idemtest.Harness
+	t *testing.T
+	// asks says that somebody sits at the terminal, who answers with answers, one after the
+	// other. Before the first answer they do meanwhile.
+	asks      bool
+	answers   []string
+	meanwhile func()
+	ctx       context.Context
+	backend   backend
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context()}
+	b.Clock.Advance(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).Sub(time.Now()))
+	b.backend = backend{store: b.Faults, caller: func(context.Context) string { return "alice" }}
+	return b
+}
+
+// Read is the person at the terminal.
+func (b *bench) Read(p []byte) (int, error) {
+	if b.meanwhile != nil {
+		b.meanwhile()
+		b.meanwhile = nil
+	}
+	if len(b.answers) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.answers[0]+"\n")
+	b.answers = b.answers[1:]
+	return n, nil
+}
+
+// echo is what a terminal shows of what is typed.
+type echo struct {
+	io.Reader
+	out io.Writer
+}
+
+func (e echo) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	e.out.Write(p[:n])
+	return n, err
+}
+
+// run runs a command line, and returns its exit code, its output, and its errors as one line.
+func (b *bench) run(args ...string) (code int, out, errs string) {
+	b.t.Helper()
+	var o, e bytes.Buffer
+	code = b.runTo(&o, &e, args...)
+	return code, o.String(), strings.Join(strings.Fields(e.String()), " ")
+}
+
+func (b *bench) runTo(out, errs io.Writer, args ...string) int {
+	term := &terminal{in: echo{b, errs}, out: out, err: errs, asks: b.asks}
+	return run(b.ctx, args, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+}
+
+// call is a call by a client with the key.
+func (b *bench) call(key idem.Key, fn func(context.Context, int) (int, error)) error {
+	_, err := idem.Do(b.t.Context(), b.Engine, key, 1, fn)
+	return err
+}
+
+// unknown leaves an attempt whose outcome nobody knows, with a reference of the provider's.
+func (b *bench) unknown(key idem.Key) {
+	b.t.Helper()
+	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+		require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
+		return 0, errCut
+	}))
+	require.Equal(b.t, idem.Unknown, b.Record(key).State)
+}
+
+// killed leaves a claim whose process died in its handler.
+func (b *bench) killed(key idem.Key) {
+	b.t.Helper()
+	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) {
+			b.Crash()
+			return 0, nil
+		})
+	})
+	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
+	b.Restart()
+}
+
+// request leaves an HTTP request whose outcome nobody knows.
+func (b *bench) request(key string) string {
+	b.t.Helper()
+	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
+	require.NoError(b.t, err)
+	res, err := c.Serve(b.t.Context(), &idemhttp.Request{
+		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
+	}, func(context.Context) (*idemhttp.Response, error) { return &idemhttp.Response{Status: 502}, nil })
+	require.NoError(b.t, err)
+	require.Equal(b.t, 502, res.Status)
+	return payment.Key(idem.NoTenant, key).ID()
+}
+
+// stepped leaves released work with a step.
+func (b *bench) stepped(key idem.Key) {
+	b.t.Helper()
+	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
+		require.NoError(b.t, err)
+		return 0, errCut
+	}))
+}
+
+func (b *bench) reconciler() *reconcile.Reconciler {
+	r, err := reconcile.New(b.Faults, &reconcile.Options{Now: b.Clock.Now})
+	require.NoError(b.t, err)
+	return r
+}
+
+// write is a random id, which no two runs share.
+var write = regexp.MustCompile(`"write": "[^"]*"`)
+
+// transcript runs the commands of a text, which stand behind "$ ", and returns the text with
+// their output. What was typed in the text is typed again.
+func (b *bench) transcript(text string) string {
+	var out strings.Builder
+	copying := true
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		switch command, isCommand := strings.CutPrefix(line, "$ idemctl "); {
+		case isCommand:
+			b.answers = typed(lines[i+1:])
+			var got bytes.Buffer
+			code := b.runTo(&got, &got, words(b.t, command)...)
+			fmt.Fprintln(&out, line)
+			out.WriteString(write.ReplaceAllString(got.String(), `"write": "random"`))
+			if code != exitDone {
+				fmt.Fprintf(&out, "(exit code %d)\n", code)
+			}
+			copying = false
+		case strings.HasPrefix(line, "```") || strings.HasPrefix(line, "# "):
+			copying = true
+			fallthrough
+		case copying:
+			fmt.Fprintln(&out, line)
+		}
+	}
+	return out.String()
+}
+
+var prompt = regexp.MustCompile(`^Type .*: (\w+)$`)
+
+// typed are the answers to the prompts of a command's output.
+func typed(after []string) (answers []string) {
+	for _, line := range after {
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "```") {
+			break
+		}
+		if m := prompt.FindStringSubmatch(line); m != nil {
+			answers = append(answers, m[1])
+		}
+	}
+	return answers
+}
+
+// words splits a command line as a shell does, which has only words and quotes here.
+func words(t *testing.T, line string) (all []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`'([^']*)'|"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
+		all = append(all, m[1]+m[2]+m[3])
+	}
+	return all
+}
+
+// golden compares a text with the file's; IDEM_UPDATE=1 writes it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if os.Getenv("IDEM_UPDATE") != "" {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "run the test with IDEM_UPDATE=1 and look at the difference")
+}
+
+func result(context.Context, int) (int, error) { return 7, nil }
+
+func fails(err error) func(context.Context, int) (int, error) {
+	return func(context.Context, int) (int, error) { return 0, err }
+}

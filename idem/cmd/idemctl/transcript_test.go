@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// world is what the transcripts look at.
+func (b *bench) world() {
+	b.unknown(refund.Key("acme", "r-1"))
+	b.Clock.Advance(2 * time.Hour)
+	b.killed(refund.Key("globex", "r-2"))
+	b.Clock.Advance(30 * time.Minute)
+	b.request("payment-0000000001")
+	b.stepped(invoice.Key("acme", "march"))
+	b.Clock.Advance(10 * time.Minute)
+	b.killed(refund.Key("acme", "r-3"))
+	require.NoError(b.t, b.call(refund.Key("acme", "r-4"), result))
+	require.Error(b.t, b.call(refund.Key("acme", "r-5"), fails(idem.Permanent(errCut))))
+	b.Clock.Advance(15 * time.Second)
+}
+
+// Every command and output of the README, and of testdata, is what the command prints.
+func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	for _, path := range append(files, "README.md") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.world()
+				golden(t, path, b.transcript(string(text)))
+			})
+		})
+	}
+}
