@@ -62,6 +62,10 @@ func (t *Table) GrantRemover(to awsiam.IGrantable) {
 	t.allow(to, nil, "Scan", "DeleteItem", "PutItem", "UpdateItem")
 }
 
+// GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it beside
+// GrantOperator or GrantReader to those who may export all records, or forget all of a tenant.
+func (t *Table) GrantScanner(to awsiam.IGrantable) { t.allow(to, nil, "Scan") }
+
 // GrantRelay allows what the relay of the outbox does: read the stream, list waiting
 // messages in the index, read messages and note the results of its tries. Resources that
 // need the permission must depend on the returned grant.

@@ -64,6 +64,10 @@ func TestGrants(t *testing.T) {
 			func(table *infra.Table, role awsiam.Role) { table.GrantRemover(role) },
 			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem"}},
 		},
+		"scanner": {
+			func(table *infra.Table, role awsiam.Role) { table.GrantScanner(role) },
+			map[string][]string{"Records.Arn": {"dynamodb:Scan"}},
+		},
 		"check": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },
 			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}},

@@ -30,7 +30,7 @@ func conformance(t *testing.T, o *Options) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		f := open(t, o)
 		h := storetest.Harness{
-			Store: f.questions(t),
+			Store: f.questions(t), Scanner: f.scanner(t),
 			Delete: func(ctx context.Context, id string) error {
 				_, err := f.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &f.table, Key: key(id)})
 				return err

@@ -107,6 +107,7 @@
 //	 … forgotten                      2 Get, 1 Put, 1 Delete,  GetItem, PutItem, DeleteItem,
 //	                                  1 Update                 UpdateItem
 //	 … changes of a record            1 Get, 1 Query           GetItem, Query
+//	all records, one page             1 Scan                   Scan
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each
@@ -117,6 +118,7 @@
 // table, steps included, and nothing on the index; being watched needs no permission. None of
 // these deletes. What sweeps with a [Questions] needs Query on the index beside them. An
 // operator, who also reads the history and forgets, needs Query and DeleteItem on the table too.
+// Scan is for a [Scanner] and a [Remover] alone.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its
 // own tables, PutItem, UpdateItem, DeleteItem and ConditionCheckItem. A condition on
 // dynamodb:LeadingKeys of "<tenant>#*" confines it to one tenant, parts included.

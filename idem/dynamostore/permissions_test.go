@@ -50,6 +50,7 @@ const (
 	asReader   = "reader"
 	asCheck    = "check"
 	asRemover  = "remover"
+	asScanner  = "scanner"
 )
 
 func need(caller, resource, action string) {

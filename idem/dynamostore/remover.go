@@ -2,10 +2,8 @@ package dynamostore
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -67,13 +65,8 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 	if q.Limit > 0 {
 		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
 	}
-	if q.Page != "" {
-		b, err := base64.RawURLEncoding.DecodeString(q.Page)
-		sk, pk, ok := strings.Cut(string(b), " ")
-		if err != nil || !ok {
-			return p, noCursor(q.Page)
-		}
-		in.ExclusiveStartKey = itemKey(pk, sk)
+	if in.ExclusiveStartKey, err = parseScanCursor(q.Page); err != nil {
+		return p, err
 	}
 	var out *dynamodb.ScanOutput
 	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
@@ -83,10 +76,7 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 	if err != nil {
 		return p, err
 	}
-	p.Looked = int(out.ScannedCount)
-	if last := out.LastEvaluatedKey; last != nil {
-		p.Next = base64.RawURLEncoding.EncodeToString([]byte(text(last, schema.SK) + " " + text(last, schema.PK)))
-	}
+	p.Looked, p.Next = int(out.ScannedCount), formatScanCursor(out.LastEvaluatedKey)
 	for _, it := range out.Items {
 		if has(it, schema.AuditEntry) {
 			entry, eErr := entryIn(it)

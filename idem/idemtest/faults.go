@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store] or [protocol.Questions], by its name.
+// Method is a method of [idem.Store], [protocol.Questions] or [protocol.Scanner], by its name.
 type Method string
 
 // The methods of a store.
@@ -31,12 +31,13 @@ const (
 	Forget          Method = "Forget"
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
+	Scan            Method = "Scan"
 )
 
 // methods lists all methods of a store.
 var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, AuditOf, AuditBetween,
+	Due, Postpone, Forget, AuditOf, AuditBetween, Scan,
 }
 
 // Call is one call to a store on its way.
@@ -122,6 +123,7 @@ type Faults struct {
 var (
 	_ protocol.Store     = (*Faults)(nil)
 	_ protocol.Questions = (*Faults)(nil)
+	_ protocol.Scanner   = (*Faults)(nil)
 )
 
 // NewFaults returns a store without faults over the given one.

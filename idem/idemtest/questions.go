@@ -47,6 +47,16 @@ func (f *Faults) AuditBetween(ctx context.Context, shard int, from, to time.Time
 	})
 }
 
+// Scan lists all records; see [protocol.Scanner].
+func (f *Faults) Scan(ctx context.Context, q protocol.ScanQuery) (protocol.ScanPage, error) {
+	return read(ctx, f, Scan, "", func(ctx context.Context) (protocol.ScanPage, error) {
+		if s, ok := f.store.(protocol.Scanner); ok {
+			return s.Scan(ctx, q)
+		}
+		return protocol.ScanPage{}, errUnscanned
+	})
+}
+
 func (p *process) Due(ctx context.Context, q protocol.DueQuery) (page protocol.DuePage, err error) {
 	err = p.call(func() (err error) {
 		page, err = questions(p.store).Due(ctx, q)
@@ -81,6 +91,8 @@ func (p *process) AuditBetween(ctx context.Context, shard int, from, to time.Tim
 
 // unasked is what a store without questions is taken for.
 type unasked struct{}
+
+var errUnscanned = fmt.Errorf("idemtest: the store lists no records: %w", errors.ErrUnsupported)
 
 var errUnasked = fmt.Errorf("idemtest: the store keeps no questions: %w", errors.ErrUnsupported)
 

@@ -88,6 +88,27 @@ func (s *Store) audit(ctx context.Context, wanted func(*protocol.Audit) bool) (p
 	return p, nil
 }
 
+// Scan lists all records; see [protocol.Scanner]. It costs nothing.
+func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.ScanPage, err error) {
+	if err := alive(ctx, "Scan"); err != nil {
+		return p, err
+	}
+	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
+		return p, fmt.Errorf("memstore: there is no segment %d of %d", q.Segment, q.Segments)
+	}
+	for _, rec := range s.Records() {
+		if shard(rec.ID)%q.Segments != q.Segment || rec.ID <= q.Page {
+			continue
+		}
+		if q.Limit > 0 && p.Looked == q.Limit {
+			p.Next = p.Records[p.Looked-1].ID
+			break
+		}
+		p.Records, p.Looked = append(p.Records, rec.WithoutResults()), p.Looked+1
+	}
+	return p, nil
+}
+
 func shard(id string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 			storetest.Run(t, func(*testing.T) storetest.Harness {
 				s := o.New()
 				return storetest.Harness{
-					Store: s, MaxResult: o.MaxResult,
+					Store: s, Scanner: s, MaxResult: o.MaxResult,
 					Delete: func(_ context.Context, id string) error { s.Delete(id); return nil },
 				}
 			})

@@ -140,3 +140,37 @@ type ExpiredPage struct {
 	// Next is the next page; empty after the last one.
 	Next string
 }
+
+// Scanner lists all records of a table, for what no index holds. A [Store] may be without it.
+type Scanner interface {
+	// Scan reads a page of a part of the table. All pages of all parts together have each
+	// record that was there all the time, once; of one that was written meanwhile they have an
+	// earlier or a later state, or both. It reads everything that the table holds: see the
+	// store for what that costs.
+	Scan(ctx context.Context, q ScanQuery) (ScanPage, error)
+}
+
+// ScanQuery asks for one page of a part of a table.
+type ScanQuery struct {
+	// Segment is the part, of Segments equal ones, numbered from 0.
+	Segment, Segments int
+	// Page is the Next of the page before; empty for the first one.
+	Page string
+	// Limit is how many items are looked at; zero for as many as the store likes.
+	Limit int
+}
+
+// ScanPage is one page of all records.
+type ScanPage struct {
+	// Records as [Record.WithoutResults] gives them. They may be some seconds old: read one with
+	// [Store.Get] before you decide about it.
+	Records []*Record
+	// Unreadable records, by their IDs: see [ErrRecordUnreadable].
+	Unreadable []string
+	// Looked is how many items were looked at, Units what that cost in the store's units, as
+	// far as it says so.
+	Looked int
+	Units  float64
+	// Next is the next page; empty after the last one. A page may have no record and a next one.
+	Next string
+}

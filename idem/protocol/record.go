@@ -107,7 +107,8 @@ type Body struct {
 	Encoding string
 	// Parts is the number of parts outside the record, 0 for none.
 	Parts int
-	// Size is the length of the result in bytes, Stored that of its stored form.
+	// Size is the length of the result in bytes, Stored that of its stored form. Size is -1
+	// where the result was not read, see [Record.WithoutResults].
 	Size, Stored int
 	// Digest is the SHA-256 of the stored form, if it lies in parts.
 	Digest []byte
@@ -236,6 +237,24 @@ func (r *Record) Clone() *Record {
 			s.Failure = &f
 		}
 		c.Steps[n] = s
+	}
+	return &c
+}
+
+// WithoutResults returns the record without the results that lie in it, also those of its
+// steps, and without the sizes of these. [Store.Result] and [Store.StepResult] do not take them
+// for empty: they give [ErrRecordUnreadable]. Results in parts are as they were.
+func (r *Record) WithoutResults() *Record {
+	c := *r
+	if r.State == Completed && r.Body.Parts == 0 {
+		c.Body = Body{Size: -1}
+	}
+	c.Steps = maps.Clone(r.Steps)
+	for n, s := range c.Steps {
+		if s.Done() && s.Failure == nil && s.Body.Parts == 0 {
+			s.Body = Body{Size: -1}
+			c.Steps[n] = s
+		}
 	}
 	return &c
 }

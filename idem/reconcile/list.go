@@ -33,7 +33,7 @@ type Filter struct {
 	// States of the records. Nil means all of them.
 	States []idem.State
 	// Before is the latest time since which a listed record has been without an outcome, see
-	// [Question]'s Since. Zero means any time.
+	// [Question]'s Since, or at which it ended. Zero means any time.
 	Before time.Time
 	// GivenUp lists only what was left to people.
 	GivenUp bool
@@ -128,7 +128,7 @@ func (r *Reconciler) read(ctx context.Context, f Filter, ids []string, l *Listin
 		switch {
 		case unreadable[i]:
 			l.Unreadable = append(l.Unreadable, ids[i])
-		case rec != nil && !rec.Due.IsZero() && f.lists(rec):
+		case rec != nil && !rec.Due.IsZero() && f.Matches(rec):
 			l.Records = append(l.Records, rec)
 		}
 	}
@@ -142,8 +142,18 @@ func (f *Filter) names(id string) bool {
 		(f.Tenants == nil || slices.Contains(f.Tenants, tenant))
 }
 
-func (f *Filter) lists(rec *idem.Record) bool {
-	return (f.States == nil || slices.Contains(f.States, rec.State)) &&
-		(f.Before.IsZero() || !since(rec).After(f.Before)) &&
+// Matches reports whether the filter lets the record through. Limit plays no part. A
+// [protocol.Scanner] has the records that the index does not hold.
+func (f *Filter) Matches(rec *idem.Record) bool {
+	return f.names(rec.ID) && (f.States == nil || slices.Contains(f.States, rec.State)) &&
+		(f.Before.IsZero() || !at(rec).After(f.Before)) &&
 		(!f.GivenUp || !rec.GivenUpAt.IsZero())
+}
+
+// at is since when the record is without an outcome, or when it ended.
+func at(rec *idem.Record) time.Time {
+	if rec.Open() || rec.State == idem.InProgress {
+		return since(rec)
+	}
+	return rec.UpdatedAt
 }

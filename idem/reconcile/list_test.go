@@ -1,14 +1,17 @@
 package reconcile_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -78,6 +81,53 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 	values, _ = r.list(reconcile.Filter{GivenUp: true})
 	require.Len(t, values, 104)
 }
+
+// All that a tenant has is found by a scan, ended or not; what is open must be settled first.
+func TestAllOfATenantIsForgotten(t *testing.T) {
+	r := newRig(t)
+	rc := r.reconciler()
+	for i := range 30 {
+		r.end(refund.Key([]string{"acme", "globex", "acme"}[i%3], fmt.Sprint(i)), nil)
+	}
+	ended := r.Clock.Now()
+	r.Clock.Advance(time.Second)
+	r.end(refund.Key("acme", "open"), errPlain)
+	all := reconcile.Filter{Tenants: []string{"acme"}}
+	old := reconcile.Filter{Tenants: []string{"acme"}, Before: ended, States: []idem.State{idem.Completed}}
+	found, settled := 0, 0
+	for q := (protocol.ScanQuery{Segments: 1, Limit: 7}); ; {
+		p, err := r.Faults.Scan(t.Context(), q)
+		require.NoError(t, err)
+		for _, rec := range p.Records {
+			if !all.Matches(rec) {
+				continue
+			}
+			found++
+			by := alice
+			by.Seen = rec.Write
+			err := rc.Forget(t.Context(), rec.ID, by)
+			if !old.Matches(rec) {
+				require.ErrorIs(t, err, reconcile.ErrOpen)
+				continue
+			}
+			require.NoError(t, err)
+			settled++
+		}
+		if q.Page = p.Next; q.Page == "" {
+			break
+		}
+	}
+	require.Equal(t, []int{21, 20}, []int{found, settled})
+	require.Len(t, r.Store.Records(), 11)
+	r.Faults.Next(idemtest.Scan, idemtest.Refuse)
+	_, err := r.Faults.Scan(t.Context(), protocol.ScanQuery{Segments: 1})
+	require.Error(t, err)
+	_, err = idemtest.NewFaults(bare{r.Faults}).Scan(t.Context(), protocol.ScanQuery{Segments: 1})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// bare is a store that keeps no questions and lists no records.
+type bare struct{ protocol.Store }
 
 func TestAListNamesWhatItCannotRead(t *testing.T) {
 	r := newRig(t)

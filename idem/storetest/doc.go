@@ -14,13 +14,14 @@
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
 // step, settle, commit, copy, result, added result, unreadable, plain, watched,
-// reference, questions, random.
+// reference, questions, scan, random.
 //
 // What the [Harness] above leaves out is skipped, and then not shown:
 //
 //	Damages                  a record that cannot be read is never taken for absent
 //	Unit                     writes that commit with the outcome, or not at all
 //	a [protocol.Questions]   sweeps, people's resolutions and their audit
+//	Scanner                  all records are listed, without their results
 //
 // WithoutSteps and a MaxResult leave out the cases that such a store refuses.
 package storetest

@@ -30,6 +30,9 @@ type Harness struct {
 	// any a skipped case says that failing closed is not tested.
 	Damages []Damage
 
+	// Scanner lists all records of the Store. Nil if it has none.
+	Scanner protocol.Scanner
+
 	// Unit returns a unit of work that the store commits with Finish, and a function that
 	// reports whether it has been applied. Nil for a store that refuses every unit with
 	// errors.ErrUnsupported.
@@ -99,6 +102,7 @@ func suite(h Harness) []group {
 		{"watched", watchedCases(steps)},
 		{"reference", referenceCases(steps)},
 		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
+		{"scan", scanCases(h)},
 		{"random", randomCases(steps)},
 	}
 }

@@ -10,7 +10,7 @@ import (
 func memory(*testing.T) Harness {
 	s := memstore.Options{MaxResult: 6 << 20}.New()
 	return Harness{
-		Store: s, MaxResult: 6 << 20,
+		Store: s, Scanner: s, MaxResult: 6 << 20,
 		Delete: func(_ context.Context, id string) error { s.Delete(id); return nil },
 	}
 }

@@ -1,0 +1,139 @@
+package dynamostore
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// ScannerClient is what a [Scanner] uses of a *dynamodb.Client.
+type ScannerClient interface {
+	Client
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+}
+
+// Scanner lists all records, for what no index holds: an export, a tenant to forget, a claim that
+// is not watched. It reads the whole table, the parts of large results, messages and changes
+// included, and DynamoDB bills all of it: half a read unit for each 4 KB, 131,000 units for a
+// gigabyte. It takes read capacity from the functions that share the table, so that whoever
+// scans a table in use should pause between pages, by the units that each one cost.
+//
+// Make it with [NewScanner]. It is a type of its own so that nobody else needs dynamodb:Scan,
+// and needs nothing else itself. It is safe for concurrent use.
+type Scanner struct {
+	store  *Store
+	client ScannerClient
+}
+
+var _ protocol.Scanner = (*Scanner)(nil)
+
+// NewScanner returns a scanner of the table. It makes no call. Mistakes are an
+// [*idem.ConfigError].
+func NewScanner(client ScannerClient, table string, o *Options) (*Scanner, error) {
+	if client == nil {
+		// An interface that holds nothing is not the nil that New looks for.
+		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
+	}
+	s, err := New(client, table, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Scanner{store: s, client: client}, nil
+}
+
+// recordsAlone leaves out the parts of results, which have the sort key of a record.
+const recordsAlone = "sk=:record AND NOT contains(pk,:part)"
+
+// withoutResult are the attributes of a record but for its result.
+const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,attempt,write_id,seen,lease_until,retention," +
+	"created_at,updated_at,uncertain,enc,body_size,rv,parts,omitted,steps,failure,provider_ref,ref_write,resolved,unsettled," +
+	"open_due,open_since,sweep_id,probes,given_up_at,expires_at"
+
+// Scan implements [protocol.Scanner]: one eventually consistent Scan, of 1 MB at most, which
+// leaves the results in the table, but for those of steps.
+func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.ScanPage, err error) {
+	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
+		return p, fmt.Errorf("dynamostore: Scan: there is no segment %d of %d", q.Segment, q.Segments)
+	}
+	k := s.store.retry.begin(ctx, "Scan")
+	defer k.end()
+	vals := newValues(2, 0)
+	vals.str(":record", schema.RecordSK)
+	vals.str(":part", schema.PartPK)
+	in := &dynamodb.ScanInput{
+		TableName: s.store.table, Segment: aws.Int32(int32(q.Segment)), TotalSegments: aws.Int32(int32(q.Segments)),
+		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(withoutResult), ExpressionAttributeValues: vals.item,
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}
+	if q.Limit > 0 {
+		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
+	}
+	if in.ExclusiveStartKey, err = parseScanCursor(q.Page); err != nil {
+		return p, err
+	}
+	var out *dynamodb.ScanOutput
+	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
+		out, err = s.client.Scan(ctx, in, s.store.optFns...)
+		return err
+	})
+	if err != nil {
+		return p, err
+	}
+	p.Looked, p.Next = int(out.ScannedCount), formatScanCursor(out.LastEvaluatedKey)
+	if out.ConsumedCapacity != nil {
+		p.Units = aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	for _, it := range out.Items {
+		rec, err := decodeWithoutResult(it)
+		if errors.Is(err, protocol.ErrRecordUnreadable) {
+			p.Unreadable = append(p.Unreadable, text(it, schema.PK))
+			continue
+		}
+		if err != nil {
+			return protocol.ScanPage{}, err
+		}
+		p.Records = append(p.Records, rec)
+	}
+	return p, nil
+}
+
+// decodeWithoutResult reads a record whose body was not asked for.
+func decodeWithoutResult(it item) (*protocol.Record, error) {
+	if text(it, schema.State) == string(protocol.Completed) && !has(it, schema.Parts) {
+		it[schema.Body] = &types.AttributeValueMemberB{} // or it would be damaged
+	}
+	rec, err := decode(it)
+	if err != nil {
+		return nil, err
+	}
+	return rec.WithoutResults(), nil
+}
+
+// formatScanCursor names the item after which a scan continues.
+func formatScanCursor(last item) string {
+	if last == nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text(last, schema.SK) + " " + text(last, schema.PK)))
+}
+
+func parseScanCursor(page string) (item, error) {
+	if page == "" {
+		return nil, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(page)
+	sk, pk, ok := strings.Cut(string(b), " ")
+	if err != nil || !ok {
+		return nil, noCursor(page)
+	}
+	return itemKey(pk, sk), nil
+}
