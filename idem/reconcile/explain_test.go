@@ -132,16 +132,18 @@ func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
 func TestWhatIsExplainedOfTimeIsWhatHappens(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
-			r := newRig(t)
-			s.leave(r, s.key)
-			for _, change := range r.explain(s.key).Changes {
-				_, then, said := strings.Cut(change.What, "Then a call gets: ")
+			for i := 0; ; i++ {
+				r := newRig(t)
+				s.leave(r, s.key)
+				changes := r.explain(s.key).Changes
+				if i == len(changes) {
+					return
+				}
+				_, then, said := strings.Cut(changes[i].What, "Then a call gets: ")
 				if !said {
 					continue
 				}
-				r := newRig(t)
-				s.leave(r, s.key)
-				r.Clock.Advance(change.At.Sub(r.Clock.Now()) + time.Millisecond)
+				r.Clock.Advance(changes[i].At.Sub(r.Clock.Now()) + time.Millisecond)
 				require.Truef(t, strings.HasPrefix(then, r.got(s.key, 1)), "%s", then)
 			}
 		})

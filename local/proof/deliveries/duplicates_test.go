@@ -100,7 +100,7 @@ func TestDuplicateInFlightIsNotGivenUp(t *testing.T) {
 			if hides {
 				env = append(env, "ORDERS_SQS="+queuetest.Endpoint(t))
 			}
-			s := newSetup(t, runtime.Function{MaxInstances: instances, Timeout: 8 * time.Second},
+			s := newSetup(t, runtime.Function{MaxInstances: instances, Timeout: 12 * time.Second},
 				func(n, _ int) string {
 					if n == 0 {
 						return "ok"
