@@ -26,7 +26,7 @@ const (
 // CompletedWith answers that the operation took effect, and that its handler would have
 // returned out. Out must be the handler's result type: only the encoding is checked, as
 // [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
-// that has failed and is being undone.
+// that has failed and is being undone, or has been.
 func CompletedWith[Out any](out Out) Answer {
 	result, err := idem.Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}

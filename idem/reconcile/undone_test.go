@@ -37,3 +37,24 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	require.ErrorIs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), reconcile.ErrNotUndone)
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by), "the next attempt goes on")
 }
+
+// All of it has been undone when the process dies, before the failure is recorded. The
+// provider remembers the charge, and not that it was returned.
+func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+			require.NoError(t, err)
+			require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
+			r.Crash()
+			return 0, nil
+		})
+	})
+	r.Restart()
+	r.lapse()
+	s := r.asking(says(reconcile.CompletedWith(1)))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+}
