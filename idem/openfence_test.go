@@ -60,6 +60,24 @@ func TestACommitInDoubtWithoutAClaimIsFencedOverAnExpiredRecord(t *testing.T) {
 	}
 }
 
+// The unit of work of an attempt without a claim is refused, and it says that nothing took
+// effect. It has claimed what an earlier attempt left that may have: another input does not
+// get the key.
+func TestARefusalWithoutAClaimForgetsNoEarlierAttempt(t *testing.T) {
+	for _, doubt := range []bool{true, false} {
+		r, key := newBankRig(t), openOp(false).Key("t", "k")
+		killed(t, r.rig, key)
+		r.clock.Advance(time.Hour)
+		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: idem.NotExecuted(errPlain), doubt: doubt}, nil))
+		require.Same(t, errPlain, err)
+		c := new(counter)
+		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 2, c.run)
+		require.ErrorIs(t, err, idem.ErrKeyReused, "in doubt %v", doubt)
+		require.Zero(t, c.count())
+	}
+}
+
 // An end of an attempt without a claim meets a record that is free, and that the answer
 // does not show. It is read, at once or with the next try.
 func TestAnEndWithoutAClaimReadsWhatTheAnswerDoesNotShow(t *testing.T) {

@@ -15,6 +15,10 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 	if c.a.atomic() {
 		return c.refusedAtomic(ctx, r, end)
 	}
+	if c.a.failedOpen && end.State == Released && c.a.rec.Repeat == Repeatable {
+		// The commit may have claimed what an earlier attempt left without an outcome.
+		end.Uncertain = true
+	}
 	if r.Ambiguous {
 		written, out, err := c.fence(ctx, end.Ending, r.Err)
 		if written == nil {
