@@ -15,6 +15,7 @@ type attempt struct {
 	key        Key
 	rec        Record // as claimed
 	failedOpen bool   // runs without a claim, because the store was down
+	inDoubt    bool   // the claim that it runs without may land late
 	// until is when the lease is over as it was claimed. The holder counts it from when
 	// the claim was sent, by the monotonic clock, which no correction of the wall clock
 	// moves.
@@ -108,7 +109,7 @@ func (a *attempt) kind() protocol.AttemptKind {
 	case a.atomic():
 		return protocol.Atomic{Claim: *a.unwritten}
 	case a.failedOpen:
-		return protocol.Unclaimed{Record: a.rec, Undid: a.journal.mustPark()}
+		return protocol.Unclaimed{Record: a.rec, Undid: a.journal.mustPark(), InDoubt: a.inDoubt}
 	}
 	return nil
 }

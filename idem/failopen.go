@@ -51,7 +51,13 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		}
 		nothing := f.Ending.State == Released && !f.Ending.Uncertain
 		if nothing && f.NewOwner == "" {
-			return err // there is nothing to remember, and nothing to fence
+			if !open.InDoubt {
+				return err // there is nothing to remember, and nothing to fence
+			}
+			// The attempt's claim must not land once the record is gone.
+			return e.writeWithdrawal(ctx, now, protocol.Withdrawal{
+				Claim: protocol.Claim{Record: open.Record}, Owner: newID(), Write: f.Write, ExpiresAt: f.Ending.ExpiresAt,
+			})
 		}
 		do := e.claims(&open.Record, conflict.Existing)
 		if !free(do) {

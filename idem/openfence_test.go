@@ -60,6 +60,30 @@ func TestACommitInDoubtWithoutAClaimIsFencedOverAnExpiredRecord(t *testing.T) {
 	}
 }
 
+// An attempt without a claim executed nothing, and its claim is in doubt: that does not land
+// once TTL has deleted the expired record that was in its way, nor once its own end is gone.
+func TestAClaimInDoubtDoesNotLandAfterAnAttemptThatExecutedNothing(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		for _, expired := range []bool{true, false} {
+			r, op := newRig(t, nil), openOp(strict)
+			op.Retention = time.Minute
+			key := op.Key("t", "k")
+			if expired {
+				leftExpired(t, r, key)
+			}
+			var held *idemtest.Call
+			r.faults.Next(idemtest.Acquire, idemtest.Hold(&held))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
+			require.Same(t, errPlain, err)
+			r.clock.Advance(14 * time.Minute)
+			if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
+				r.mem.Delete(key.ID())
+			}
+			require.Error(t, held.Do(t.Context()), "strict %v, over an expired record %v", strict, expired)
+		}
+	}
+}
+
 // The unit of work of an attempt without a claim is refused, and it says that nothing took
 // effect. It has claimed what an earlier attempt left that may have: another input does not
 // get the key.

@@ -171,7 +171,7 @@ func (t *terminal) own() *terminal {
 		f.Ending.Failure = &Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
 	}
 	if open, ok := f.Attempt.(protocol.Unclaimed); ok {
-		f.Attempt = protocol.Unclaimed{Record: ownRecord(&open.Record), Undid: open.Undid}
+		f.Attempt = protocol.Unclaimed{Record: ownRecord(&open.Record), Undid: open.Undid, InDoubt: open.InDoubt}
 	}
 	return &c
 }

@@ -231,8 +231,9 @@ type AttemptKind interface{ attemptKind() }
 type Unclaimed struct {
 	Record Record
 	// Undid says that the attempt has undone steps of its own, which nobody has recorded.
-	// The steps of an earlier attempt may be the same ones. Stores do not look at it.
-	Undid bool
+	// The steps of an earlier attempt may be the same ones. InDoubt says that its claim was sent
+	// and may land late. Stores do not look at either.
+	Undid, InDoubt bool
 }
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
