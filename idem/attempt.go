@@ -117,8 +117,11 @@ func (a *attempt) kind() protocol.AttemptKind {
 // claimed reports whether the attempt holds a claim.
 func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
 
-// watched reports whether the attempt's claim may be in the index.
-func (a *attempt) watched() bool { return !a.rec.Due.IsZero() || a.journal.mayBeWatched() }
+// watched reports whether the attempt's claim may be in the index. One that is written only
+// to end may be there by the declaration of the record that it is over.
+func (a *attempt) watched() bool {
+	return a.failedOpen || !a.rec.Due.IsZero() || a.journal.mayBeWatched()
+}
 
 // due is when a begin mark makes the claim due, zero if it stays as it is: nobody asks
 // again for work that was killed, and an open step must not be forgotten.

@@ -83,7 +83,7 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		rec, watch := open.Record, WatchNotRepeatable
 		rec.Write = newID()
 		switch {
-		case f.Watched:
+		case !rec.Due.IsZero():
 			watch = WatchAlways
 		case rec.Repeat == NotRepeatable:
 			watch = LeaveAbandonedUnnoticed // or the attempt would be watched
@@ -93,7 +93,6 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
 		}
-		f.Watched = !c.Record.Due.IsZero()
 		if f.Ending.Unsettled != 0 {
 			f.Ending.Unsettled = c.Record.Unsettled + 1
 		}

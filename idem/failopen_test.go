@@ -10,6 +10,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // An attempt without a claim finds a record that could be claimed: one that has
@@ -91,6 +93,37 @@ func TestFailOpenClaimsAreWatched(t *testing.T) {
 			})
 		}
 	}
+}
+
+// indexed is a store with an index, which an end leaves only if it says that it may be there.
+type indexed struct {
+	*memstore.Store
+	t *testing.T
+}
+
+func (s *indexed) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	rec, err := s.Get(ctx, f.ID)
+	require.NoError(s.t, err)
+	require.False(s.t, rec != nil && rec.HeldBy(f.Owner) && !rec.Due.IsZero() && !f.Watched, "the record stays in the index")
+	return s.Store.Finish(ctx, now, f)
+}
+
+// An end that could not be written over such a claim still takes it out of the index later.
+func TestAQueuedEndWithoutAClaimLeavesTheIndex(t *testing.T) {
+	mem := memstore.New()
+	r := &rig{mem: mem, faults: idemtest.NewFaults(&indexed{mem, t}), clock: new(idemtest.Clock), events: new(events)}
+	var err error
+	r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now})
+	require.NoError(t, err)
+	released(t, r, openOp(true).Key("t", "k"))
+	key := openOp(false).Key("t", "k")
+	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	r.faults.Next(idemtest.Finish, idemtest.Pass, idemtest.LoseRequest)
+	_, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (int, error) { return 7, nil })
+	require.NoError(t, err)
+	require.NotZero(t, r.record(t, key).Due)
+	require.NoError(t, r.engine.Flush(t.Context()))
+	require.Equal(t, idem.Completed, r.record(t, key).State)
 }
 
 // An attempt whose outcome nobody knows leaves an open question in such a record
