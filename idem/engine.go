@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"os"
 	"reflect"
 	"strconv"
@@ -58,10 +57,9 @@ type Options struct {
 	Wait time.Duration
 	// QueueBytes bounds what is kept in memory of outcomes to be written later, in bytes.
 	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
-	// claims under which nothing ran, then outcomes; all are reported to the observer. The
-	// record goes by the operation's declaration then.
+	// claims under which nothing ran, then outcomes; the observer is told of each.
 	QueueBytes int
-	// Observer is told what happens. Nil means nobody.
+	// Observer is told what happens. Nil means warnings and errors of [LogTo] to slog.Default.
 	Observer Observer
 	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
 	// times go by time.Now, always. Nil means time.Now.
@@ -118,6 +116,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if e.opts.QueueBytes == 0 {
 		e.opts.QueueBytes = 32 << 20
 	}
+	e.opts.Observer = Observers(e.opts.Observer)
 	clock := e.opts.Now
 	if clock == nil {
 		clock = time.Now
@@ -154,16 +153,8 @@ func managedInstance() bool {
 	return os.Getenv("AWS_LAMBDA_INITIALIZATION_TYPE") == "lambda-managed-instances" || err == nil && n > 1
 }
 
-// tell calls the observer, if there is one.
+// tell calls the observer.
 func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
-	if e.opts.Observer == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "panic", p, "record", n.ID)
-		}
-	}()
 	n.Kind = kind
-	e.opts.Observer(ctx, n)
+	e.opts.Observer.tell(ctx, n)
 }

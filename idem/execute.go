@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
 )
@@ -29,7 +30,7 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 }
 
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
-	x := &execution{engine: e, call: c, begun: e.now()}
+	x := &execution{engine: e, call: c, begun: e.now(), called: time.Now()}
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 		return Outcome{}, err

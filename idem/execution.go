@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
@@ -17,14 +18,21 @@ type execution struct {
 	endByProcess time.Time     // of the invocation, by the process's clock
 	guard        time.Duration // before the invocation's end
 	budget       time.Duration // for the store, before the claim
+	called       time.Time     // when it began, by the process's clock
+	ran          atomic.Int64  // from called until the handler has returned, 0 before
 }
 
 func (x *execution) notify(ctx context.Context, kind notice.Kind, n notice.Notice) {
-	if x.engine.opts.Observer == nil {
-		return
-	}
 	k := &x.call.Key
 	n.ID, n.Tenant, n.Operation = k.id, k.tenant, k.op.Name
 	n.Elapsed = x.engine.now().Sub(x.begun)
+	switch kind {
+	case notice.Claimed, notice.TookOver:
+		n.Took = time.Since(x.called)
+	case notice.Completed, notice.Failed, notice.Released, notice.Parked:
+		if ran := time.Duration(x.ran.Load()); ran > 0 {
+			n.Took = time.Since(x.called) - ran
+		}
+	}
 	x.engine.tell(ctx, kind, n)
 }

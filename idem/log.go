@@ -33,21 +33,23 @@ var logged = map[notice.Kind]struct {
 	notice.OutcomeDropped:   {slog.LevelError, "outcome dropped"},
 }
 
-// LogTo returns an observer that logs what somebody must look at as errors (an outcome
-// that was dropped, a record that cannot be read) and warnings, and the rest at info and
-// debug level. The attribute kind is the notice's. A nil logger means slog.Default. Keys'
-// values are never logged, record ids are.
-func LogTo(l *slog.Logger) Observer {
+// LogTo returns an observer that logs what somebody must look at as warnings and errors,
+// the rest below. Nil means slog.Default. No line has a key's value; record ids are in
+// them, and begin with the tenant.
+func LogTo(l *slog.Logger) Observer { return logFrom(slog.LevelDebug, l) }
+
+// logFrom is LogTo, but for what has a lower level.
+func logFrom(least slog.Level, l *slog.Logger) Observer {
 	return func(ctx context.Context, n notice.Notice) {
-		log := l
-		if log == nil {
-			log = slog.Default()
-		}
 		how, found := logged[n.Kind]
 		if !found {
 			how.level, how.text = slog.LevelDebug, strings.ReplaceAll(string(n.Kind), "_", " ")
 		}
-		if !log.Enabled(ctx, how.level) {
+		log := l
+		if log == nil {
+			log = slog.Default()
+		}
+		if how.level < least || !log.Enabled(ctx, how.level) {
 			return
 		}
 		attrs := []slog.Attr{

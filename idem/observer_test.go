@@ -3,10 +3,12 @@ package idem_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"maps"
 	"math"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,7 @@ import (
 // observed runs one scenario for each kind of notice.
 var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
+	"executed":  func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"took_over": func(t *testing.T, r *rig) {
 		uncertainly(t, r, safe.Key("t", "k"))
@@ -162,16 +165,24 @@ func TestAnObserverIsToldOfEveryKind(t *testing.T) {
 	}
 }
 
-// No observer is fine on every one of these paths.
-func TestObserverMayBeNil(t *testing.T) {
+// Without an observer every one of these paths works, and the default logger gets what
+// somebody must look at, and nothing else.
+func TestWithoutAnObserverWarningsAreLogged(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
 	for kind, scenario := range observed {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, nil)
+				var all, logged bytes.Buffer
+				slog.SetDefault(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
 				var err error
 				r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now})
 				require.NoError(t, err)
 				scenario(t, r)
+				idem.LogTo(slog.New(slog.NewTextHandler(&all, nil)))(t.Context(), notice.Notice{Kind: kind})
+				grave := regexp.MustCompile("level=(WARN|ERROR)").Match(all.Bytes())
+				require.Equal(t, grave, regexp.MustCompile(`level=(WARN|ERROR) .* kind=`+string(kind)+" ").Match(logged.Bytes()), logged.String())
+				require.NotRegexp(t, "level=(INFO|DEBUG)", logged.String())
 			})
 		})
 	}
@@ -210,14 +221,63 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 	}
 	for i := range got {
 		require.GreaterOrEqual(t, got[i].Elapsed, time.Duration(0))
-		got[i].Elapsed = 0
+		got[i].Elapsed, got[i].Took = 0, 0
 	}
 	about := notice.Notice{ID: key.ID(), Tenant: "acme", Operation: "unsafe", Attempt: 1}
-	claimed, parked, unknown := about, about, about
-	claimed.Kind, parked.Kind, unknown.Kind = notice.Claimed, notice.Parked, notice.Unknown
+	claimed, executed, parked, unknown := about, about, about, about
+	claimed.Kind, executed.Kind, parked.Kind, unknown.Kind = notice.Claimed, notice.Executed, notice.Parked, notice.Unknown
 	claimed.State, parked.State, unknown.State = idem.InProgress, idem.Unknown, idem.Unknown
+	executed.Err = errPlain
 	parked.Err = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
-	require.Equal(t, []notice.Notice{claimed, parked, unknown}, got)
+	require.Equal(t, []notice.Notice{claimed, executed, parked, unknown}, got)
+}
+
+// Claim, handler and recording have their own durations, which a replay has none of.
+func TestNoticesSayHowLongItTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for _, slow := range []idemtest.Method{idemtest.Acquire, idemtest.Finish} {
+			r.faults.Next(slow, func(ctx context.Context, c *idemtest.Call) error {
+				time.Sleep(300 * time.Millisecond)
+				return c.Do(ctx)
+			})
+		}
+		for range 2 {
+			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+				time.Sleep(2 * time.Second)
+				return 1, nil
+			})
+			require.NoError(t, err)
+		}
+		took := map[notice.Kind]time.Duration{}
+		for _, n := range r.events.notices {
+			took[n.Kind] = n.Took
+		}
+		require.Equal(t, map[notice.Kind]time.Duration{
+			notice.Claimed: 300 * time.Millisecond, notice.Executed: 2 * time.Second, notice.Completed: 300 * time.Millisecond, notice.Replayed: 0,
+		}, took)
+	})
+}
+
+// A handler that panics, or leaves its goroutine, has executed too.
+func TestAHandlerThatPanicsHasExecuted(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			r, done := newRig(t, nil), make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+					leave()
+					return 1, nil
+				})
+			}()
+			<-done
+			r.events.mu.Lock()
+			defer r.events.mu.Unlock()
+			require.Equal(t, []string{"claimed", "executed", "released"}, r.events.names)
+		})
+	}
 }
 
 // A metric that panics costs no outcome, wherever it is.
@@ -241,4 +301,19 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "unencodable")))
 	}
+}
+
+// Each observer is told, whatever becomes of the others, and nil logs.
+func TestObserversTellsEach(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	var logged bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	var told []notice.Kind
+	note := func(_ context.Context, n notice.Notice) { told = append(told, n.Kind) }
+	o := idem.Observers(func(context.Context, notice.Notice) { panic("metrics") }, nil, note)
+	o(t.Context(), notice.Notice{Kind: notice.Parked, ID: "acme#charge#digest"})
+	o(t.Context(), notice.Notice{Kind: notice.Replayed})
+	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, told)
+	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* panic=metrics .*\n.*level=WARN msg="idem: parked, .* record=acme#charge#digest`, logged.String())
+	require.NotContains(t, logged.String(), "kind=replayed")
 }

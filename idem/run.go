@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
 )
@@ -20,10 +21,14 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		return Outcome{}, err
 	}
 	l := x.startLease(ctx, a, a.until)
+	began := time.Now()
 	ended := false
 	defer func() {
 		if ended {
 			return
+		}
+		if x.ran.Load() == 0 {
+			x.executed(ctx, a, began, errPanicked)
 		}
 		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
 		// continues unchanged after the write of the record.
@@ -40,6 +45,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		}
 	}()
 	ans := x.call.Run(l.ctx)
+	x.executed(ctx, a, began, ans.Err)
 	unit := a.unit.seal()
 	class := x.applySteps(l.ctx, a, &ans, x.rule(l.ctx, a, ans))
 	class, unit = a.response(class, ans, unit)
@@ -65,6 +71,12 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		x.flushLarge(ctx)
 	}
 	return a.outcome(ans, end, done), Unmark(ans.Err)
+}
+
+// executed tells that the handler has returned, or left its goroutine.
+func (x *execution) executed(ctx context.Context, a *attempt, began time.Time, err error) {
+	x.ran.Store(max(int64(time.Since(x.called)), 1))
+	x.notify(ctx, notice.Executed, notice.Notice{Attempt: a.made().Attempt, Took: time.Since(began), Err: err})
 }
 
 // checkTime reports whether the handler's time was over before it began.

@@ -48,7 +48,7 @@ func TestTheUsersObserverIsKept(t *testing.T) {
 	told := map[notice.Kind]int{}
 	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
 	idemtest.Deliver(h, 3, request(double))
-	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Completed: 1, notice.Replayed: 2}, told)
+	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2}, told)
 }
 
 // From the crash on nothing of the process reaches the store, whatever it does.

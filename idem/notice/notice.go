@@ -29,6 +29,11 @@ type Notice struct {
 	// Elapsed since the call began, or since the write was queued. Of what a sweep does,
 	// since the record has been without an outcome.
 	Elapsed time.Duration
+	// Took is how long this took by itself, by the process's clock: the claim, from the
+	// call's beginning, of Claimed and TookOver, the handler of Executed, and the recording
+	// of its outcome of Completed, Failed, Released and Parked. 0 for other kinds, and where
+	// no handler has returned.
+	Took time.Duration
 	// Err is the handler's error, or what went wrong.
 	Err error
 }
@@ -43,6 +48,7 @@ type Kind string
 const (
 	Claimed          Kind = "claimed"           // a first attempt has its claim
 	TookOver         Kind = "took_over"         // a later attempt has its claim
+	Executed         Kind = "executed"          // a handler has returned, or panicked
 	Replayed         Kind = "replayed"          // answered with a recorded outcome
 	InFlight         Kind = "in_flight"         // answered with ErrInFlight
 	Accepted         Kind = "accepted"          // answered with ErrAccepted

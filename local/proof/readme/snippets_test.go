@@ -44,7 +44,7 @@ func handler(client *dynamodb.Client) (lambda.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	engine, err := idem.New(store, nil)
 	if err != nil {
 		return nil, err
 	}
