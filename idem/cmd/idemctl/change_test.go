@@ -58,7 +58,7 @@ func TestAChangeIsRefusedIfTheOriginalEndsMeanwhile(t *testing.T) {
 		changing(t, func(b *bench) {
 			args := with(releaseR1, "-o", "json")
 			if seen {
-				args = append(args, "--seen", b.Record(r1).Write, "--yes")
+				args = append(args, "--seen="+b.Record(r1).Write, "--yes")
 				b.lateOutcome()
 			} else {
 				b.answers, b.meanwhile = []string{"yes"}, b.lateOutcome

@@ -17,9 +17,19 @@ type filterFlags struct {
 	Operation []string      `placeholder:"NAME" help:"Of these operations only."`
 	Tenant    []string      `placeholder:"NAME" help:"Of these tenants only."`
 	NoTenant  bool          `help:"Of records without a tenant only."`
-	State     []idem.State  `enum:"unknown,in_progress,released,pending" placeholder:"STATE" help:"In these states only: ${enum}."`
-	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only."`
+	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: ${enum}; the last two only with --all."`
+	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only, or ended so long ago."`
 	GivenUp   bool          `help:"Left to people by the sweep only."`
+}
+
+// indexed refuses states of which the index has none.
+func (f *filterFlags) indexed() error {
+	for _, st := range f.State {
+		if st == idem.Completed || st == idem.Failed {
+			return misuse("no index has records that are %s: use --all, which reads the whole table", st)
+		}
+	}
+	return nil
 }
 
 func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
@@ -40,6 +50,7 @@ func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
 type listCmd struct {
 	filterFlags
 	reveal
+	allFlags
 	Limit int    `default:"50" help:"At most so many records."`
 	Page  string `placeholder:"PAGE" help:"Continue there: what the command before has printed."`
 }
@@ -53,11 +64,24 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	r, _, err := s.reconciler(ctx)
+	if c.All && c.Page != "" {
+		return misuse("--page is not for --all: raise --limit")
+	}
+	if !c.All {
+		if err := c.indexed(); err != nil {
+			return err
+		}
+	}
+	r, b, err := s.reconciler(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := s.collect(ctx, r, f, c.Page, c.Limit)
+	var found reconcile.Listing
+	if c.All {
+		found, err = s.collectAll(ctx, b, f, c.allFlags, c.Limit)
+	} else {
+		found, err = s.collect(ctx, r, f, c.Page, c.Limit)
+	}
 	if err != nil && !interrupted(err) {
 		return err
 	}
@@ -116,7 +140,10 @@ func (s *session) list(l reconcile.Listing) {
 	now := s.now()
 	for _, rec := range l.Records {
 		age := "for " + span(now.Sub(since(rec)))
-		if since(rec).After(now) {
+		switch {
+		case !rec.Open() && rec.State != idem.InProgress:
+			age = span(now.Sub(rec.UpdatedAt)) + " ago"
+		case since(rec).After(now):
 			age = "lease ends in " + span(since(rec).Sub(now))
 		}
 		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)

@@ -30,6 +30,11 @@ type commands struct {
 	Explain explainCmd `cmd:"" help:"Say what the next call gets, what time changes, and what each decision would do."`
 	History historyCmd `cmd:"" help:"List the changes of a record by people, webhooks and sweeps."`
 
+	Changes changesCmd `cmd:"" help:"List the changes of all records by people, webhooks and sweeps."`
+	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
+	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
+	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
+
 	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
@@ -41,7 +46,10 @@ type Globals struct {
 	Region   string `placeholder:"REGION" help:"The table's region; else as the AWS SDKs find it (AWS_REGION)."`
 	Profile  string `placeholder:"NAME" help:"Profile of the AWS configuration; else as the AWS SDKs find it (AWS_PROFILE)."`
 	Endpoint string `env:"IDEM_DYNAMODB_ENDPOINT" placeholder:"URL" help:"Endpoint of a DynamoDB Local."`
-	Output   string `short:"o" enum:"table,json" default:"table" help:"Form of the output: table or json."`
+	// A strongly consistent global table has none.
+	WithoutTransactions bool `env:"IDEM_WITHOUT_TRANSACTIONS" help:"The table has no transactions: it is a strongly consistent global table."`
+
+	Output string `short:"o" enum:"table,json" default:"table" help:"Form of the output: table or json."`
 }
 
 // terminal is what a run talks to.

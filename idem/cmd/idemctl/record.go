@@ -132,7 +132,7 @@ func describe(rec *idem.Record, show reveal) record {
 		ID: rec.ID, Tenant: tenant, Operation: operation, State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable,
 		Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
 		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt, Resolved: rec.Resolved, Uncertain: rec.Uncertain,
-		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: rec.Body.Size, Omitted: rec.Omitted, Write: rec.Write,
+		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Write: rec.Write,
 	}
 	if show.ShowValue {
 		d.Value = rec.Value

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -31,8 +32,11 @@ type backend struct {
 	store reconcile.Store
 	// caller says who runs the command.
 	caller func(ctx context.Context) string
-	cfg    aws.Config
-	client *dynamodb.Client
+	// scanner reads all records, estimate says how many items that are, and how many bytes.
+	scanner  protocol.Scanner
+	estimate func(ctx context.Context) (items, bytes int64, err error)
+	// check checks the table.
+	check func(ctx context.Context) error
 }
 
 // connect is the opener of the real command.
@@ -51,7 +55,7 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.Endpoint != "" {
+	if g.Endpoint != "" && g.Profile == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" {
 		if cfg.Region == "" {
 			cfg.Region = "local"
 		}
@@ -64,19 +68,37 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.NewQuestions(client, g.Table, nil)
+	store, err := dynamostore.NewQuestions(client, g.Table, &dynamostore.Options{WithoutTransactions: g.WithoutTransactions})
 	if err != nil {
 		return nil, err
 	}
-	return &backend{store: store, cfg: cfg, client: client, caller: func(ctx context.Context) string {
-		if g.Endpoint == "" {
-			if arn := callerIdentity(ctx, cfg); arn != "" {
-				return arn
+	scanner, err := dynamostore.NewScanner(client, g.Table, &dynamostore.Options{AttemptTimeout: scanTime, Budget: 10 * scanTime})
+	if err != nil {
+		return nil, err
+	}
+	return &backend{
+		store: store, scanner: scanner,
+		caller: func(ctx context.Context) string {
+			if g.Endpoint == "" {
+				if arn := callerIdentity(ctx, cfg); arn != "" {
+					return arn
+				}
 			}
-		}
-		return os.Getenv("USER")
-	}}, nil
+			return os.Getenv("USER")
+		},
+		check: func(ctx context.Context) error { return dynamostore.Check(ctx, client, g.Table) },
+		estimate: func(ctx context.Context) (int64, int64, error) {
+			d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &g.Table})
+			if err != nil || d.Table == nil {
+				return 0, 0, err
+			}
+			return aws.ToInt64(d.Table.ItemCount), aws.ToInt64(d.Table.TableSizeBytes), nil
+		},
+	}, nil
 }
+
+// scanTime is for a page of 1 MB.
+const scanTime = 5 * time.Second
 
 // callerIdentity is the ARN of the one whose credentials these are; empty if AWS does not say.
 func callerIdentity(ctx context.Context, cfg aws.Config) string {

@@ -44,7 +44,11 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context()}
 	b.Clock.Advance(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).Sub(time.Now()))
-	b.backend = backend{store: b.Faults, caller: func(context.Context) string { return "alice" }}
+	b.backend = backend{
+		store: b.Faults, scanner: b.Store, caller: func(context.Context) string { return "alice" },
+		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
+		check:    func(context.Context) error { return nil },
+	}
 	return b
 }
 
@@ -147,7 +151,7 @@ func (b *bench) reconciler() *reconcile.Reconciler {
 }
 
 // write is a random id, which no two runs share.
-var write = regexp.MustCompile(`"write": "[^"]*"`)
+var write = regexp.MustCompile(`"write":( ?)"[^"]*"`)
 
 // transcript runs the commands of a text, which stand behind "$ ", and returns the text with
 // their output. What was typed in the text is typed again.
@@ -162,7 +166,7 @@ func (b *bench) transcript(text string) string {
 			var got bytes.Buffer
 			code := b.runTo(&got, &got, words(b.t, command)...)
 			fmt.Fprintln(&out, line)
-			out.WriteString(write.ReplaceAllString(got.String(), `"write": "random"`))
+			out.WriteString(write.ReplaceAllString(got.String(), `"write":$1"random"`))
 			if code != exitDone {
 				fmt.Fprintf(&out, "(exit code %d)\n", code)
 			}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// statsCmd counts what has no outcome.
+type statsCmd struct {
+	Limit int `default:"10000" help:"Count at most so many records; each is a read."`
+}
+
+// stats are what the command says.
+type stats struct {
+	Groups     []*group      `json:"groups"`
+	Oldest     *record       `json:"oldest,omitempty"`
+	Unreadable int           `json:"unreadable,omitempty"`
+	Partial    bool          `json:"partial,omitempty"`
+	Changes    []changeCount `json:"changes_of_the_last_day"`
+}
+
+// group is the records of an operation in a state.
+type group struct {
+	Operation string     `json:"operation"`
+	State     idem.State `json:"state"`
+	Count     int        `json:"count"`
+	// Those younger than each of the ages, and the others: a sweep should have settled them,
+	// the alarm has rung, somebody has had a day.
+	Under15m int       `json:"under_15m"`
+	Under1h  int       `json:"under_1h"`
+	Under1d  int       `json:"under_1d"`
+	Older    int       `json:"older"`
+	GivenUp  int       `json:"given_up"`
+	Since    time.Time `json:"oldest_since"`
+}
+
+type changeCount struct {
+	Change protocol.Change `json:"change"`
+	To     idem.State      `json:"to,omitempty"`
+	Count  int             `json:"count"`
+}
+
+// Run runs the command.
+func (c *statsCmd) Run(ctx context.Context, s *session) error {
+	if c.Limit < 1 {
+		return misuse("--limit is %d: it is 1 at least", c.Limit)
+	}
+	r, _, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	now, n := s.now(), 0
+	st := stats{Groups: []*group{}, Changes: []changeCount{}}
+	groups := map[[2]string]*group{}
+	var oldest *idem.Record
+	filter, _ := (&filterFlags{}).filter(now)
+	err = s.pages(ctx, r, filter, func(rec *idem.Record) error {
+		if n == c.Limit {
+			return errEnough
+		}
+		n++
+		_, operation := namesOf(rec.ID)
+		g := groups[[2]string{operation, string(rec.State)}]
+		if g == nil {
+			g = &group{Operation: operation, State: rec.State, Since: since(rec)}
+			groups[[2]string{operation, string(rec.State)}] = g
+		}
+		g.add(rec, now)
+		if oldest == nil || since(rec).Before(since(oldest)) {
+			oldest = rec
+		}
+		return nil
+	}, func(string) { st.Unreadable++ })
+	if errors.Is(err, errEnough) {
+		st.Partial, err = true, nil
+	}
+	if err != nil {
+		return err
+	}
+	if oldest != nil {
+		d := describe(oldest, reveal{})
+		st.Oldest = &d
+	}
+	st.Groups = slices.AppendSeq(st.Groups, maps.Values(groups))
+	slices.SortFunc(st.Groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.State, b.State))
+	})
+	counts := map[changeCount]int{}
+	err = s.eachChange(ctx, r, now.Add(-24*time.Hour), func(a protocol.Audit) error {
+		counts[changeCount{Change: a.Change, To: a.To}]++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for k, n := range counts {
+		st.Changes = append(st.Changes, changeCount{k.Change, k.To, n})
+	}
+	slices.SortFunc(st.Changes, func(a, b changeCount) int {
+		return cmp.Or(cmp.Compare(a.Change, b.Change), cmp.Compare(a.To, b.To))
+	})
+	if s.json() {
+		return s.writeJSON(st)
+	}
+	s.stats(st)
+	return nil
+}
+
+func (g *group) add(rec *idem.Record, now time.Time) {
+	g.Count++
+	if !rec.GivenUpAt.IsZero() {
+		g.GivenUp++
+	}
+	if since(rec).Before(g.Since) {
+		g.Since = since(rec)
+	}
+	switch age := now.Sub(since(rec)); {
+	case age < 15*time.Minute:
+		g.Under15m++
+	case age < time.Hour:
+		g.Under1h++
+	case age < 24*time.Hour:
+		g.Under1d++
+	default:
+		g.Older++
+	}
+}
+
+// stats writes them for people.
+func (s *session) stats(st stats) {
+	t := newTable(s.out)
+	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "given up", "oldest"})
+	for _, g := range st.Groups {
+		age := s.now().Sub(g.Since)
+		t.AppendRow(table.Row{
+			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.GivenUp, span(max(age, 0)),
+		})
+	}
+	if len(st.Groups) > 0 {
+		t.Render()
+	} else {
+		fmt.Fprintln(s.out, "Nothing is without an outcome.")
+	}
+	if st.Partial {
+		say(s.out, "There are more, and older ones may be among them: raise --limit.")
+	}
+	if st.Unreadable > 0 {
+		say(s.out, "%s cannot be read: list shows which.", plural(st.Unreadable, "record"))
+	}
+	if st.Oldest != nil {
+		fmt.Fprintln(s.out)
+		s.field("Oldest", "%s", line(st.Oldest.ID))
+	}
+	fmt.Fprintln(s.out)
+	if len(st.Changes) == 0 {
+		fmt.Fprintln(s.out, "No changes from outside in the last day.")
+		return
+	}
+	fmt.Fprintln(s.out, "Changes from outside in the last day:")
+	for _, c := range st.Changes {
+		what := string(c.Change)
+		if c.To != idem.Absent {
+			what += " to " + string(c.To)
+		}
+		s.item(fmt.Sprintf("%s: %d", plain(what), c.Count))
+	}
+}
