@@ -16,6 +16,7 @@ type attempt struct {
 	rec        Record // as claimed
 	failedOpen bool   // runs without a claim, because the store was down
 	inDoubt    bool   // the claim that it runs without may land late
+	shadow     bool   // runs whatever the store says
 	// until is when the lease is over as it was claimed. The holder counts it from when
 	// the claim was sent, by the monotonic clock, which no correction of the wall clock
 	// moves.
@@ -115,7 +116,10 @@ func (a *attempt) kind() protocol.AttemptKind {
 }
 
 // claimed reports whether the attempt holds a claim.
-func (a *attempt) claimed() bool { return !a.failedOpen && !a.atomic() }
+func (a *attempt) claimed() bool { return !a.unrecorded() && !a.atomic() }
+
+// unrecorded reports whether the attempt's steps just run.
+func (a *attempt) unrecorded() bool { return a.failedOpen || a.shadow }
 
 // watched reports whether the attempt's claim may be in the index. One that is written only
 // to end may be there by the declaration of the record that it is over.

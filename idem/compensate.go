@@ -111,7 +111,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if a.failedOpen {
+	if a.unrecorded() {
 		return j.undoUnrecorded(ctx, todo)
 	}
 	if !j.marked() {

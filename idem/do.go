@@ -37,7 +37,11 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	if fn == nil {
 		return res, &ConfigError{What: "call", Problem: "the handler is nil"}
 	}
-	if err := e.checkResult(reflect.TypeFor[Out]()); err != nil {
+	err := e.checkResult(reflect.TypeFor[Out]())
+	if key.op.Shadow {
+		return observe(ctx, e, key, in, fn, err)
+	}
+	if err != nil {
 		return res, err
 	}
 	fp, err := fingerprintOf(e, &in)

@@ -13,8 +13,10 @@ import (
 // failure is a [*RecordedError]. Called by another operation's handler, it hides the
 // error's marks from that operation: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
-	if err := c.check(); err != nil {
-		return Outcome{}, err
+	if !c.Key.op.Shadow {
+		if err := c.check(); err != nil {
+			return Outcome{}, err
+		}
 	}
 	if c.Key.op.Mode == Atomic {
 		if err := e.refusesUnits(); err != nil {
@@ -30,6 +32,9 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 }
 
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
+	if c.Key.op.Shadow {
+		return e.observe(ctx, c)
+	}
 	x := &execution{engine: e, call: c, begun: e.now(), called: time.Now()}
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})

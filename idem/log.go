@@ -31,6 +31,11 @@ var logged = map[notice.Kind]struct {
 	notice.OutcomeQueued:    {slog.LevelWarn, "not all of the outcome is written yet"},
 	notice.OutcomeLanded:    {slog.LevelInfo, "outcome written late"},
 	notice.OutcomeDropped:   {slog.LevelError, "outcome dropped"},
+	notice.ShadowExecuted:   {slog.LevelInfo, "in shadow: executed"},
+	notice.ShadowDuplicate:  {slog.LevelInfo, "in shadow: duplicate"},
+	notice.ShadowReused:     {slog.LevelInfo, "in shadow: key reused with another input"},
+	notice.ShadowRefused:    {slog.LevelInfo, "in shadow: would be refused"},
+	notice.ShadowUnobserved: {slog.LevelWarn, "in shadow: not observed"},
 }
 
 // LogTo returns an observer that logs what somebody must look at as warnings and errors,
@@ -49,7 +54,8 @@ func logFrom(least slog.Level, l *slog.Logger) Observer {
 		if log == nil {
 			log = slog.Default()
 		}
-		if how.level < least || !log.Enabled(ctx, how.level) {
+		// What is told in shadow is all that shadow is for.
+		if how.level < least && !strings.HasPrefix(string(n.Kind), "shadow_") || !log.Enabled(ctx, how.level) {
 			return
 		}
 		attrs := []slog.Attr{

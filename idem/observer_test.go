@@ -113,6 +113,22 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		finished(t, r.elsewhere(t), safe.Key("t", "k"))
 		require.NoError(t, r.engine.Flush(t.Context()))
 	},
+	"shadow_executed": func(t *testing.T, r *rig) { finished(t, r, inShadow(safe).Key("t", "k")) },
+	"shadow_duplicate": func(t *testing.T, r *rig) {
+		finished(t, r, inShadow(safe).Key("t", "k"))
+		finished(t, r, inShadow(safe).Key("t", "k"))
+	},
+	"shadow_key_reused": func(t *testing.T, r *rig) {
+		finished(t, r, inShadow(safe).Key("t", "k"))
+		_, _ = idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", "k"), 2, new(counter).run)
+	},
+	"shadow_refused": func(t *testing.T, r *rig) {
+		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, inShadow(safe).Key("t", "k"), 1, new(counter).run)
+	},
+	"shadow_unobserved": func(t *testing.T, r *rig) {
+		r.faults.Always(idemtest.Refuse)
+		try(t, r, inShadow(safe).Key("t", "k"))
+	},
 }
 
 // stepping records a step the first time, and undoes it the second time.

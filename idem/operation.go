@@ -13,16 +13,14 @@ const (
 	// FailClosed is the zero value: without a claim the handler does not run and
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
-	// FailOpen runs the handler without a claim when the store is down, as
-	// [StoreError].Down says. Any other failure still fails closed, such as missing
-	// credentials. Two attempts may then run at once, or one after the other. The outcome
-	// is recorded as under a claim, unless another attempt has run since or an earlier one
-	// has left steps. Until it is written, the same process does not run the key again.
-	// Only for repeatable operations.
+	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down
+	// says; other failures, such as missing credentials, still fail closed. Two attempts may
+	// then run at once. The outcome is recorded as under a claim, unless another attempt has run
+	// since or an earlier one has left steps. Until it is written, the same process does not run
+	// the key again. Only for repeatable operations.
 	FailOpen
-	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not
-	// repeatable: it trades double execution for availability, and is spelled out
-	// so that a reviewer sees it.
+	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not repeatable: it
+	// trades double execution for availability, spelled out so that a reviewer sees it.
 	FailOpenAlthoughNotRepeatable
 )
 
@@ -52,11 +50,10 @@ const (
 	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
 	// a process that dies leaves nothing behind.
 	//
-	// Use it for a quick handler whose lasting effects are all in the unit of work, such
-	// as a transfer between two items of the same database. It takes repeatable operations
-	// only, and steps are refused in it. A result commits, and so does an error marked
-	// [Permanent], without the unit. After any other error nothing is written and the next
-	// call runs. A commit that cannot be confirmed is a [*CommitError].
+	// Use it for a quick handler whose lasting effects are all in the unit of work, such as a
+	// transfer between two items. It takes repeatable operations only, and no steps. A result
+	// commits, and so does an error marked [Permanent], without the unit. After any other error
+	// nothing is written. A commit that cannot be confirmed is a [*CommitError].
 	Atomic
 )
 
@@ -92,10 +89,9 @@ type Operation struct {
 	// saves a first execution a read unit and a round trip. Its price is that every later
 	// call runs the handler too, for nothing, before it gets the recorded outcome.
 	ReplayRunsHandler bool
-	// Retention is how long an outcome is replayed, from the moment it is recorded. Zero
-	// means [DefaultRetention]; at least one second, at most five years; shorter than
-	// [Options.FinishBudget] counts as that. A caller that retries later than this runs
-	// the handler again: it must be longer than the longest retry in front of it.
+	// Retention is how long an outcome is replayed, from when it is recorded: one second to five
+	// years, [Options.FinishBudget] at least; zero means [DefaultRetention]. It must be longer
+	// than the longest retry in front of it: a later one runs the handler again.
 	Retention time.Duration
 	// MinTime is the least time the handler must have before its deadline guard. With
 	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
@@ -111,6 +107,10 @@ type Operation struct {
 	OnStoreFailure StorePolicy
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
+	// Shadow only observes: the handler always runs, also as a duplicate, and its answer is its
+	// own. Notices say what would have been answered. Its records lie apart, so that switching
+	// it off starts anew. Steps run unrecorded, [UnitOf] fails, and Atomic is refused.
+	Shadow bool
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.
 	MaxAttempts int
@@ -140,6 +140,8 @@ func (o Operation) Check() error {
 		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
 	case o.Mode != Atomic && o.ReplayRunsHandler:
 		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
+	case o.Mode == Atomic && o.Shadow:
+		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow")
 	case o.Watch > LeaveAbandonedUnnoticed:
 		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.LeaveAbandonedUnnoticed", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:

@@ -140,7 +140,7 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 		return nil, err
 	}
 	switch {
-	case s.a.failedOpen:
+	case s.a.unrecorded():
 		return s.unrecorded(fn)
 	case s.opts.semantics == AtMostOnce:
 		return s.once(fn)

@@ -26,6 +26,8 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 		return nil, &ConfigError{What: "unit of work", Problem: "the context is not a handler's: pass the context that the handler was given"}
 	case stepOf(ctx) != "":
 		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
+	case a.shadow:
+		return nil, &ConfigError{What: "unit of work", Problem: "the operation is in shadow, which records no outcome to commit it with: write directly there, or set Shadow to false"}
 	}
 	if err := a.running.Load().x.engine.refusesUnits(); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ var errResponse = errors.New("the handler answered with a failure")
 func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
-	if halted == nil && !j.any() && !a.failedOpen {
+	if halted == nil && !j.any() && !a.unrecorded() {
 		return class
 	}
 	if halted != nil {
@@ -31,7 +31,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
-	if class == ClassNotExecuted && j.leftToPeople(a.failedOpen) {
+	if class == ClassNotExecuted && j.leftToPeople(a.unrecorded()) {
 		class = ClassUncertain // what is left to undo was executed
 	}
 	cause := ans.Err

@@ -75,6 +75,18 @@ const (
 	OutcomeDropped   Kind = "outcome_dropped"   // a queued write was given up
 )
 
+// Kinds of notices of calls in shadow, one for each call: what would have been answered. State
+// of ShadowExecuted is the one that the record would be in; of ShadowDuplicate it says with what
+// the handler would not have run: a replay (completed, failed), idem.ErrInFlight (in_progress)
+// or idem.ErrOutcomeUnknown (unknown).
+const (
+	ShadowExecuted   Kind = "shadow_executed"   // the handler would have run
+	ShadowDuplicate  Kind = "shadow_duplicate"  // answered without it
+	ShadowReused     Kind = "shadow_key_reused" // answered with ErrKeyReused
+	ShadowRefused    Kind = "shadow_refused"    // refused by Err, such as for a missing key
+	ShadowUnobserved Kind = "shadow_unobserved" // the store was not to be reached: nobody knows
+)
+
 // Kinds of notices of a sweep. In a dry run they say what would be done. A record that cannot
 // be read is [Unreadable] here too.
 const (
