@@ -59,7 +59,7 @@ type Options struct {
 	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
 	// claims under which nothing ran, then outcomes; the observer is told of each.
 	QueueBytes int
-	// Observer is told what happens. Nil means warnings and errors of [LogTo] to slog.Default.
+	// Observer is told what happens. Nil means warnings, errors and shadow of [LogTo] to slog.Default.
 	Observer Observer
 	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
 	// times go by time.Now, always. Nil means time.Now.
