@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
 	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/console":     {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/outbox":      {},
 

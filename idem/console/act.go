@@ -1,0 +1,271 @@
+package console
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+const (
+	// tool is the By.Tool of every change.
+	tool = "console"
+	// maxForm bounds a form in bytes.
+	maxForm = 1 << 20
+	// formFor is how long a form is taken after it was shown.
+	formFor = time.Hour
+	// writeFor bounds a change. It goes on if the browser does not wait for it, as after a
+	// second click.
+	writeFor = 20 * time.Second
+)
+
+// words for what may be decided.
+type words struct{ Name, Verb, What string }
+
+// forgotten is the target of a removal, beside the states.
+const forgotten = "forgotten"
+
+var wordsOf = map[string]words{
+	string(idem.Completed): {"completed", "Resolve to completed", "It records that the operation took effect."},
+	string(idem.Failed):    {"failed", "Resolve to failed", "It records that the operation has failed for good."},
+	string(idem.Released):  {"released", "Resolve to released", "It records that the operation did not take effect."},
+	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result."},
+}
+
+func targetOf(to idem.State) string {
+	if to == idem.Absent {
+		return forgotten
+	}
+	return string(to)
+}
+
+// action is the form of a decision, with what it says about the record.
+type action struct {
+	To       string
+	Words    words
+	Record   *recordView `json:"-"`
+	Write    string
+	Decision reconcile.Decision
+	Typed    typed `json:"-"`
+	// JSON says that a result can be typed; Typeable also if Options.Encode can make it.
+	JSON, Typeable bool
+	Seen           string `json:"-"`
+	Issued         string `json:"-"`
+	Token          string `json:"-"`
+	Problem        string `json:"-"`
+	BackURL, URL   string
+}
+
+// typed is what the operator fills in.
+type typed struct {
+	Why, Ref, Message, Type, Code string
+	Known, Result                 string
+	Undone                        bool
+}
+
+// form is the page of a decision.
+func (c *console) form(r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	return c.formOf(r, q.Get("id"), q.Get("to"), typed{Known: "no"}, "")
+}
+
+func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string) (*page, error) {
+	if _, ok := wordsOf[to]; !ok {
+		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, or forgotten.", Record: id}
+	}
+	rec, err := c.lookup(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	body := &action{
+		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: c.decided(rec, to), Typed: t,
+		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
+	}
+	if rec != nil {
+		body.Write, body.Seen = rec.Write, rec.Write
+		body.JSON = rec.Codec == ""
+		body.Typeable = body.JSON || c.opts.Encode != nil
+		body.Issued = strconv.FormatInt(c.opts.Now().Unix(), 10)
+		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
+	}
+	p := c.page(r, "act", body.Words.Verb, body)
+	p.Section, p.Keep, p.read = "record", true, 1
+	if mistake != "" {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	return p, c.follow(p, "act", url.Values{"id": {id}, "to": {to}})
+}
+
+// decided is what the decision would do now.
+func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
+	all := c.r.Explain(rec).Decisions
+	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d.To) == to })]
+	d.Refused = refusal(d)
+	return d
+}
+
+// token shows that this console has made the form, for this operator and decision about the
+// record as it was.
+func (c *console) token(parts ...string) string {
+	text, _ := json.Marshal(parts) // strings
+	mac := hmac.New(sha256.New, c.opts.FormKey)
+	mac.Write(text)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// act makes a change.
+func (c *console) act(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: "The form cannot be read, or is longer than 1 MB."})
+		return
+	}
+	id, to, seen, issued := r.PostForm.Get("id"), r.PostForm.Get("to"), r.PostForm.Get("seen"), r.PostForm.Get("issued")
+	if !hmac.Equal([]byte(r.PostForm.Get("token")), []byte(c.token(who(r), id, to, seen, issued))) || seen == "" {
+		c.refuse(w, r, errors.New("the form's token is not of this console, operator, record and decision"), problem{
+			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this decision, or the console was started anew since. Nothing was changed. Open the record and decide again.",
+		})
+		return
+	}
+	t := typed{
+		Why: strings.TrimSpace(r.PostForm.Get("why")), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
+		Message: r.PostForm.Get("message"), Type: r.PostForm.Get("type"), Code: r.PostForm.Get("code"),
+		Known: r.PostForm.Get("known"), Result: strings.TrimSpace(r.PostForm.Get("result")), Undone: r.PostForm.Get("undone") == "1",
+	}
+	rec, err := c.lookup(r.Context(), id)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	made, _ := strconv.ParseInt(issued, 10, 64) // signed
+	since := time.Unix(made, 0)
+	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen}
+	if rec == nil || rec.Write != seen {
+		c.stale(w, r, id, to, by, since)
+		return
+	}
+	if c.opts.Now().Sub(since) > formFor {
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Shown too long ago", Text: "The form was shown more than an hour ago. Nothing was changed. Look at the record again.", Record: id})
+		return
+	}
+	d := c.decided(rec, to)
+	if d.Refused != "" {
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: "Nothing was changed: " + d.Refused + ".", Record: id})
+		return
+	}
+	again := func(mistake string) {
+		p, err := c.formOf(r, id, to, t, mistake)
+		if err == nil && p.Body.(*action).Seen != seen {
+			err = problem{Status: http.StatusConflict, Title: "The record has changed", Text: "Somebody has written the record since it was shown. Nothing was changed. Look again.", Record: id}
+		}
+		if err != nil {
+			c.trouble(w, r, err)
+			return
+		}
+		c.write(w, r, p)
+	}
+	res, mistake := c.resolution(rec, d, t)
+	if mistake != "" {
+		again(mistake)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeFor)
+	defer cancel()
+	if to == forgotten {
+		err = c.r.Forget(ctx, id, by)
+	} else {
+		err = c.r.Resolve(ctx, id, res, by)
+	}
+	var config *idem.ConfigError
+	var store *idem.StoreError
+	switch {
+	case err == nil:
+		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Who)
+		http.Redirect(w, r, c.recordURL(id)+"&done=1", http.StatusSeeOther)
+	case isStale(err):
+		c.stale(w, r, id, to, by, since)
+	case errors.As(err, &config):
+		again(config.Problem)
+	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone):
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
+	case errors.As(err, &store) && store.Ambiguous:
+		c.opts.Log.ErrorContext(r.Context(), "idem console: nobody knows whether a change has landed", "record", id, "error", err)
+		c.fail(w, r, problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
+			Text: "The store did not say whether the change was made. Look at the record: if it is as before, decide again.", Record: id})
+	default:
+		p := c.told(r, err)
+		p.Record = id
+		c.fail(w, r, p)
+	}
+}
+
+// resolution is what the operator has found out, or what is wrong with what was typed.
+func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
+	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
+	if t.Why == "" {
+		return res, "The reason is missing: say why, for those who read it in a year."
+	}
+	switch d.To {
+	case idem.Failed:
+		if strings.TrimSpace(t.Message) == "" {
+			return res, "The message is missing: say what the failure is. Later calls get it."
+		}
+		if len(d.Undo) > 0 && !t.Undone {
+			return res, "The steps have not been undone: undo them by hand, and then say so."
+		}
+		res.Failure = &idem.Failure{Message: t.Message, Type: t.Type, Code: t.Code}
+		res.Undone = t.Undone
+	case idem.Completed:
+		if t.Known != "yes" {
+			return res, ""
+		}
+		if t.Result == "" {
+			return res, "The result is missing: give it, or say that it is not known."
+		}
+		if rec.Codec == "" {
+			res.Result = &idem.Encoded{Body: []byte(t.Result)}
+			return res, ""
+		}
+		if c.opts.Encode == nil {
+			return res, "The results of this record are not JSON, and this console cannot make one: say that it is not known."
+		}
+		encoded, err := c.opts.Encode(rec, t.Result)
+		if err != nil {
+			return res, "The result cannot be recorded: " + err.Error()
+		}
+		res.Result = &encoded
+	}
+	return res, ""
+}
+
+// stale says that the record is another one than the operator has seen: because of this very
+// decision, or because of somebody else.
+func (c *console) stale(w http.ResponseWriter, r *http.Request, id, to string, by reconcile.By, since time.Time) {
+	history, err := c.r.History(r.Context(), id)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	mine := slices.ContainsFunc(history, func(a protocol.Audit) bool {
+		decided := a.Change == protocol.ChangeResolved && string(a.To) == to || a.Change == protocol.ChangeForgotten && to == forgotten
+		return decided && a.Who == by.Who && a.Why == by.Why && a.Tool == by.Tool && !a.At.Before(since)
+	})
+	if mine {
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done", Text: "This decision was recorded before. It was not made a second time.", Record: id})
+		return
+	}
+	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "Somebody has written the record since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
+}

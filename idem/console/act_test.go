@@ -1,0 +1,305 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
+	for to, more := range map[string]url.Values{
+		"completed": {"known": {"yes"}, "result": {`{"number":"re_1"}`}, "ref": {"re_1"}},
+		"failed":    {"message": {"the card was declined"}, "code": {"declined"}},
+		"released":  nil,
+	} {
+		t.Run(to, func(t *testing.T) {
+			r := newRig(t, console.Options{})
+			id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+			r.lapse()
+			form := r.form(id, to)
+			for name, v := range more {
+				form[name] = v
+			}
+			done := r.post("/ops/act", form)
+			require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+			page := r.get(done.Header.Get("Location"))
+			require.Equal(t, http.StatusOK, page.StatusCode)
+			require.Contains(t, page.text, "<strong>Recorded.</strong>")
+			require.Equal(t, idem.State(to), r.state(id))
+
+			history, err := r.r.History(t.Context(), id)
+			require.NoError(t, err)
+			require.Len(t, history, 1)
+			require.Equal(t, []string{"console", "the provider's console says so", "console"}, []string{history[0].Who, history[0].Why, history[0].Tool})
+
+			again := r.post("/ops/act", form)
+			require.Equal(t, http.StatusConflict, again.StatusCode)
+			require.Contains(t, again.text, "<h1>Already done</h1>")
+			require.Equal(t, 1, r.changes(id), "a second click changes nothing")
+		})
+	}
+}
+
+func TestARecordThatHasEndedIsForgotten(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), 7, nil)
+	form := r.form(id, "forgotten")
+	done := r.post("/ops/act", form)
+	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	require.Equal(t, idem.Absent, r.state(id))
+	page := r.get(done.Header.Get("Location"))
+	require.Equal(t, http.StatusOK, page.StatusCode, "who removed it, and why, is kept")
+	require.Contains(t, page.text, "The record was removed.")
+	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+	require.Equal(t, 1, r.changes(id))
+}
+
+func TestTwoClicksAtOnceChangeOnce(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	var mu sync.Mutex
+	codes := map[int]int{}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			a := r.post("/ops/act", form)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[a.StatusCode]++
+		})
+	}
+	all.Wait()
+	require.Equal(t, map[int]int{http.StatusSeeOther: 1, http.StatusConflict: 7}, codes)
+	require.Equal(t, 1, r.changes(id))
+}
+
+func TestAStaleViewChangesNothing(t *testing.T) {
+	r := newRig(t, console.Options{})
+	key := refund.Key("acme", "r-1")
+	id := r.end(key, nil, errCut)
+	r.lapse()
+	form := r.form(id, "failed")
+	form.Set("message", "declined")
+
+	// Somebody else finds out that it did not happen, and the next attempt is parked too.
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "bob", Why: "no such refund"}))
+	r.end(key, nil, errCut)
+	r.lapse()
+	before := r.Record(key)
+	require.Equal(t, idem.Unknown, before.State)
+
+	a := r.post("/ops/act", form)
+	require.Equal(t, http.StatusConflict, a.StatusCode)
+	require.Contains(t, a.text, "<h1>The record has changed</h1>")
+	require.Equal(t, before, r.Record(key))
+}
+
+// The record changes after the console has compared it, and before the write.
+func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+		other, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
+		require.NoError(t, err)
+		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "webhook", Why: "refund.succeeded"}))
+		return c.Do(ctx)
+	})
+	a := r.post("/ops/act", form)
+	require.Equal(t, http.StatusConflict, a.StatusCode)
+	require.Contains(t, a.text, "<h1>The record has changed</h1>")
+	require.Equal(t, idem.Completed, r.state(id))
+	require.Equal(t, 1, r.changes(id))
+}
+
+func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
+	a := r.post("/ops/act", form)
+	require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
+	require.Contains(t, a.text, "did not say whether the change was made")
+	r.Faults.Heal()
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode, "the same form again finds out")
+}
+
+// A browser that is closed, or clicks again, ends its request.
+func TestAChangeGoesOnWithoutItsBrowser(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	req := request(http.MethodPost, "/ops/act", r.form(id, "released"))
+	ctx, cancel := context.WithCancel(req.Context())
+	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+		cancel()
+		require.NoError(t, ctx.Err())
+		return c.Do(ctx)
+	})
+	r.do(req.WithContext(ctx))
+	require.Equal(t, idem.Released, r.state(id))
+}
+
+func TestAForgedFormIsRefused(t *testing.T) {
+	r := newRig(t, console.Options{Who: func(req *http.Request) (string, error) { return req.Header.Get("X-Who"), nil }})
+	as := func(name string, req *http.Request) *http.Request { req.Header.Set("X-Who", name); return req }
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	other := r.end(refund.Key("acme", "r-2"), nil, errCut)
+	r.lapse()
+	page := r.do(as("alice", request(http.MethodGet, "/ops/act?"+url.Values{"id": {id}, "to": {"released"}}.Encode(), nil)))
+	form := url.Values{"why": {"because"}}
+	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	forged := map[string]func(f url.Values){
+		"no token":            func(f url.Values) { f.Del("token") },
+		"another token":       func(f url.Values) { f.Set("token", "AAAA") },
+		"another record":      func(f url.Values) { f.Set("id", other) },
+		"another decision":    func(f url.Values) { f.Set("to", "failed") },
+		"a view of one's own": func(f url.Values) { f.Set("seen", r.Record(refund.Key("acme", "r-2")).Write) },
+		"nothing was seen":    func(f url.Values) { f.Set("seen", "") },
+		"another time":        func(f url.Values) { f.Set("issued", "9999999999") },
+	}
+	for name, change := range forged {
+		t.Run(name, func(t *testing.T) {
+			f := url.Values{}
+			for k, v := range form {
+				f[k] = v
+			}
+			change(f)
+			require.Equal(t, http.StatusForbidden, r.do(as("alice", request(http.MethodPost, "/ops/act", f))).StatusCode)
+		})
+	}
+	t.Run("another operator", func(t *testing.T) {
+		require.Equal(t, http.StatusForbidden, r.do(as("mallory", request(http.MethodPost, "/ops/act", form))).StatusCode)
+	})
+	t.Run("in the address", func(t *testing.T) {
+		require.Equal(t, http.StatusForbidden, r.do(as("alice", request(http.MethodPost, "/ops/act?"+form.Encode(), nil))).StatusCode)
+	})
+	require.Zero(t, r.changes(id)+r.changes(other))
+	require.Equal(t, http.StatusSeeOther, r.do(as("alice", request(http.MethodPost, "/ops/act", form))).StatusCode, "it was good otherwise")
+}
+
+func TestAnOldFormIsRefused(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	r.Clock.Advance(61 * time.Minute)
+	a := r.post("/ops/act", form)
+	require.Equal(t, http.StatusConflict, a.StatusCode)
+	require.Contains(t, a.text, "<h1>Shown too long ago</h1>")
+	require.Zero(t, r.changes(id))
+}
+
+func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	for _, tt := range []struct {
+		to   string
+		with url.Values
+		says string
+	}{
+		{"released", url.Values{"why": {"  "}}, "The reason is missing"},
+		{"failed", nil, "The message is missing"},
+		{"completed", url.Values{"known": {"yes"}}, "The result is missing"},
+		{"completed", url.Values{"known": {"yes"}, "result": {"{not json"}}, "is not JSON"},
+		{"completed", url.Values{"known": {"no"}, "ref": {strings.Repeat("x", 300)}}, "Ref has 300 bytes"},
+	} {
+		t.Run(tt.says, func(t *testing.T) {
+			form := r.form(id, tt.to)
+			for name, v := range tt.with {
+				form[name] = v
+			}
+			a := r.post("/ops/act", form)
+			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+			require.Contains(t, a.text, tt.says)
+			require.Contains(t, a.text, `role="alert"`)
+			for _, v := range tt.with {
+				if strings.TrimSpace(v[0]) != "" {
+					require.Contains(t, a.text, v[0], "what was typed is not lost")
+				}
+			}
+		})
+	}
+	require.Zero(t, r.changes(id))
+}
+
+func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"released"}}.Encode())
+	require.Contains(t, page.text, "the parked attempt may still be running")
+	require.NotContains(t, page.text, "<form")
+	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	require.Contains(t, record.text, "the parked attempt may still be running")
+	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"forgotten"}}.Encode()).text, "only a record that has ended can be forgotten")
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"pending"}}.Encode()).StatusCode)
+}
+
+func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
+	for _, able := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by it: %v", able), func(t *testing.T) {
+			var contract *idemhttp.Contract
+			o := console.Options{}
+			if able {
+				o.Encode = func(_ *idem.Record, typed string) (idem.Encoded, error) {
+					return contract.Encode(&idemhttp.Response{Status: http.StatusCreated, Body: []byte(typed)})
+				}
+			}
+			r := newRig(t, o)
+			var err error
+			contract, err = idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+			require.NoError(t, err)
+			served := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusBadGateway)
+			}), nil)
+			call := func() *httptest.ResponseRecorder {
+				req := httptest.NewRequest(http.MethodPost, "/refunds", strings.NewReader("{}"))
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("Idempotency-Key", "refund-0000000000001")
+				w := httptest.NewRecorder()
+				served.ServeHTTP(w, req)
+				return w
+			}
+			call()
+			id := r.Store.Records()[0].ID
+			require.Equal(t, idem.Unknown, r.state(id))
+			r.lapse()
+
+			form := r.form(id, "completed")
+			form.Set("known", "yes")
+			form.Set("result", `{"number":"re_1"}`)
+			a := r.post("/ops/act", form)
+			if !able {
+				require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+				require.Contains(t, a.text, "are not JSON")
+				return
+			}
+			require.Equal(t, http.StatusSeeOther, a.StatusCode, a.text)
+			w := call()
+			require.Equal(t, http.StatusCreated, w.Code)
+			require.JSONEq(t, `{"number":"re_1"}`, w.Body.String())
+		})
+	}
+}

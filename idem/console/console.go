@@ -1,0 +1,247 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+//go:embed assets
+var assets embed.FS
+
+type console struct {
+	r         *reconcile.Reconciler
+	opts      Options
+	templates map[string]*template.Template
+	streams   chan struct{} // has an element for each page that is followed
+}
+
+func parse() (map[string]*template.Template, error) {
+	layout, err := template.ParseFS(assets, "assets/layout.html")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*template.Template{}
+	for _, name := range []string{"overview", "list", "record", "act", "problem"} {
+		t := template.Must(layout.Clone())
+		if all[name], err = t.ParseFS(assets, "assets/"+name+".html"); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (c *console) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for path, build := range c.builders() {
+		if path == "" {
+			mux.Handle("GET "+c.opts.Prefix+"/{$}", c.show(build))
+			mux.Handle("GET "+c.opts.Prefix+"/live/{$}", c.live(build))
+			continue
+		}
+		mux.Handle("GET "+c.opts.Prefix+"/"+path, c.show(build))
+		mux.Handle("GET "+c.opts.Prefix+"/live/"+path, c.live(build))
+	}
+	if c.opts.Prefix != "" {
+		mux.Handle("GET "+c.opts.Prefix, http.RedirectHandler(c.opts.Prefix+"/", http.StatusMovedPermanently))
+	}
+	mux.HandleFunc("POST "+c.opts.Prefix+"/act", c.act)
+	mux.HandleFunc("POST "+c.opts.Prefix+"/find", c.find)
+	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"} {
+		body, err := assets.ReadFile("assets/" + name)
+		mux.HandleFunc("GET "+c.opts.Prefix+"/"+name, func(w http.ResponseWriter, r *http.Request) {
+			if err != nil {
+				c.trouble(w, r, err)
+				return
+			}
+			w.Header().Set("Content-Type", kind+"; charset=utf-8")
+			_, _ = w.Write(body)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, problem{Status: http.StatusNotFound, Title: "No such page", Text: "The console has no page under this address."})
+	})
+	return mux
+}
+
+// builders make the pages that can be followed, by their paths.
+func (c *console) builders() map[string]builder {
+	return map[string]builder{"": c.overview, "list": c.list, "record": c.record, "act": c.form}
+}
+
+// builder reads what a page shows. It is the request of the page, or one that follows it.
+type builder func(r *http.Request) (*page, error)
+
+// page is what the layout shows.
+type page struct {
+	Template, Title, Section string
+	Prefix, Who              string
+	Status                   int
+	// Live is the address of the events of this page; empty for a page without them. Keep
+	// says that the page must stay as it is: it is only told that there is news.
+	Live string
+	Keep bool
+	Now  moment
+	// Body is what the page is about. Its JSON form without times of day is the version.
+	Body any
+
+	version string
+	read    int // records, to build it
+}
+
+// page returns a page of the request.
+func (c *console) page(r *http.Request, template, title string, body any) *page {
+	return &page{
+		Template: template, Title: title, Section: template, Prefix: c.opts.Prefix, Who: who(r), Status: http.StatusOK,
+		Now: c.moment(c.opts.Now()), Body: body,
+	}
+}
+
+// follow makes the page one that can be followed.
+func (c *console) follow(p *page, path string, query url.Values) error {
+	body, err := json.Marshal(p.Body)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body)
+	p.version = base64.RawURLEncoding.EncodeToString(sum[:16])
+	q := url.Values{}
+	for name, values := range query {
+		if name != "show" {
+			q[name] = values
+		}
+	}
+	q.Set("v", p.version)
+	p.Live = c.opts.Prefix + "/live/" + path + "?" + q.Encode()
+	return nil
+}
+
+func (c *console) show(build builder) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := build(r)
+		if err != nil {
+			c.trouble(w, r, err)
+			return
+		}
+		c.write(w, r, p)
+	})
+}
+
+// write renders the page. Nothing is sent of one that cannot be rendered.
+func (c *console) write(w http.ResponseWriter, r *http.Request, p *page) {
+	var out bytes.Buffer
+	if err := c.templates[p.Template].ExecuteTemplate(&out, "layout", p); err != nil {
+		c.opts.Log.ErrorContext(r.Context(), "idem console: page not rendered", "page", p.Template, "error", err)
+		http.Error(w, "The page could not be rendered; the log says why.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_, _ = io.Copy(w, &out)
+}
+
+// problem is an error that a page tells.
+type problem struct {
+	Status      int
+	Title, Text string
+	// Record is the record that it is about, if there is one.
+	Record string
+}
+
+func (p problem) Error() string { return p.Title + ": " + p.Text }
+
+func (c *console) fail(w http.ResponseWriter, r *http.Request, p problem) {
+	shown := c.page(r, "problem", p.Title, struct{ Text, Record string }{p.Text, c.recordURL(p.Record)})
+	shown.Status = p.Status
+	c.write(w, r, shown)
+}
+
+// trouble tells an error.
+func (c *console) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	c.fail(w, r, c.told(r, err))
+}
+
+// told is the error as people are told it.
+func (c *console) told(r *http.Request, err error) problem {
+	var known problem
+	var config *idem.ConfigError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &config):
+		return problem{Status: http.StatusBadRequest, Title: "Not understood", Text: config.Error()}
+	case errors.Is(err, idem.ErrRecordUnreadable):
+		return problem{Status: http.StatusInternalServerError, Title: "Unreadable record",
+			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until somebody has looked at it.", err)}
+	}
+	c.opts.Log.ErrorContext(r.Context(), "idem console: request failed", "path", r.URL.Path, "error", err)
+	return problem{Status: http.StatusServiceUnavailable, Title: "The store did not answer", Text: fmt.Sprintf("Try again. If it stays so, look at the table and at the permissions: %v", err)}
+}
+
+// moment is a time, and how it is shown.
+type moment struct {
+	At  time.Time
+	now time.Time
+}
+
+func (c *console) moment(t time.Time) moment { return moment{At: t.UTC(), now: c.opts.Now()} }
+
+// MarshalJSON makes the version of a page independent of when it is looked at.
+func (m moment) MarshalJSON() ([]byte, error) { return json.Marshal(m.At) }
+
+// IsZero reports whether there is no such time.
+func (m moment) IsZero() bool { return m.At.IsZero() }
+
+// Machine is the time for programs, Text for people.
+func (m moment) Machine() string { return m.At.Format(time.RFC3339Nano) }
+
+// Text is the time for people.
+func (m moment) Text() string { return m.At.Format("2006-01-02 15:04:05 UTC") }
+
+// Ago is how far away the time is.
+func (m moment) Ago() string {
+	d := m.now.Sub(m.At)
+	switch {
+	case d < -time.Second:
+		return "in " + span(-d)
+	case d < time.Second:
+		return "now"
+	}
+	return span(d) + " ago"
+}
+
+// Age is how long ago the time was.
+func (m moment) Age() string { return span(max(0, m.now.Sub(m.At))) }
+
+// span is a duration in its two largest units.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	two := func(a time.Duration, an string, b time.Duration, bn string) string {
+		text := fmt.Sprintf("%d %s", d/a, an)
+		if rest := d % a / b; rest > 0 {
+			text += fmt.Sprintf(" %d %s", rest, bn)
+		}
+		return text
+	}
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return two(time.Minute, "min", time.Second, "s")
+	case d < day:
+		return two(time.Hour, "h", time.Minute, "min")
+	}
+	return two(day, "d", time.Hour, "h")
+}

@@ -1,0 +1,188 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+)
+
+var anyone = func(*http.Request) (string, error) { return "alice", nil }
+
+func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	wrongHost := request(http.MethodGet, "/ops/", nil)
+	wrongHost.Host = "evil.example"
+	for name, a := range map[string]answer{
+		"overview": r.get("/ops/"), "list": r.get("/ops/list"), "record": r.get("/ops/record?" + url.Values{"id": {id}}.Encode()),
+		"form": r.get("/ops/act?" + url.Values{"id": {id}, "to": {"failed"}}.Encode()), "no page": r.get("/ops/none"), "style": r.get("/ops/style.css"),
+		"script": r.get("/ops/live.js"), "refused": r.post("/ops/act", nil), "wrong host": r.do(wrongHost),
+	} {
+		t.Run(name, func(t *testing.T) {
+			csp := a.Header.Get("Content-Security-Policy")
+			require.True(t, strings.HasPrefix(csp, "default-src 'none'; "), csp)
+			require.Contains(t, csp, "frame-ancestors 'none'")
+			require.NotContains(t, csp, "unsafe")
+			require.Equal(t, "DENY", a.Header.Get("X-Frame-Options"))
+			require.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"))
+			require.Equal(t, "no-referrer", a.Header.Get("Referrer-Policy"))
+			require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
+			require.NotContains(t, a.text, "<style")
+			require.NotContains(t, a.text, " style=")
+			require.NotContains(t, a.text, "://", "nothing is loaded from elsewhere, and nothing is linked")
+		})
+	}
+}
+
+func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	for name, change := range map[string]func(http.Header){
+		"another site":      func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site"); h.Set("Origin", "https://evil.example") },
+		"another port":      func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site"); h.Set("Origin", "http://127.0.0.1:9999") },
+		"an old browser":    func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "https://evil.example") },
+		"a sandboxed frame": func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "null") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := request(http.MethodPost, "/ops/act", form)
+			change(req.Header)
+			a := r.do(req)
+			require.Equal(t, http.StatusForbidden, a.StatusCode)
+			require.Contains(t, a.text, "another origin")
+		})
+	}
+	require.Zero(t, r.changes(id))
+}
+
+func TestTheHostMustBeOneOfTheConsole(t *testing.T) {
+	overLoopback := func(req *http.Request) { req.RemoteAddr = "127.0.0.1:40000" }
+	fromAfar := func(req *http.Request) {
+		req.RemoteAddr = "10.1.2.3:40000"
+		*req = *req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 8080}))
+	}
+	for _, tt := range []struct {
+		name, host string
+		hosts      []string
+		from       func(*http.Request)
+		want       int
+	}{
+		{"loopback address", "127.0.0.1:8080", nil, overLoopback, 200},
+		{"another one", "127.0.0.2", nil, overLoopback, 200},
+		{"version 6", "[::1]:8080", nil, overLoopback, 200},
+		{"localhost", "localhost:8080", nil, overLoopback, 200},
+		{"in capitals", "LOCALHOST", nil, overLoopback, 200},
+		{"rebound name", "evil.example:8080", nil, overLoopback, 421},
+		{"name that looks like it", "localhost.evil.example", nil, overLoopback, 421},
+		{"another address", "10.0.0.1:8080", nil, overLoopback, 421},
+		{"no name", "", nil, overLoopback, 421},
+		{"proxy's name", "ops.example.com", []string{"ops.example.com"}, overLoopback, 200},
+		{"not the proxy's", "evil.example", []string{"ops.example.com"}, overLoopback, 421},
+		{"from afar", "ops.internal", nil, fromAfar, 200},
+		{"from afar, named", "ops.internal", []string{"ops.internal"}, fromAfar, 200},
+		{"from afar, another name", "evil.example", []string{"ops.internal"}, fromAfar, 421},
+		{"from afar, a loopback name", "localhost", []string{"ops.internal"}, fromAfar, 421},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, console.Options{Who: anyone, Hosts: tt.hosts})
+			req := request(http.MethodGet, "/ops/", nil)
+			req.Host = tt.host
+			tt.from(req)
+			require.Equal(t, tt.want, r.do(req).StatusCode)
+		})
+	}
+}
+
+func TestWithoutAnIdentityOnlyThisMachineGetsIn(t *testing.T) {
+	r := newRig(t, console.Options{Hosts: []string{"ops.example.com"}})
+	require.Equal(t, http.StatusOK, r.get("/ops/").StatusCode)
+
+	afar := request(http.MethodGet, "/ops/", nil)
+	afar.Host, afar.RemoteAddr = "ops.example.com", "10.1.2.3:40000"
+	require.Equal(t, http.StatusForbidden, r.do(afar).StatusCode)
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host"} {
+		proxied := request(http.MethodGet, "/ops/", nil)
+		proxied.Header.Set(header, "for=10.1.2.3")
+		require.Equal(t, http.StatusForbidden, r.do(proxied).StatusCode, header)
+	}
+}
+
+func TestWhoIsNotKnownIsRefused(t *testing.T) {
+	for name, who := range map[string]func(*http.Request) (string, error){
+		"an error": func(*http.Request) (string, error) { return "", errors.New("the session of bob@example.com is over") },
+		"nobody":   func(*http.Request) (string, error) { return "", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, console.Options{Who: who})
+			for _, path := range []string{"/ops/", "/ops/list", "/ops/live/", "/ops/style.css"} {
+				a := r.get(path)
+				require.Equal(t, http.StatusForbidden, a.StatusCode)
+				require.NotContains(t, a.text, "bob", "the reason is for the log")
+			}
+		})
+	}
+}
+
+func TestUnknownPathsAndMethodsAreAnswered(t *testing.T) {
+	r := newRig(t, console.Options{})
+	for _, path := range []string{"/", "/ops/none", "/ops/assets/layout.html", "/ops/../etc/passwd", "/ops/live/none", "/list"} {
+		require.GreaterOrEqual(t, r.get(path).StatusCode, 300, path)
+	}
+	require.Equal(t, "/ops/", r.get("/ops").Header.Get("Location"))
+	require.Equal(t, http.StatusNotFound, r.do(request(http.MethodDelete, "/ops/record", nil)).StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/record").StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/record?id=nonsense").StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?page=nonsense").StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?state=nonsense").StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?older=nonsense").StatusCode)
+	absent := r.get("/ops/record?" + url.Values{"id": {refund.Key("acme", "none").ID()}}.Encode())
+	require.Equal(t, http.StatusNotFound, absent.StatusCode)
+	require.Contains(t, absent.text, "There is no record")
+}
+
+func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+	for name, o := range map[string]console.Options{
+		"Prefix":  {Prefix: "ops"},
+		"Prefix ": {Prefix: "/ops/"},
+		"prefix":  {Prefix: "/{ops}"},
+		"FormKey": {FormKey: []byte("short")},
+		"Poll":    {Poll: -1},
+		"Hosts":   {Hosts: []string{"https://ops.example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := console.New(newRig(t, console.Options{}).r, &o)
+			var mistake *idem.ConfigError
+			require.ErrorAs(t, err, &mistake)
+		})
+	}
+	_, err := console.New(nil, nil)
+	require.ErrorContains(t, err, "reconcile.New")
+	_, err = console.New(newRig(t, console.Options{}).r, nil)
+	require.NoError(t, err)
+}
+
+func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {
+	key := []byte(strings.Repeat("k", 32))
+	r := newRig(t, console.Options{FormKey: key})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	form := r.form(id, "released")
+	var err error
+	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusForbidden, r.post("/ops/act", form).StatusCode, "one with another key")
+	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", FormKey: key, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+}

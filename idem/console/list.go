@@ -1,0 +1,141 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// listed is a page of a list, with its filter.
+type listed struct {
+	Operation, Tenant string
+	NoTenant, GivenUp bool
+	States            []choice
+	Older             []choice
+	Rows              []row
+	Unreadable        []row
+	Read              int
+	Next              string // address of the next page
+	First             string // address of the first page, on another one
+}
+
+// choice is one of a select.
+type choice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// states that a record of the index can have.
+var states = []choice{
+	{Value: "", Text: "all"}, {Value: string(idem.Unknown), Text: "unknown"}, {Value: string(idem.InProgress), Text: "in progress"},
+	{Value: string(idem.Released), Text: "released, with steps"}, {Value: string(idem.Pending), Text: "pending"},
+}
+
+// olders are the ages to choose from.
+var olders = []choice{
+	{Value: "", Text: "any"}, {Value: "15m", Text: "15 minutes"}, {Value: "1h", Text: "1 hour"}, {Value: "4h", Text: "4 hours"}, {Value: "24h", Text: "1 day"}, {Value: "168h", Text: "7 days"},
+}
+
+func choose(all []choice, value string) ([]choice, error) {
+	out, found := make([]choice, len(all)), false
+	for i, ch := range all {
+		ch.Chosen = ch.Value == value
+		found = found || ch.Chosen
+		out[i] = ch
+	}
+	if !found {
+		return nil, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: fmt.Sprintf("%q is none of the choices of this filter.", value)}
+	}
+	return out, nil
+}
+
+func (c *console) list(r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	body := &listed{
+		Operation: strings.TrimSpace(q.Get("operation")), Tenant: strings.TrimSpace(q.Get("tenant")),
+		NoTenant: q.Get("no_tenant") == "1", GivenUp: q.Get("given_up") == "1",
+	}
+	var err error
+	if body.States, err = choose(states, q.Get("state")); err != nil {
+		return nil, err
+	}
+	if body.Older, err = choose(olders, q.Get("older")); err != nil {
+		return nil, err
+	}
+	filter := reconcile.Filter{GivenUp: body.GivenUp}
+	if body.Operation != "" {
+		filter.Operations = []string{body.Operation}
+	}
+	if body.Tenant != "" {
+		filter.Tenants = append(filter.Tenants, body.Tenant)
+	}
+	if body.NoTenant {
+		filter.Tenants = append(filter.Tenants, "")
+	}
+	if s := q.Get("state"); s != "" {
+		filter.States = []idem.State{idem.State(s)}
+	}
+	if older, err := time.ParseDuration(q.Get("older")); err == nil {
+		filter.Before = c.opts.Now().Add(-older)
+	}
+	found, err := c.r.List(r.Context(), filter, q.Get("page"))
+	if err != nil {
+		return nil, err
+	}
+	body.Rows, body.Read = c.rowsOf(found.Records), found.Read
+	for _, id := range found.Unreadable {
+		body.Unreadable = append(body.Unreadable, c.unreadable(id))
+	}
+	if found.Next != "" {
+		body.Next = c.listURL(q, found.Next)
+	}
+	if q.Get("page") != "" {
+		body.First = c.listURL(q, "")
+	}
+	p := c.page(r, "list", "Open questions and claims", body)
+	p.read = found.Read
+	return p, c.follow(p, "list", q)
+}
+
+// listURL is the address of a page of the list with the filter of the query.
+func (c *console) listURL(query url.Values, page string) string {
+	q := url.Values{}
+	for _, name := range []string{"operation", "tenant", "no_tenant", "state", "older", "given_up"} {
+		if v := query.Get(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	if page != "" {
+		q.Set("page", page)
+	}
+	return c.opts.Prefix + "/list?" + q.Encode()
+}
+
+// find leads to the record of a key. The caller's value comes in the body, so that no log of
+// addresses has it.
+func (c *console) find(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: "The form cannot be read."})
+		return
+	}
+	id := strings.TrimSpace(r.PostForm.Get("id"))
+	if id == "" {
+		tenant := r.PostForm.Get("tenant")
+		if tenant == "" {
+			tenant = idem.NoTenant
+		}
+		key := idem.Operation{Name: r.PostForm.Get("operation")}.Key(tenant, r.PostForm.Get("value"))
+		if err := key.Err(); err != nil {
+			c.trouble(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "No such key", Text: err.Error()})
+			return
+		}
+		id = key.ID()
+	}
+	http.Redirect(w, r, c.recordURL(id), http.StatusSeeOther)
+}

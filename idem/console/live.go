@@ -1,0 +1,58 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxStreams is how many pages are followed at once.
+	maxStreams = 100
+	// perRecord is the pause for each record that a followed page reads: 50 a second.
+	perRecord = 20 * time.Millisecond
+	// streamFor bounds an answer with events. The browser then asks again.
+	streamFor = 5 * time.Minute
+	// sendWithin bounds a write of events beyond the pause, in spite of a server's WriteTimeout.
+	sendWithin = 10 * time.Second
+)
+
+// live tells by server-sent events when what the page shows has changed:
+// https://html.spec.whatwg.org/multipage/server-sent-events.html. The page then fetches itself
+// again.
+func (c *console) live(build builder) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case c.streams <- struct{}{}:
+			defer func() { <-c.streams }()
+		default:
+			http.Error(w, "too many pages are followed: reload them by hand", http.StatusServiceUnavailable)
+			return
+		}
+		shown := r.URL.Query().Get("v")
+		out := http.NewResponseController(w)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for end := time.Now().Add(streamFor); time.Now().Before(end); {
+			event, pause, changed := ": as shown\n\n", c.opts.Poll, false
+			switch p, err := build(r); {
+			case r.Context().Err() != nil:
+				return
+			case err != nil:
+				event = "event: trouble\ndata: " + c.told(r, err).Title + "\n\n"
+			case p.version != shown:
+				event, changed = "event: changed\ndata: "+p.version+"\n\n", true
+			default:
+				pause = max(pause, time.Duration(p.read)*perRecord)
+			}
+			_ = out.SetWriteDeadline(time.Now().Add(pause + sendWithin)) // where the server can
+			if _, err := fmt.Fprint(w, event); err != nil || out.Flush() != nil || changed {
+				return
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(pause):
+			}
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package console_test
+
+import (
+	"bufio"
+	"context"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// events are the lines of a page that is followed, without empty ones.
+func (r *rig) events(page string) <-chan string {
+	r.t.Helper()
+	m := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(r.get(page).text)
+	require.NotNil(r.t, m)
+	server := httptest.NewServer(r.h)
+	ctx, cancel := context.WithCancel(r.t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+html.UnescapeString(m[1]), nil)
+	require.NoError(r.t, err)
+	res, err := server.Client().Do(req)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { cancel(); _ = res.Body.Close(); server.Close() })
+	require.Equal(r.t, "text/event-stream", res.Header.Get("Content-Type"))
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(res.Body); s.Scan(); {
+			if s.Text() == "" {
+				continue
+			}
+			select {
+			case lines <- s.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// until returns the first line that begins so.
+func until(t *testing.T, lines <-chan string, prefix string) {
+	t.Helper()
+	for line := range lines {
+		if strings.HasPrefix(line, prefix) {
+			return
+		}
+	}
+	require.Fail(t, "the events ended without "+prefix)
+}
+
+func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
+	r := newRig(t, console.Options{Poll: time.Millisecond})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	query := url.Values{"id": {id}}.Encode()
+	for _, page := range []string{"/ops/", "/ops/list?operation=refund", "/ops/record?" + query, "/ops/record?show=value&" + query, "/ops/act?to=released&" + query} {
+		t.Run(page, func(t *testing.T) {
+			lines := r.events(page)
+			until(t, lines, ": as shown")
+			until(t, lines, ": as shown")
+			key := refund.Key("acme", "r-1")
+			switch r.state(id) {
+			case idem.Unknown:
+				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "bob", Why: "no"}))
+			default:
+				r.end(key, nil, errCut)
+				r.lapse()
+			}
+			until(t, lines, "event: changed")
+		})
+	}
+}
+
+func TestAPageThatIsFollowedLearnsWhatTimeDoes(t *testing.T) {
+	r := newRig(t, console.Options{Poll: time.Millisecond})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	lines := r.events("/ops/record?" + url.Values{"id": {id}}.Encode())
+	until(t, lines, ": as shown")
+	r.lapse() // from now on it can be resolved to released
+	until(t, lines, "event: changed")
+}
+
+func TestAPageThatIsFollowedIsToldOfTrouble(t *testing.T) {
+	r := newRig(t, console.Options{Poll: time.Millisecond})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	lines := r.events("/ops/record?" + url.Values{"id": {id}}.Encode())
+	until(t, lines, ": as shown")
+	r.Faults.Always(idemtest.Refuse)
+	until(t, lines, "event: trouble")
+	r.Faults.Heal()
+	until(t, lines, ": as shown")
+}

@@ -1,0 +1,159 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+const (
+	// overviewReads is how many entries of the index the overview reads at most.
+	overviewReads = 1000
+	// overviewOldest is how many questions it names.
+	overviewOldest = 10
+)
+
+// ages are the limits of the columns of the overview.
+var ages = []struct {
+	Name, Param string
+	Over        time.Duration
+}{
+	{"under 15 min", "", 0}, {"15 min to 1 h", "15m", 15 * time.Minute}, {"1 h to 1 d", "1h", time.Hour}, {"over 1 d", "24h", 24 * time.Hour},
+}
+
+// overview is what is open, by operation and age.
+type overview struct {
+	Open, GivenUp, Lapsed, Running int
+	Oldest                         moment
+	Ages                           []string
+	Operations                     []operationRow
+	Records                        []row
+	Unreadable                     []row
+	// More says that there is more in the index than was read.
+	More bool
+	Read int
+}
+
+// operationRow counts an operation's records.
+type operationRow struct {
+	Operation string
+	Cells     []cell // open questions, by age
+	GivenUp   cell
+	Lapsed    cell
+	Running   cell
+	Oldest    moment
+}
+
+// cell is a number, with the address of the list that it counts.
+type cell struct {
+	Count int
+	URL   string
+}
+
+func (c *console) overview(r *http.Request) (*page, error) {
+	recs, body, err := c.readOpen(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	now := c.opts.Now()
+	operations := map[string]*operationRow{}
+	var open []*idem.Record
+	for _, rec := range recs {
+		_, name, _ := namesOf(rec.ID)
+		o := operations[name]
+		if o == nil {
+			o = c.operationRow(name)
+			operations[name] = o
+		}
+		switch {
+		case rec.Open():
+			open = append(open, rec)
+			body.Open++
+			o.Cells[ageOf(now.Sub(since(rec)))].Count++
+			if o.Oldest.IsZero() || since(rec).Before(o.Oldest.At) {
+				o.Oldest = c.moment(since(rec))
+			}
+		case rec.Lapsed(now, idem.DefaultMargin):
+			body.Lapsed++
+			o.Lapsed.Count++
+		default:
+			body.Running++
+			o.Running.Count++
+		}
+		if !rec.GivenUpAt.IsZero() {
+			body.GivenUp++
+			o.GivenUp.Count++
+		}
+	}
+	for _, o := range operations {
+		body.Operations = append(body.Operations, *o)
+	}
+	slices.SortFunc(body.Operations, func(a, b operationRow) int { return strings.Compare(a.Operation, b.Operation) })
+	body.Records = c.rowsOf(open)
+	if len(body.Records) > 0 {
+		body.Oldest = body.Records[0].Since
+	}
+	body.Records = body.Records[:min(len(body.Records), overviewOldest)]
+	p := c.page(r, "overview", "Overview", body)
+	p.read = body.Read
+	return p, c.follow(p, "", nil)
+}
+
+// readOpen reads what the index holds, up to a bound.
+func (c *console) readOpen(ctx context.Context) ([]*idem.Record, *overview, error) {
+	body := &overview{}
+	for _, a := range ages {
+		body.Ages = append(body.Ages, a.Name)
+	}
+	var recs []*idem.Record
+	for next := ""; ; {
+		l, err := c.r.List(ctx, reconcile.Filter{Limit: overviewReads - body.Read}, next)
+		if err != nil {
+			return nil, nil, err
+		}
+		recs = append(recs, l.Records...)
+		for _, id := range l.Unreadable {
+			body.Unreadable = append(body.Unreadable, c.unreadable(id))
+		}
+		body.Read += l.Read
+		if next = l.Next; next == "" || body.Read >= overviewReads {
+			body.More = next != ""
+			return recs, body, nil
+		}
+	}
+}
+
+func (c *console) unreadable(id string) row {
+	tenant, operation, digest := namesOf(id)
+	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant, State: state{"unreadable", "unreadable"}}
+}
+
+func (c *console) operationRow(name string) *operationRow {
+	list := func(more ...string) cell {
+		q := url.Values{"operation": {name}}
+		for i := 0; i+1 < len(more); i += 2 {
+			q.Set(more[i], more[i+1])
+		}
+		return cell{URL: c.opts.Prefix + "/list?" + q.Encode()}
+	}
+	o := &operationRow{Operation: name, GivenUp: list("given_up", "1"), Lapsed: list("state", string(idem.InProgress)), Running: list("state", string(idem.InProgress))}
+	for _, a := range ages {
+		o.Cells = append(o.Cells, list("older", a.Param))
+	}
+	return o
+}
+
+func ageOf(d time.Duration) int {
+	for i := len(ages) - 1; i > 0; i-- {
+		if d >= ages[i].Over {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,237 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// attack is markup that would run, in a text and in an attribute.
+const attack = `"><img src=x onerror=alert(1)><script>alert(2)</script>'`
+
+var (
+	quoted  = regexp.MustCompile(`"[^"]*"`)
+	running = regexp.MustCompile(`<[^>]*\son[a-z]+\s*=`)
+)
+
+func TestNoTextOfARecordIsMarkup(t *testing.T) {
+	op := idem.Operation{Name: "refund" + attack, KeepValue: true}
+	// A sentence of an attacker, with a name that leads elsewhere.
+	for name, tenant := range map[string]string{"markup": "t" + attack[:40], "address": "javascript:alert(1)"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + attack, nil }})
+			key := op.Key(tenant, "value"+attack)
+			_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+				if err := idem.SetReference(ctx, "ref"+attack); err != nil {
+					return "", err
+				}
+				_, err := idem.Step(ctx, "step"+attack, func(context.Context) (string, error) { return "result" + attack, nil }, nil)
+				if err != nil {
+					return "", err
+				}
+				return "", fmt.Errorf("failure %s", attack)
+			})
+			require.Error(t, err)
+			id := key.ID()
+			r.lapse()
+			pages := []string{
+				"/ops/", "/ops/list", "/ops/list?" + url.Values{"operation": {op.Name}, "tenant": {tenant}}.Encode(),
+				"/ops/list?state=" + url.QueryEscape(attack), "/ops/record?id=" + url.QueryEscape(attack),
+				"/ops/" + url.PathEscape(attack),
+			}
+			for _, show := range []string{"", "value", "result", "step:step" + attack, attack} {
+				pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "show": {show}}.Encode())
+			}
+			for _, to := range []string{"completed", "failed", "released", "forgotten", attack} {
+				pages = append(pages, "/ops/act?"+url.Values{"id": {id}, "to": {to}}.Encode())
+			}
+			hurt := func(where string) {
+				for _, page := range pages {
+					a := r.get(page)
+					require.NotContains(t, a.text, "<img src=x", "%s %s", where, page)
+					require.NotContains(t, a.text, "<script>", "%s %s", where, page)
+					require.NotContains(t, a.text, `href="javascript:`, "%s %s", where, page)
+					for _, on := range running.FindAllString(quoted.ReplaceAllString(a.text, `""`), -1) {
+						require.Fail(t, "an attribute that runs", "%s %s: %s", where, page, on)
+					}
+				}
+			}
+			hurt("open")
+			require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "failure &#34;&gt;&lt;img", "the text is there")
+
+			form := r.form(id, "failed")
+			for _, field := range []string{"why", "message", "type", "code"} {
+				form.Set(field, field+attack)
+			}
+			form.Set("ref", strings.Repeat(attack, 9)) // too long: shown again
+			a := r.post("/ops/act", form)
+			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+			require.NotContains(t, a.text, "<img src=x")
+			form.Set("ref", attack)
+			require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+			pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "done": {"1"}}.Encode())
+			hurt("resolved")
+		})
+	}
+}
+
+func TestResultsAndValuesAreShownOnlyWhenAsked(t *testing.T) {
+	r := newRig(t, console.Options{})
+	op := idem.Operation{Name: "refund", KeepValue: true}
+	key := op.Key("acme", "customer-4711")
+	id := key.ID()
+	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(context.Context, int) (string, error) { return "secret result", nil })
+	require.NoError(t, err)
+	record := "/ops/record?" + url.Values{"id": {id}}.Encode()
+	plain := r.get(record).text
+	require.NotContains(t, plain, "secret result")
+	require.NotContains(t, plain, "customer-4711")
+	require.Contains(t, plain, "15 bytes")
+	require.Contains(t, r.get(record+"&show=result").text, "secret result")
+	require.NotContains(t, r.get(record+"&show=result").text, "customer-4711")
+	require.Contains(t, r.get(record+"&show=value").text, "customer-4711")
+
+	steps := refund.Key("acme", "r-2")
+	_, err = idem.Do(t.Context(), r.Engine, steps, 1, func(ctx context.Context, _ int) (string, error) {
+		if _, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "secret seat", nil }, nil); err != nil {
+			return "", err
+		}
+		return "", errCut
+	})
+	require.Error(t, err)
+	record = "/ops/record?" + url.Values{"id": {steps.ID()}}.Encode()
+	require.NotContains(t, r.get(record).text, "secret seat")
+	require.Contains(t, r.get(record).text, "book")
+	require.Contains(t, r.get(record+"&show=step:book").text, "secret seat")
+}
+
+func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
+	r := newRig(t, console.Options{})
+	order := idem.Operation{Name: "order"}
+	for i := range 3 {
+		r.end(refund.Key("acme", fmt.Sprint("old", i)), nil, errCut)
+	}
+	r.Clock.Advance(2 * time.Hour)
+	r.end(refund.Key("globex", "new"), nil, errCut)
+	r.end(order.Key(idem.NoTenant, "o"), nil, errCut)
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, order.Key("acme", "killed"), 1, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
+	})
+	r.Restart()
+	r.lapse()
+
+	text := r.get("/ops/").text
+	require.Contains(t, text, `<dt>Open questions</dt><dd>5</dd>`)
+	require.Contains(t, text, `<dt>Claims whose lease is over</dt><dd>1</dd>`)
+	require.Contains(t, text, `href="/ops/list?older=1h&amp;operation=refund">3</a>`)
+	require.Contains(t, text, "no tenant")
+
+	records := func(query string) int {
+		return strings.Count(r.get("/ops/list?"+query).text, `<th scope="row"><a class="id"`)
+	}
+	require.Equal(t, 6, records(""))
+	require.Equal(t, 4, records("operation=refund"))
+	require.Equal(t, 3, records("operation=refund&older=1h"))
+	require.Equal(t, 1, records("tenant=globex"))
+	require.Equal(t, 1, records("no_tenant=1"))
+	require.Equal(t, 1, records("state=in_progress"))
+	require.Zero(t, records("given_up=1"))
+	require.Contains(t, r.get("/ops/list?given_up=1").text, "Nothing fits the filter.")
+}
+
+func TestListsHavePages(t *testing.T) {
+	r := newRig(t, console.Options{})
+	for i := range 120 {
+		r.end(refund.Key("acme", fmt.Sprint(i)), nil, errCut)
+	}
+	next := regexp.MustCompile(`<a rel="next" href="([^"]+)"`)
+	links := regexp.MustCompile(`<th scope="row"><a class="id" href="([^"]+)"`)
+	seen, pages := map[string]bool{}, 0
+	for at := "/ops/list?operation=refund"; at != ""; pages++ {
+		text := r.get(at).text
+		for _, m := range links.FindAllStringSubmatch(text, -1) {
+			require.False(t, seen[m[1]], "listed twice")
+			seen[m[1]] = true
+		}
+		at = ""
+		if m := next.FindStringSubmatch(text); m != nil {
+			at = html.UnescapeString(m[1])
+			require.Contains(t, at, "operation=refund", "the filter goes along")
+		}
+	}
+	require.Len(t, seen, 120)
+	require.Equal(t, 3, pages)
+}
+
+func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	none := r.end(refund.Key(idem.NoTenant, "r-1"), nil, errCut)
+	for name, tt := range map[string]struct {
+		form url.Values
+		id   string
+	}{
+		"by key":         {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "value": {"r-1"}}, id},
+		"without tenant": {url.Values{"operation": {"refund"}, "value": {"r-1"}}, none},
+		"by id":          {url.Values{"id": {" " + id + " "}}, id},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := r.post("/ops/find", tt.form)
+			require.Equal(t, http.StatusSeeOther, a.StatusCode)
+			require.Equal(t, "/ops/record?"+url.Values{"id": {tt.id}}.Encode(), a.Header.Get("Location"))
+			require.Equal(t, http.StatusOK, r.get(a.Header.Get("Location")).StatusCode)
+		})
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, r.post("/ops/find", url.Values{"operation": {"refund"}}).StatusCode)
+}
+
+func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
+	r := newRig(t, console.Options{})
+	key := refund.Key("acme", "r-1")
+	id := r.end(key, nil, errCut)
+	r.lapse()
+	r.Clock.Advance(time.Hour)
+	sweeper, err := reconcile.NewSweeper(r.r, nil)
+	require.NoError(t, err)
+	_, err = sweeper.Sweep(t.Context())
+	require.NoError(t, err)
+	r.Clock.Advance(time.Minute)
+	form := r.form(id, "completed")
+	form.Set("known", "no")
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text
+	at := -1
+	for _, what := range []string{"Claimed", "Given up", "by sweep", "Resolved", "by console with console", "the provider&#39;s console says so", "To come"} {
+		i := strings.Index(text, what)
+		require.Greater(t, i, at, "%s, in %s", what, text)
+		at = i
+	}
+}
+
+func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.Faults.Always(idemtest.Refuse)
+	for _, path := range []string{"/ops/", "/ops/list", "/ops/record?" + url.Values{"id": {id}}.Encode()} {
+		a := r.get(path)
+		require.Equal(t, http.StatusServiceUnavailable, a.StatusCode, path)
+		require.Contains(t, a.text, "<h1>The store did not answer</h1>")
+	}
+	r.Faults.Heal()
+	r.Faults.Always(idemtest.Unreadable, idemtest.Get)
+	require.Contains(t, r.get("/ops/list").text, "Unreadable records")
+	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "<h1>Unreadable record</h1>")
+}

@@ -1,0 +1,280 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// recordView is all that the page of a record shows.
+type recordView struct {
+	ID, Operation, Tenant string
+	State                 state
+	Record                *idem.Record `json:"-"`
+	Write, Sweep          string
+	Token                 string
+	Created, Updated      moment
+	Lease, Expires, Open  moment
+	GivenUp               moment
+	Summary               string
+	SameInput, OtherInput string
+	Decisions             []decisionView
+	Steps                 []stepView
+	Timeline              []happening
+	// Done is the latest change, if the operator comes from making it.
+	Done *happening `json:"-"`
+	// Shown is what was asked for: the value, the result or a step's.
+	Shown     *shown `json:"-"`
+	HasResult bool
+	ResultURL string
+	ValueURL  string
+}
+
+type decisionView struct {
+	Name, Verb, Then, Refused, URL string
+	Undo                           []string
+	Again                          bool
+}
+
+type stepView struct {
+	Name, Text, Token, Failure, URL string
+	Begun                           moment
+	Compensates, Open               bool
+	Size                            int
+}
+
+// happening is an entry of a record's timeline.
+type happening struct {
+	At                          moment
+	What, Text                  string
+	Who, Why, Tool, Ref, Change string
+	Coming                      bool
+}
+
+// shown is a result or a value.
+type shown struct {
+	Name, Text string
+	Bytes      int
+}
+
+func (c *console) record(r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	id := q.Get("id")
+	rec, err := c.lookup(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	history, err := c.r.History(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	body := c.view(id, rec, history)
+	if q.Get("done") == "1" && len(history) > 0 {
+		last := c.change(history[len(history)-1])
+		body.Done = &last
+	}
+	if body.Shown, err = c.asked(r, rec); err != nil {
+		return nil, err
+	}
+	p := c.page(r, "record", "Record of "+body.Operation, body)
+	if rec == nil && len(history) == 0 {
+		p.Status = http.StatusNotFound
+	}
+	p.read = 1
+	return p, c.follow(p, "record", url.Values{"id": {id}})
+}
+
+// lookup reads the record; nil if there is none.
+func (c *console) lookup(ctx context.Context, id string) (*idem.Record, error) {
+	if _, operation, _ := namesOf(id); operation == "" {
+		return nil, problem{Status: http.StatusBadRequest, Title: "No record's id", Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
+	}
+	return c.r.Lookup(ctx, id)
+}
+
+func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *recordView {
+	tenant, operation, _ := namesOf(id)
+	e := c.r.Explain(rec)
+	v := &recordView{
+		ID: id, Operation: operation, Tenant: tenant, State: c.stateOf(rec), Record: rec, Token: protocol.Token(id, ""),
+		Summary: e.Summary, SameInput: e.SameInput, OtherInput: e.OtherInput,
+	}
+	if rec != nil {
+		v.Write, v.Sweep = rec.Write, rec.Sweep
+		v.Created, v.Updated, v.Lease = c.moment(rec.CreatedAt), c.moment(rec.UpdatedAt), c.moment(rec.LeaseUntil)
+		v.Expires, v.Open, v.GivenUp = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.GivenUpAt)
+		v.HasResult = rec.State == idem.Completed && !rec.Omitted
+		v.Steps = c.steps(rec)
+		v.ValueURL, v.ResultURL = c.showURL(id, "value"), c.showURL(id, "result")
+		for _, d := range e.Decisions {
+			v.Decisions = append(v.Decisions, c.decision(id, d))
+		}
+	}
+	v.Timeline = c.timeline(rec, e, history)
+	return v
+}
+
+func (c *console) showURL(id, what string) string {
+	return c.opts.Prefix + "/record?" + url.Values{"id": {id}, "show": {what}}.Encode() + "#shown"
+}
+
+func (c *console) decision(id string, d reconcile.Decision) decisionView {
+	w := wordsOf[targetOf(d.To)]
+	return decisionView{
+		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: refusal(d), Undo: d.Undo, Again: d.Again,
+		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {targetOf(d.To)}}.Encode(),
+	}
+}
+
+// refusal is why a decision is not possible, without the name of the package that says so.
+func refusal(d reconcile.Decision) string { return strings.TrimPrefix(d.Refused, "reconcile: ") }
+
+func (c *console) steps(rec *idem.Record) (all []stepView) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		s := rec.Steps[name]
+		v := stepView{Name: name, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Open: s.Begun, Size: s.Body.Size}
+		if !s.BegunAt.IsZero() {
+			v.Begun = c.moment(s.BegunAt)
+		}
+		if s.Failure != nil {
+			v.Failure = s.Failure.Message
+		}
+		switch {
+		case name == protocol.CompensatingStep:
+			v.Text, v.Token = "the operation has failed and is being undone", ""
+		case s.Begun:
+			v.Text = "began and left no outcome"
+		case s.NotExecuted:
+			v.Text = "began and had no effect"
+		case s.Omitted:
+			v.Text = "done, its result could not be kept"
+		case s.Failure != nil:
+			v.Text = "failed"
+		default:
+			v.Text = "done"
+			v.URL = c.showURL(rec.ID, "step:"+name)
+		}
+		if s.Compensates && rec.Undone(name) {
+			v.Text += ", undone"
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// timeline is what has happened to the record, and what time does to it.
+func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []protocol.Audit) (all []happening) {
+	if rec != nil {
+		all = append(all, happening{At: c.moment(rec.CreatedAt), What: "Claimed", Text: "The first attempt claimed the key."})
+		for name, s := range rec.Steps {
+			if !s.BegunAt.IsZero() {
+				all = append(all, happening{At: c.moment(s.BegunAt), What: "Step began", Text: name})
+			}
+		}
+		parked := slices.ContainsFunc(history, func(a protocol.Audit) bool { return a.Change == protocol.ChangeParked && a.At.Equal(rec.OpenSince) })
+		if rec.Open() && !rec.OpenSince.IsZero() && !parked {
+			all = append(all, happening{At: c.moment(rec.OpenSince), What: "Open question", Text: fmt.Sprintf("Attempt %d ended without outcome.", rec.Attempt)})
+		}
+		if rec.State == idem.InProgress && rec.LeaseUntil.Before(c.opts.Now()) {
+			all = append(all, happening{At: c.moment(rec.LeaseUntil), What: "Lease over", Text: fmt.Sprintf("Attempt %d left no outcome until then.", rec.Attempt)})
+		}
+		if !rec.Open() && rec.State != idem.InProgress && !rec.Resolved {
+			all = append(all, happening{At: c.moment(rec.UpdatedAt), What: "Ended", Text: fmt.Sprintf("Attempt %d ended: %s.", rec.Attempt, rec.State)})
+		}
+	}
+	for _, a := range history {
+		all = append(all, c.change(a))
+	}
+	for _, ch := range e.Changes {
+		if ch.At.Year() < 9999 {
+			all = append(all, happening{At: c.moment(ch.At), What: "To come", Text: ch.What, Coming: true})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b happening) int {
+		return cmp.Or(a.At.At.Compare(b.At.At), strings.Compare(a.Text, b.Text))
+	})
+	return all
+}
+
+// change is a change by people, a webhook or a sweep.
+func (c *console) change(a protocol.Audit) happening {
+	h := happening{At: c.moment(a.At), Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, Change: string(a.Change)}
+	switch a.Change {
+	case protocol.ChangeParked:
+		h.What, h.Text = "Parked", fmt.Sprintf("Attempt %d became an open question.", a.Attempt)
+	case protocol.ChangeResolved:
+		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)
+	case protocol.ChangeGivenUp:
+		h.What, h.Text = "Given up", "The sweep left the question to people."
+	case protocol.ChangeForgotten:
+		h.What, h.Text = "Forgotten", "The record was removed."
+		if a.Unconfirmed {
+			h.Text = "Somebody set out to remove the record. If there is none, it was removed."
+		}
+	default:
+		h.What, h.Text = "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
+	}
+	return h
+}
+
+// asked reads what the request asks to see.
+func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
+	what := r.URL.Query().Get("show")
+	if what == "" || rec == nil {
+		return nil, nil
+	}
+	step, isStep := strings.CutPrefix(what, "step:")
+	var body []byte
+	var err error
+	s := &shown{Name: what}
+	switch {
+	case what == "value":
+		s.Name, body = "Value of the caller", []byte(rec.Value)
+	case what == "result" && rec.State == idem.Completed && !rec.Omitted:
+		s.Name = "Result"
+		body, err = c.r.Result(r.Context(), rec)
+	case isStep && rec.Steps[step].Done():
+		if _, recorded := rec.Steps[step]; !recorded {
+			return nil, nil
+		}
+		s.Name = "Result of step " + step
+		body, err = c.r.StepResult(r.Context(), rec, step)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Bytes, s.Text = len(body), readable(body)
+	return s, nil
+}
+
+// most is how much of a result a page shows.
+const most = 256 << 10
+
+// readable is the text of a result, or the beginning of a long one.
+func readable(body []byte) string {
+	if !utf8.Valid(body) {
+		return "(not a text)"
+	}
+	if len(body) > most {
+		return strings.ToValidUTF8(string(body[:most]), "") + "\n… cut off; idemctl shows all of it"
+	}
+	return string(body)
+}
+
+// isStale reports whether the change was refused because the record is another one by now.
+func isStale(err error) bool {
+	return errors.Is(err, reconcile.ErrChanged) || errors.Is(err, reconcile.ErrNotUnknown) || errors.Is(err, reconcile.ErrNotFound) || errors.Is(err, reconcile.ErrOpen)
+}

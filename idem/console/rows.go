@@ -1,0 +1,90 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// row is a record in a list.
+type row struct {
+	ID, Short, URL    string
+	Operation, Tenant string
+	State             state
+	Attempt, Probes   int
+	Since             moment
+	GivenUp           bool
+	Write, Sweep      string
+}
+
+// state is where a record stands, with the words for it.
+type state struct {
+	Name, Text string
+}
+
+// stateOf says of a claim whether somebody still holds it.
+func (c *console) stateOf(rec *idem.Record) state {
+	switch {
+	case rec == nil:
+		return state{"absent", "no record"}
+	case rec.State == idem.InProgress && rec.Lapsed(c.opts.Now(), idem.DefaultMargin):
+		return state{"lapsed", "lease over"}
+	case rec.State == idem.InProgress:
+		return state{string(rec.State), "in progress"}
+	}
+	return state{string(rec.State), string(rec.State)}
+}
+
+func (c *console) rowOf(rec *idem.Record) row {
+	tenant, operation, digest := namesOf(rec.ID)
+	return row{
+		ID: rec.ID, Short: digest[:min(len(digest), 12)], URL: c.recordURL(rec.ID), Operation: operation, Tenant: tenant,
+		State: c.stateOf(rec), Attempt: rec.Attempt, Probes: rec.Probes, Since: c.moment(since(rec)),
+		GivenUp: !rec.GivenUpAt.IsZero(), Write: rec.Write, Sweep: rec.Sweep,
+	}
+}
+
+// rowsOf are the records, the oldest question first.
+func (c *console) rowsOf(recs []*idem.Record) []row {
+	rows := make([]row, 0, len(recs))
+	for _, rec := range recs {
+		rows = append(rows, c.rowOf(rec))
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(a.Since.At.Compare(b.Since.At), strings.Compare(a.ID, b.ID))
+	})
+	return rows
+}
+
+// since is when the record became an open question; of a claim, when its lease ends.
+func since(rec *idem.Record) time.Time {
+	if rec.OpenSince.IsZero() {
+		return rec.LeaseUntil
+	}
+	return rec.OpenSince
+}
+
+func (c *console) recordURL(id string) string {
+	if id == "" {
+		return ""
+	}
+	return c.opts.Prefix + "/record?" + url.Values{"id": {id}}.Encode()
+}
+
+// namesOf reads a record's id, see [idem.Key.ID]. What is no id has no operation.
+func namesOf(id string) (tenant, operation, digest string) {
+	parts := strings.Split(id, "#")
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return "", "", ""
+	}
+	tenant, terr := url.PathUnescape(parts[0])
+	operation, oerr := url.PathUnescape(parts[1])
+	if terr != nil || oerr != nil {
+		return "", "", ""
+	}
+	return tenant, operation, parts[2]
+}

@@ -1,0 +1,132 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var (
+	refund = idem.Operation{Name: "refund"}
+
+	errCut = errors.New("the connection was cut")
+)
+
+// rig is a service, and the console of its table, mounted under a prefix.
+type rig struct {
+	*idemtest.Harness
+	t *testing.T
+	r *reconcile.Reconciler
+	h http.Handler
+}
+
+func newRig(t *testing.T, o console.Options) *rig {
+	t.Helper()
+	r := &rig{Harness: idemtest.New(t, nil), t: t}
+	var err error
+	r.r, err = reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(t, err)
+	if o.Prefix == "" {
+		o.Prefix = "/ops"
+	}
+	o.Now, o.Log = r.Clock.Now, slog.New(slog.DiscardHandler)
+	r.h, err = console.New(r.r, &o)
+	require.NoError(t, err)
+	return r
+}
+
+// end makes a call that ends so, and returns its record's id.
+func (r *rig) end(key idem.Key, out any, err error) string {
+	r.t.Helper()
+	_, _ = idem.Do(r.t.Context(), r.Engine, key, 1, func(context.Context, int) (any, error) { return out, err })
+	return key.ID()
+}
+
+// lapse lets leases end.
+func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
+
+// request is one of a browser on this machine.
+func request(method, target string, form url.Values) *http.Request {
+	req := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(form.Encode()))
+	req.RemoteAddr = "127.0.0.1:40000"
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		req.Header.Set("Origin", "http://127.0.0.1:8080")
+	}
+	return req
+}
+
+type answer struct {
+	*http.Response
+	text string
+}
+
+func (r *rig) do(req *http.Request) answer {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.h.ServeHTTP(w, req)
+	res := w.Result()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(r.t, err)
+	return answer{res, string(body)}
+}
+
+func (r *rig) get(target string) answer {
+	r.t.Helper()
+	return r.do(request(http.MethodGet, target, nil))
+}
+
+func (r *rig) post(target string, form url.Values) answer {
+	r.t.Helper()
+	return r.do(request(http.MethodPost, target, form))
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+
+// form opens the page of a decision and returns what its form sends, with the reason.
+func (r *rig) form(id, to string) url.Values {
+	r.t.Helper()
+	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode())
+	require.Equal(r.t, http.StatusOK, page.StatusCode, page.text)
+	form := url.Values{"why": {"the provider's console says so"}}
+	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	require.NotEmpty(r.t, form.Get("token"), page.text)
+	return form
+}
+
+func (r *rig) state(id string) idem.State {
+	r.t.Helper()
+	rec, err := r.r.Lookup(r.t.Context(), id)
+	require.NoError(r.t, err)
+	if rec == nil {
+		return idem.Absent
+	}
+	return rec.State
+}
+
+// changes counts the changes of the record.
+func (r *rig) changes(id string) int {
+	r.t.Helper()
+	all, err := r.r.History(r.t.Context(), id)
+	require.NoError(r.t, err)
+	return len(all)
+}
