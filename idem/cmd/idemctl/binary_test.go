@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/testmain"
 )
@@ -64,6 +70,94 @@ func (o *tool) unknown(key idem.Key) {
 	o.t.Helper()
 	_, err := idem.Do(o.t.Context(), o.engine, key, 1, fails(errCut))
 	require.Error(o.t, err)
+}
+
+// deadLetter leaves a message that the relay has given up on, and returns its id.
+func (o *tool) deadLetter() string {
+	o.t.Helper()
+	_, err := idem.Do(o.t.Context(), o.engine, refund.Key("acme", "r-8"), 1, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, n int) (int, error) {
+		tx.Publish("made", outbox.Message{Destination: "orders", Body: []byte("1")})
+		return n, nil
+	}))
+	require.NoError(o.t, err)
+	box, err := dynamostore.NewOutbox(o.client, o.table, nil)
+	require.NoError(o.t, err)
+	for shard := range outbox.Shards {
+		for cursor := ""; ; {
+			waiting, next, err := box.Waiting(o.t.Context(), shard, time.Now().Add(time.Hour), cursor)
+			require.NoError(o.t, err)
+			for _, e := range waiting {
+				ok, err := box.DeadLetter(o.t.Context(), time.Now(), e, 10, "the queue is gone")
+				require.NoError(o.t, err)
+				require.True(o.t, ok)
+				return e.ID
+			}
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+	}
+	require.Fail(o.t, "the message is not there")
+	return ""
+}
+
+func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
+	o := newTool(t)
+	id := o.deadLetter()
+	code, out, errs := o.run("dead", "list")
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, out, id)
+	code, _, errs = o.run("dead", "requeue", id)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "--count 1")
+	code, _, errs = o.run("dead", "requeue", id, "--count", "1")
+	require.Equal(t, exitDone, code, errs)
+	code, out, _ = o.run("dead", "list")
+	require.Equal(t, exitDone, code)
+	require.Equal(t, "No such dead letters.\n", out)
+}
+
+// tail shows what happens until Ctrl-C, which is no failure.
+func TestTheCommandFollowsTheStreamUntilItIsInterrupted(t *testing.T) {
+	o := newTool(t)
+	cmd := o.command("tail", "--operation", "refund")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	said := bufio.NewReader(stderr)
+	_, err = said.ReadString('\n')
+	require.NoError(t, err)
+	// The stream's end is looked up after this line: some changes may be missed.
+	lines := bufio.NewScanner(stdout)
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = idem.Do(t.Context(), o.engine, refund.Key("acme", "t-"+strconv.Itoa(i)), 1, result)
+			}
+		}
+	})
+	seen := map[string]bool{}
+	for len(seen) < 2 && lines.Scan() {
+		for _, what := range []string{"absent -> in_progress, attempt 1", "in_progress -> completed, attempt 1"} {
+			if strings.Contains(lines.Text(), what) {
+				seen[what] = true
+			}
+		}
+	}
+	close(stop)
+	work.Wait()
+	require.Len(t, seen, 2)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_, _ = io.Copy(io.Discard, stdout)
+	rest, _ := io.ReadAll(said)
+	require.NoError(t, cmd.Wait(), string(rest))
 }
 
 // The compiled command works on a table of DynamoDB.

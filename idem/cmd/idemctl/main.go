@@ -33,11 +33,14 @@ type commands struct {
 	Changes changesCmd `cmd:"" help:"List the changes of all records by people, webhooks and sweeps."`
 	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
+	Tail    tailCmd    `cmd:"" help:"Follow the table's stream: one line for each change of a record's state."`
 	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
 
 	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
+
+	Dead deadCmd `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
 }
 
 // Globals are the flags of all commands.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -35,6 +38,11 @@ type backend struct {
 	// scanner reads all records, estimate says how many items that are, and how many bytes.
 	scanner  protocol.Scanner
 	estimate func(ctx context.Context) (items, bytes int64, err error)
+	// letters are the dead letters of the outbox.
+	letters letters
+	// streams reads the table's stream, whose ARN stream finds.
+	streams streams
+	stream  func(ctx context.Context) (arn string, err error)
 	// check checks the table.
 	check func(ctx context.Context) error
 }
@@ -76,8 +84,18 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	letters, err := dynamostore.NewOutbox(client, g.Table, nil)
+	if err != nil {
+		return nil, err
+	}
 	return &backend{
-		store: store, scanner: scanner,
+		store: store, scanner: scanner, letters: letters,
+		streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
+			if g.Endpoint != "" {
+				o.BaseEndpoint = &g.Endpoint
+			}
+		}),
+		stream: func(ctx context.Context) (string, error) { return streamOf(ctx, client, g.Table) },
 		caller: func(ctx context.Context) string {
 			if g.Endpoint == "" {
 				if arn := callerIdentity(ctx, cfg); arn != "" {
@@ -95,6 +113,22 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 			return aws.ToInt64(d.Table.ItemCount), aws.ToInt64(d.Table.TableSizeBytes), nil
 		},
 	}, nil
+}
+
+// streamOf finds the table's stream.
+func streamOf(ctx context.Context, client *dynamodb.Client, table string) (string, error) {
+	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	if err != nil {
+		return "", fmt.Errorf("table %q cannot be described: %w", table, err)
+	}
+	switch t := d.Table; {
+	case t == nil || t.LatestStreamArn == nil || t.StreamSpecification == nil || !aws.ToBool(t.StreamSpecification.StreamEnabled):
+		return "", fmt.Errorf("table %q has no stream: turn it on with both images, as package infra does", table)
+	case t.StreamSpecification.StreamViewType != types.StreamViewTypeNewAndOldImages:
+		return "", fmt.Errorf("the stream of table %q has %s: it needs NEW_AND_OLD_IMAGES", table, t.StreamSpecification.StreamViewType)
+	default:
+		return *t.LatestStreamArn, nil
+	}
 }
 
 // scanTime is for a page of 1 MB.

@@ -47,6 +47,7 @@ func newBench(t *testing.T) *bench {
 	b.backend = backend{
 		store: b.Faults, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
+		letters:  b.dead(),
 		check:    func(context.Context) error { return nil },
 	}
 	return b

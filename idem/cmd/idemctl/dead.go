@@ -1,0 +1,218 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// deadCmd is about dead letters of the outbox.
+type deadCmd struct {
+	List    deadListCmd    `cmd:"" help:"List messages of the outbox that were given up, the oldest first."`
+	Requeue deadRequeueCmd `cmd:"" help:"Have dead letters sent again, under the same ids."`
+}
+
+// letters is what the commands do with the outbox: a *dynamostore.Outbox.
+type letters interface {
+	Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error)
+	Requeue(ctx context.Context, e *outbox.Entry) error
+}
+
+// letterFlags say which dead letters.
+type letterFlags struct {
+	ID          []string `arg:"" optional:"" help:"Ids of messages."`
+	Destination []string `placeholder:"NAME" help:"To these destinations only."`
+	Limit       int      `default:"50" help:"At most so many."`
+}
+
+// letter is a dead letter as it is written as JSON. It says nothing of the body but its size.
+type letter struct {
+	ID          string    `json:"id"`
+	Record      string    `json:"record"`
+	Destination string    `json:"destination"`
+	OrderingKey string    `json:"ordering_key,omitempty"`
+	Type        string    `json:"type,omitempty"`
+	Created     time.Time `json:"created"`
+	Tries       int       `json:"tries"`
+	Reason      string    `json:"reason"`
+	Size        int       `json:"size"`
+	Unreadable  string    `json:"unreadable,omitempty"`
+}
+
+func describeLetter(e *outbox.Entry) letter {
+	l := letter{
+		ID: e.ID, Record: e.Record, Destination: e.Destination, OrderingKey: e.OrderingKey, Type: e.Type,
+		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: len(e.Body),
+	}
+	if e.Unreadable != nil {
+		l.Unreadable = e.Unreadable.Error()
+	}
+	return l
+}
+
+// find lists the dead letters; more says that there are more than the limit.
+func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found []*outbox.Entry, more bool, err error) {
+	if f.Limit < 1 {
+		return nil, false, misuse("--limit is %d: it is 1 at least", f.Limit)
+	}
+	p := s.progress()
+	defer p.done()
+	for shard := range outbox.Shards {
+		for cursor := ""; ; {
+			page, next, err := b.letters.Dead(ctx, shard, cursor)
+			if err != nil {
+				return nil, false, err
+			}
+			for _, e := range page {
+				if (f.ID == nil || slices.Contains(f.ID, e.ID)) && (f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
+					found = append(found, e)
+				}
+			}
+			p.say("looked at shard %d of %d, found %s", shard+1, outbox.Shards, plural(len(found), "dead letter"))
+			if cursor = next; cursor == "" {
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *outbox.Entry) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	if more = len(found) > f.Limit; more {
+		found = found[:f.Limit]
+	}
+	return found, more, nil
+}
+
+// deadListCmd lists dead letters.
+type deadListCmd struct{ letterFlags }
+
+// Run runs the command.
+func (c *deadListCmd) Run(ctx context.Context, s *session) error {
+	b, err := s.open(ctx, s.globals)
+	if err != nil {
+		return err
+	}
+	found, more, err := c.find(ctx, s, b)
+	if err != nil {
+		return err
+	}
+	if s.json() {
+		all := []letter{}
+		for _, e := range found {
+			all = append(all, describeLetter(e))
+		}
+		if err := s.writeJSON(all); err != nil {
+			return err
+		}
+	} else {
+		s.letters(found)
+	}
+	if more {
+		say(s.err, "There are more: raise --limit.")
+	}
+	return nil
+}
+
+// letters writes dead letters for people.
+func (s *session) letters(all []*outbox.Entry) {
+	if len(all) == 0 {
+		fmt.Fprintln(s.out, "No such dead letters.")
+	}
+	for _, e := range all {
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(len(e.Body), "byte"), tries(e.Tries), when(e.Created, s.now()))
+		if e.Unreadable != nil {
+			what = "unreadable: " + line(e.Unreadable.Error())
+		}
+		fmt.Fprintln(s.out, line(e.ID))
+		s.item(what)
+		if e.Type != "" {
+			s.item("type " + line(e.Type))
+		}
+		if e.Reason != "" {
+			s.item("given up because: " + line(e.Reason))
+		}
+		s.item("record " + line(e.Record))
+	}
+}
+
+// deadRequeueCmd has dead letters sent again.
+type deadRequeueCmd struct {
+	letterFlags
+	Count  int  `placeholder:"N" help:"Instead of an answer at a terminal: how many messages it must be."`
+	DryRun bool `help:"Show what would be done, and write nothing."`
+}
+
+// Run runs the command. A message that is no dead letter any more is left as it is.
+func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
+	if c.ID == nil && c.Destination == nil {
+		return misuse("name the messages by their ids, as dead list shows them, or by --destination")
+	}
+	b, err := s.open(ctx, s.globals)
+	if err != nil {
+		return err
+	}
+	found, more, err := c.find(ctx, s, b)
+	switch {
+	case err != nil:
+		return err
+	case more:
+		return fmt.Errorf("there are more than %s, and nothing was changed: raise --limit, or name them by their ids", plural(c.Limit, "dead letter"))
+	case len(found) == 0:
+		return errors.New("there are no such dead letters: look with dead list")
+	}
+	shown := s.aside()
+	shown.letters(found)
+	n := strconv.Itoa(len(found))
+	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
+	switch {
+	case c.DryRun:
+		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
+		return nil
+	case c.Count != 0 && c.Count != len(found):
+		return fmt.Errorf("--count is %d, and it would be %d: nothing was changed", c.Count, len(found))
+	case c.Count == 0:
+		if err := s.ask(ctx, "Type the number of messages to send them: ", n, "--count "+n+" after you have looked at them"); err != nil {
+			return err
+		}
+	}
+	done := 0
+	for _, e := range found {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := requeue(ctx, b.letters, e); err != nil {
+			shown.item(line(e.ID) + ": " + line(err.Error()))
+			continue
+		}
+		done++
+	}
+	fmt.Fprintf(shown.out, "Done: %d of %d.\n", done, len(found))
+	if s.json() {
+		if err := s.writeJSON(map[string]int{"requeued": done, "of": len(found)}); err != nil {
+			return err
+		}
+	}
+	if left := len(found) - done; left > 0 {
+		return fmt.Errorf("not requeued: %s", plural(left, "message"))
+	}
+	return nil
+}
+
+func requeue(ctx context.Context, l letters, e *outbox.Entry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	return l.Requeue(ctx, e)
+}
+
+func tries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return strconv.Itoa(n) + " tries"
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+)
+
+// drawer keeps dead letters: a page has one.
+type drawer struct {
+	all  []*outbox.Entry
+	gone string // the id of one that somebody else has requeued
+}
+
+func (d *drawer) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	var mine []*outbox.Entry
+	for i, e := range d.all {
+		if i%outbox.Shards == shard {
+			mine = append(mine, e)
+		}
+	}
+	switch {
+	case len(mine) == 0:
+		return nil, "", nil
+	case cursor == "" && len(mine) > 1:
+		return mine[:1], "more", nil
+	case cursor == "":
+		return mine, "", nil
+	}
+	return mine[1:], "", nil
+}
+
+func (d *drawer) Requeue(_ context.Context, e *outbox.Entry) error {
+	if e.ID == d.gone {
+		return errors.New("it is no dead letter")
+	}
+	d.all = slices.DeleteFunc(d.all, func(x *outbox.Entry) bool { return x.ID == e.ID })
+	return nil
+}
+
+func (b *bench) dead() *drawer {
+	at := b.Clock.Now().Add(-3 * time.Hour)
+	letter := func(id, destination, reason string, tries int) *outbox.Entry {
+		at = at.Add(time.Minute)
+		return &outbox.Entry{
+			Record: refund.Key("acme", id).ID(), State: outbox.Dead, Created: at, Tries: tries, Reason: reason,
+			Message: outbox.Message{ID: "0000000" + id[2:] + "-1111-8111-8111-111111111111", Destination: destination, Type: "refund.made", Body: []byte(`{"secret":1}`)},
+		}
+	}
+	return &drawer{all: []*outbox.Entry{
+		letter("r-1", "orders", "the queue does not exist", 10),
+		letter("r-2", "mails", "rejected: InvalidMessageContents", 1),
+		letter("r-3", "orders", "the queue does not exist", 10),
+	}}
+}
+
+func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := &drawer{}
+		for range 40 {
+			d.all = append(d.all, b.dead().all...)
+		}
+		b.backend.letters = d
+		_, out, _ := b.run("dead", "list", "--limit", "1000", "-o", "json")
+		require.Equal(t, 120, len(regexp.MustCompile(`"id"`).FindAllString(out, -1)))
+		require.NotContains(t, out, "secret")
+		_, _, errs := b.run("dead", "list", "--limit", "5")
+		require.Contains(t, errs, "There are more")
+	})
+}
+
+func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := b.dead()
+		d.gone = d.all[0].ID
+		b.backend.letters = d
+		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--count", "2")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, out, "Done: 1 of 2.")
+		require.Contains(t, errs, "not requeued: 1 message")
+		require.Len(t, d.all, 2)
+	})
+}

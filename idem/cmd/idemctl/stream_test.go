@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// fakeStream is a stream in memory. An iterator is a shard's id and a position.
+type fakeStream struct {
+	shards []types.Shard
+	data   map[string][]string // ids of records that were claimed
+	fail   error               // of the next GetRecords
+}
+
+func (f *fakeStream) add(id, parent string) {
+	f.shards = append(f.shards, types.Shard{ShardId: &id, ParentShardId: &parent, SequenceNumberRange: &types.SequenceNumberRange{}})
+}
+
+func (f *fakeStream) end(id string) {
+	for i := range f.shards {
+		if *f.shards[i].ShardId == id {
+			f.shards[i].SequenceNumberRange.EndingSequenceNumber = aws.String("end")
+		}
+	}
+}
+
+func (f *fakeStream) ended(id string) bool {
+	return slices.ContainsFunc(f.shards, func(s types.Shard) bool {
+		return *s.ShardId == id && s.SequenceNumberRange.EndingSequenceNumber != nil
+	})
+}
+
+// DescribeStream has one shard a page.
+func (f *fakeStream) DescribeStream(_ context.Context, in *dynamodbstreams.DescribeStreamInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
+	i := 1 + slices.IndexFunc(f.shards, func(s types.Shard) bool { return *s.ShardId == aws.ToString(in.ExclusiveStartShardId) })
+	d := &types.StreamDescription{Shards: f.shards[i : i+1]}
+	if i+1 < len(f.shards) {
+		d.LastEvaluatedShardId = f.shards[i].ShardId
+	}
+	return &dynamodbstreams.DescribeStreamOutput{StreamDescription: d}, nil
+}
+
+func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	at := 0
+	switch in.ShardIteratorType {
+	case types.ShardIteratorTypeLatest:
+		at = len(f.data[*in.ShardId])
+	case types.ShardIteratorTypeAfterSequenceNumber:
+		n, _ := strconv.Atoi(*in.SequenceNumber)
+		at = n + 1
+	}
+	return &dynamodbstreams.GetShardIteratorOutput{ShardIterator: aws.String(fmt.Sprint(*in.ShardId, "/", at))}, nil
+}
+
+func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecordsInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
+	if err := f.fail; err != nil {
+		f.fail = nil
+		return nil, err
+	}
+	id, from, _ := strings.Cut(*in.ShardIterator, "/")
+	at, _ := strconv.Atoi(from)
+	out := &dynamodbstreams.GetRecordsOutput{}
+	if at < len(f.data[id]) {
+		out.Records = []types.Record{{Dynamodb: &types.StreamRecord{
+			SequenceNumber: aws.String(strconv.Itoa(at)),
+			Keys:           map[string]types.AttributeValue{schema.PK: &types.AttributeValueMemberS{Value: f.data[id][at]}},
+		}}}
+		at++
+	}
+	if at < len(f.data[id]) || !f.ended(id) {
+		out.NextShardIterator = aws.String(fmt.Sprint(id, "/", at))
+	}
+	return out, nil
+}
+
+// following follows a stream while it changes, and returns what was seen, and what was lost.
+func following(t *testing.T, f *fakeStream, meanwhile func()) (seen, lost []string) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error)
+		r := &reader{client: f, arn: "arn", lost: func(id string) { lost = append(lost, id) }}
+		go func() {
+			done <- r.follow(ctx, func(r *types.Record) error {
+				seen = append(seen, attr(r.Dynamodb.Keys, schema.PK))
+				return nil
+			})
+		}()
+		synctest.Wait()
+		meanwhile()
+		time.Sleep(time.Minute)
+		end()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+	return seen, lost
+}
+
+func TestTheStreamIsFollowedFromNowOn(t *testing.T) {
+	f := &fakeStream{data: map[string][]string{"a": {"old"}, "b": {"older"}}}
+	f.add("b", "")
+	f.end("b")
+	f.add("a", "b")
+	seen, _ := following(t, f, func() { f.data["a"] = append(f.data["a"], "1", "2") })
+	require.Equal(t, []string{"1", "2"}, seen)
+}
+
+// A shard that splits is read to its end before its children are, from their beginning.
+func TestChildrenOfAShardComeAfterIt(t *testing.T) {
+	f := &fakeStream{data: map[string][]string{}}
+	f.add("a", "")
+	seen, _ := following(t, f, func() {
+		time.Sleep(30 * time.Second) // a list of shards is over
+		f.data["a"] = append(f.data["a"], "1", "2")
+		f.end("a")
+		f.add("b", "a")
+		f.add("c", "a")
+		f.data["b"] = append(f.data["b"], "3")
+	})
+	require.Equal(t, []string{"1", "2", "3"}, seen)
+}
+
+func TestAnExpiredIteratorIsReplaced(t *testing.T) {
+	f := &fakeStream{data: map[string][]string{}}
+	f.add("a", "")
+	seen, lost := following(t, f, func() {
+		f.data["a"] = append(f.data["a"], "1")
+		time.Sleep(5 * time.Second)
+		f.fail = &types.ExpiredIteratorException{}
+		f.data["a"] = append(f.data["a"], "2")
+	})
+	require.Equal(t, []string{"1", "2"}, seen)
+	require.Empty(t, lost)
+}
+
+func TestWhatWasReadTooLateIsSaid(t *testing.T) {
+	f := &fakeStream{data: map[string][]string{}}
+	f.add("a", "")
+	_, lost := following(t, f, func() { f.fail = &types.TrimmedDataAccessException{} })
+	require.Equal(t, []string{"a"}, lost)
+}
+
+func TestAnErrorOfTheStreamEndsIt(t *testing.T) {
+	f := &fakeStream{fail: errors.New("access denied")}
+	f.add("a", "")
+	err := (&reader{client: f}).follow(t.Context(), func(*types.Record) error { return nil })
+	require.EqualError(t, err, "access denied")
+}
