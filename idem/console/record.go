@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,8 +176,8 @@ func (c *console) steps(rec *idem.Record) (all []stepView) {
 func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []protocol.Audit) (all []happening) {
 	if rec != nil {
 		all = append(all, happening{At: c.moment(rec.CreatedAt), What: "Claimed", Text: "The first attempt claimed the key."})
-		for name, s := range rec.Steps {
-			if !s.BegunAt.IsZero() {
+		for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+			if s := rec.Steps[name]; !s.BegunAt.IsZero() {
 				all = append(all, happening{At: c.moment(s.BegunAt), What: "Step began", Text: name})
 			}
 		}
@@ -201,9 +200,7 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 			all = append(all, happening{At: c.moment(ch.At), What: "To come", Text: ch.What, Coming: true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b happening) int {
-		return cmp.Or(a.At.At.Compare(b.At.At), strings.Compare(a.Text, b.Text))
-	})
+	slices.SortStableFunc(all, func(a, b happening) int { return a.At.At.Compare(b.At.At) })
 	return all
 }
 

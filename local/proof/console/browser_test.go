@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,14 +163,13 @@ func (b *tab) fill(id, text string) {
 // text is what the page shows.
 func (b *tab) text() string { return eval[string](b, "document.body ? document.body.innerText : ''") }
 
-// sees waits until the page has the text. A page that is just left has none.
-func (b *tab) sees(text string) {
+// sees waits until the page has one of the texts. A page that is just left has none.
+func (b *tab) sees(texts ...string) {
 	b.t.Helper()
-	var last string
 	require.Eventually(b.t, func() bool {
-		last, _ = chromedp.Run(b, chromedp.Evaluate[string]("document.readyState === 'complete' ? document.body.innerText : ''"))
-		return strings.Contains(last, text)
-	}, 20*time.Second, 20*time.Millisecond, "the page lacks %q", text)
+		now, _ := chromedp.Run(b, chromedp.Evaluate[string]("document.readyState === 'complete' ? document.body.innerText : ''"))
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(now, text) })
+	}, 20*time.Second, 20*time.Millisecond, "the page lacks %q", texts)
 }
 
 // scheme lets the reader prefer light or dark pages.

@@ -1,0 +1,206 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// pages of a service that has something of everything, by name.
+func (s *service) pages() map[string]string {
+	s.busy()
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	undone := idem.Operation{Name: "trip"}.Key("acme", "t-1")
+	_, err := idem.Do(s.t.Context(), s.Engine, undone, 1, func(ctx context.Context, _ int) (receipt, error) {
+		seat := &idem.StepConfig[string]{Compensate: func(context.Context, string) error { return errCut }}
+		if _, err := idem.Step(ctx, "seat", func(context.Context) (string, error) { return "12A", nil }, seat); err != nil {
+			return receipt{}, err
+		}
+		return receipt{}, errCut
+	})
+	require.Error(s.t, err)
+	s.lapse()
+	ended := refund.Key("acme", "r-2")
+	_, err = s.call(ended, nil)
+	require.NoError(s.t, err)
+	return map[string]string{
+		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
+		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"), "failed": formPage(undone.ID(), "failed"),
+		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
+	}
+}
+
+// lowContrast lists texts whose contrast is less than 4.5 to 1, of large ones 3 to 1: WCAG 2.2,
+// success criterion 1.4.3, with its formulas.
+const lowContrast = `(() => {
+  const rgb = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { c: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
+  const lum = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const b = rgb(getComputedStyle(e).backgroundColor); if (b.a === 1) return b.c; } return [255, 255, 255]; };
+  const out = []; let seen = 0;
+  for (const e of document.body.querySelectorAll("*")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length) continue;
+    seen++;
+    const s = getComputedStyle(e), a = lum(rgb(s.color).c), b = lum(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(s.fontSize);
+    if (ratio < (size >= 24 || size >= 18.66 && s.fontWeight >= 700 ? 3 : 4.5)) out.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  return { seen, out };
+})()`
+
+type contrast struct {
+	Seen int      `json:"seen"`
+	Out  []string `json:"out"`
+}
+
+func TestPagesAreReadableInLightAndDark(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	b := open(t, s.url)
+	papers := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		for name, path := range pages {
+			b.visit(path)
+			got := eval[contrast](b, lowContrast)
+			require.Greater(t, got.Seen, 5, name)
+			require.Empty(t, got.Out, "%s, %s", name, scheme)
+			papers[eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")] = true
+			b.picture(scheme + " " + name)
+		}
+	}
+	require.Len(t, papers, 2, "the pages follow the reader's choice")
+}
+
+// What a screen reader is told: every control and every region has a name, and headings and
+// tables their structure.
+func TestEveryControlHasAName(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	b := open(t, s.url)
+	for name, path := range pages {
+		t.Run(name, func(t *testing.T) {
+			b.visit(path)
+			must(b, accessibility.Enable, cdp.Empty{})
+			tree, err := chromedp.Call(b, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+			require.NoError(t, err)
+			named := 0
+			for _, n := range tree.Nodes {
+				if n.Ignored || n.Role == nil {
+					continue
+				}
+				switch fmt.Sprintf("%s", n.Role.Value) {
+				case `"link"`, `"button"`, `"textbox"`, `"checkbox"`, `"radio"`, `"combobox"`, `"region"`, `"navigation"`, `"form"`:
+					require.NotNil(t, n.Name)
+					require.NotEqual(t, `""`, fmt.Sprintf("%s", n.Name.Value), "%s without a name", n.Role.Value)
+					named++
+				}
+			}
+			require.Greater(t, named, 3)
+			require.EqualValues(t, 1, eval[int](b, "document.querySelectorAll('h1').length"))
+			require.Zero(t, eval[int](b, "document.querySelectorAll('th:not([scope]), table:not(:has(thead))').length"))
+			require.Zero(t, eval[int](b, "document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size"), "an id twice")
+			require.Equal(t, "en", eval[string](b, "document.documentElement.lang"))
+		})
+	}
+}
+
+// tabTo presses the tabulator until the control is focused that the JavaScript condition about
+// e says, and checks that the focus can be seen on the way.
+func (b *tab) tabTo(condition string) {
+	b.t.Helper()
+	for range 60 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		if eval[bool](b, "document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle === 'none'") {
+			require.Fail(b.t, "the focus cannot be seen", eval[string](b, "document.activeElement.outerHTML"))
+		}
+		if eval[bool](b, "((e) => "+condition+")(document.activeElement)") {
+			return
+		}
+	}
+	require.Fail(b.t, "not reached with the keyboard", condition)
+}
+
+func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
+	s := start(t)
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	b := open(t, s.url)
+	b.visit("/")
+	b.tabTo("e.className === 'skip'")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.tabTo("e.matches('#live a.id')")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("What you can decide")
+	b.tabTo("e.innerText.startsWith('Resolve to failed')")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("Message of the failure")
+	b.tabTo("e.id === 'message'")
+	b.do(chromedp.KeyEvent("the card was declined"))
+	b.tabTo("e.id === 'why'")
+	b.do(chromedp.KeyEvent("declined in the provider's console"))
+	b.tabTo("e.tagName === 'BUTTON'")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("Recorded.")
+	require.Equal(t, idem.Failed, s.Record(key).State)
+}
+
+func TestTheBrowserAsksForTheReason(t *testing.T) {
+	s := start(t)
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	b := open(t, s.url)
+	b.visit(formPage(key.ID(), "released"))
+	b.click("Resolve to released")
+	require.Equal(t, "why", eval[string](b, "document.activeElement.id"))
+	require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
+	require.Equal(t, idem.Unknown, s.Record(key).State)
+}
+
+func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
+	s := start(t)
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	b := open(t, s.url)
+	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.visit("/")
+	b.fill("find-operation", "refund")
+	b.fill("find-tenant", "acme")
+	b.fill("find-value", "r-1")
+	b.click("Find")
+	b.click("Resolve to released")
+	b.fill("why", "no such refund")
+	b.click("Resolve to released")
+	b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
+	require.Equal(t, idem.Released, s.Record(key).State)
+}
+
+func TestMarkupOfOthersDoesNotRun(t *testing.T) {
+	s := start(t)
+	attack := `"><img src="/x" onerror="document.title='ran'"><script>document.title='ran'</script>`
+	key := idem.Operation{Name: "refund" + attack, KeepValue: true}.Key("t<b>", attack)
+	_, err := s.call(key, fmt.Errorf("failed: %s", attack))
+	require.Error(t, err)
+	s.lapse()
+	b := open(t, s.url)
+	for _, path := range []string{"/", "/list", recordPage(key.ID()) + "&show=value", formPage(key.ID(), "failed")} {
+		b.visit(path)
+		require.Contains(t, b.text(), attack[2:20], "it is shown as text")
+		require.NotEqual(t, "ran", eval[string](b, "document.title"))
+		require.EqualValues(t, 1, eval[int](b, "document.images.length + document.scripts.length - 1"), "only the console's own")
+	}
+}
