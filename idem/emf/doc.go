@@ -1,0 +1,31 @@
+// Package emf writes metrics to a function's log, in CloudWatch's embedded metric format.
+// CloudWatch makes metrics of the lines: no call, no agent, no permission.
+//
+//	metrics, err := emf.New(nil)
+//	engine, err := idem.New(store, &idem.Options{Observer: idem.Observers(metrics.Observe, nil)})
+//	lambda.Start(metrics.Wrap(lambda.NewHandler(handler)))
+//
+// [Metrics.Observe] counts, in memory. [Metrics.Wrap] writes one line for each operation at
+// the end of an invocation, before Lambda may freeze the process; a program that is no
+// Lambda function calls [Metrics.Flush] now and then. An invocation in which nothing
+// happened writes nothing. Where several invocations share a process, the first one that
+// ends writes what there is: the sums are right, but a line may have counts of an
+// invocation that still runs.
+//
+// A sweeper's and a relay's reports are added:
+//
+//	report, err := sweeper.Sweep(ctx) // with SweepOptions.Observer: metrics.Observe
+//	metrics.Add("", report.Counts())
+//
+// Package schema has the names. Each metric has the dimension service, and once more
+// service and operation. Both are few: a metric for each operation and one for the service.
+// CloudWatch bills each of them in the hours in which it has values.
+//
+// A line also has properties, which are no metrics and cost nothing more: the request id,
+// and the tenants with the most duplicates. CloudWatch Logs Insights finds them:
+//
+//	filter ispresent(top_duplicate_tenants) | fields request_id, operation, top_duplicate_tenants
+//
+// The format is at
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+package emf

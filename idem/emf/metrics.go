@@ -1,0 +1,175 @@
+package emf
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/metric"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+// maxTenants bounds the tenants whose duplicates are counted between two lines of an
+// operation; further ones are not.
+const maxTenants = 1000
+
+// Options of metrics. The zero value, and nil, mean the defaults.
+type Options struct {
+	// Service is the dimension service. Empty means the function's name, from
+	// AWS_LAMBDA_FUNCTION_NAME. The alarms of package infra go by that.
+	Service string
+	// Out gets the lines. Nil means os.Stdout.
+	Out io.Writer
+	// HideTenants leaves the tenants with the most duplicates out.
+	HideTenants bool
+}
+
+// Metrics counts what it is told, and writes it to the log. It is safe for concurrent use:
+// make one per process.
+type Metrics struct {
+	out     io.Writer
+	tenants bool
+	service []byte // the member of a line, as JSON
+	level   []byte // what makes Lambda's log level let the line through
+
+	mu     sync.Mutex
+	series []*series
+	line   []byte
+}
+
+// New returns metrics. If there is no name for the service, the error is an
+// [*idem.ConfigError].
+func New(o *Options) (*Metrics, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	m := &Metrics{out: o.Out, tenants: !o.HideTenants}
+	if m.out == nil {
+		m.out = os.Stdout
+	}
+	service := o.Service
+	if service == "" {
+		service = os.Getenv("AWS_LAMBDA_FUNCTION_NAME")
+	}
+	if service == "" {
+		return nil, &idem.ConfigError{What: "emf", Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
+	}
+	m.service = appendQuoted(nil, service)
+	// With its JSON log format Lambda drops lines below this level, and takes one without a
+	// level for INFO.
+	// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
+	if level := os.Getenv("AWS_LAMBDA_LOG_LEVEL"); level != "" {
+		m.level = appendQuoted(nil, level)
+	}
+	return m, nil
+}
+
+// series is what was counted of one operation since the last line.
+type series struct {
+	operation string
+	name      []byte // the operation, as JSON
+	some      bool
+	numbers   []number    // by place in metric.All
+	times     [][]float64 // in milliseconds, the same
+	tenants   map[string]int
+}
+
+type number struct {
+	n   int
+	set bool
+}
+
+// of returns the operation's series.
+func (m *Metrics) of(operation string) *series {
+	for _, s := range m.series {
+		if s.operation == operation {
+			return s
+		}
+	}
+	s := &series{
+		operation: operation, name: appendQuoted(nil, operation),
+		numbers: make([]number, len(metric.All)), times: make([][]float64, len(metric.All)), tenants: map[string]int{},
+	}
+	m.series = append(m.series, s)
+	return s
+}
+
+// Observe counts a notice. It is an [idem.Observer], for engines and sweepers. Kinds that
+// package schema has no metric for are ignored.
+func (m *Metrics) Observe(_ context.Context, n notice.Notice) {
+	count, counted := metric.Number(string(n.Kind))
+	time, timed := metric.Number(metric.TimeOf(&n))
+	if !counted && !timed {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(n.Operation)
+	s.some = true
+	if counted {
+		s.numbers[count].n++
+		s.numbers[count].set = true
+	}
+	if timed {
+		s.times[time] = append(s.times[time], milliseconds(n.Took))
+	}
+	if m.tenants && n.Tenant != "" && metric.IsDuplicate(n.Kind) {
+		if _, there := s.tenants[n.Tenant]; there || len(s.tenants) < maxTenants {
+			s.tenants[n.Tenant]++
+		}
+	}
+}
+
+// Add adds counts by their names in package schema, such as those of a report, to the
+// operation, or to the service if the operation is empty. A level or an age replaces the
+// one before. Names that package schema does not have are ignored.
+func (m *Metrics) Add(operation string, counts iter.Seq2[string, int]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(operation)
+	for name, n := range counts {
+		i, ok := metric.Number(name)
+		switch {
+		case !ok || metric.All[i].Kind == metric.Time:
+			continue
+		case metric.All[i].Kind != metric.Count:
+			s.numbers[i] = number{n, true}
+		case n != 0:
+			s.numbers[i].n += n
+			s.numbers[i].set = true
+		default:
+			continue
+		}
+		s.some = true
+	}
+}
+
+// Handler is a handler of aws-lambda-go (its lambda.Handler).
+type Handler interface {
+	Invoke(ctx context.Context, payload []byte) ([]byte, error)
+}
+
+// Wrap returns a handler that invokes h and then writes the metrics, also after a panic. A
+// line that cannot be written is logged.
+func (m *Metrics) Wrap(h Handler) Handler { return wrapped{m, h} }
+
+type wrapped struct {
+	m *Metrics
+	h Handler
+}
+
+func (w wrapped) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	defer func() {
+		if err := w.m.Flush(ctx); err != nil {
+			slog.WarnContext(ctx, "idem: metrics could not be written, they are lost", "error", err)
+		}
+	}()
+	return w.h.Invoke(ctx, payload)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
