@@ -3,10 +3,13 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Defaults of a relay.
@@ -163,5 +166,14 @@ func (r *Report) problem(format string, args ...any) {
 	p := fmt.Sprintf(format, args...)
 	if len(r.Problems) < 20 && !slices.Contains(r.Problems, p) {
 		r.Problems = append(r.Problems, p)
+	}
+}
+
+// Counts has the counts as metrics, by the names of package schema.
+func (r Report) Counts() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		_ = yield(schema.MetricOutboxRelayed, r.Sent) && yield(schema.MetricOutboxFailed, r.Failed) &&
+			yield(schema.MetricOutboxDead, r.Dead) && yield(schema.MetricOutboxDeferred, r.Deferred) &&
+			yield(schema.MetricOutboxUnreadable, r.Unreadable) && yield(schema.MetricOutboxLeft, r.Left)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"regexp"
 	"slices"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 const (
@@ -178,4 +180,12 @@ func guarded[T any](ctx context.Context, f func(context.Context) (T, error)) (ou
 		}
 	}()
 	return f(ctx)
+}
+
+// Counts has as metrics, by the names of package schema, what the observer is not told of: that
+// there was a sweep, and what it had no time for. A dry run has none.
+func (r Report) Counts() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		_ = r.DryRun || yield(schema.MetricSwept, 1) && yield(schema.MetricSweepLeft, r.Left)
+	}
 }

@@ -43,6 +43,7 @@ const (
 // Counts of an operation in shadow mode: what would have been answered instead of running
 // the handler.
 const (
+	MetricShadowExecuted  = "shadow_executed"   // nothing else: the handler would have run
 	MetricShadowDuplicate = "shadow_duplicate"  // a duplicate
 	MetricShadowKeyReused = "shadow_key_reused" // a key with another input
 )
@@ -94,13 +95,4 @@ const (
 	PropertyRequest = "request_id"
 	// PropertyDuplicates has the tenants with the most duplicates, and how many: an object.
 	PropertyDuplicates = "top_duplicate_tenants"
-)
-
-// Names in log lines: LogKind is the attribute with a notice's kind, which is also the
-// metric's name where there is one. LogOperation and LogRecord name the operation and the
-// record's id. Filters of log groups go by them.
-const (
-	LogKind      = "kind"
-	LogOperation = "operation"
-	LogRecord    = "record"
 )

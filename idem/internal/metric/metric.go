@@ -48,6 +48,7 @@ var All = []Metric{
 	{schema.MetricOutcomeQueued, Count},
 	{schema.MetricOutcomeLanded, Count},
 	{schema.MetricOutcomeDropped, Count},
+	{schema.MetricShadowExecuted, Count},
 	{schema.MetricShadowDuplicate, Count},
 	{schema.MetricShadowKeyReused, Count},
 	{schema.MetricClaimTime, Time},
@@ -64,6 +65,7 @@ var All = []Metric{
 	{schema.MetricSweepLeft, Count},
 	{schema.MetricOpen, Level},
 	{schema.MetricOldestOpen, Age},
+	{schema.MetricOutboxOldest, Age},
 	{schema.MetricOutboxRelayed, Count},
 	{schema.MetricOutboxFailed, Count},
 	{schema.MetricOutboxDead, Count},
@@ -103,8 +105,8 @@ func TimeOf(n *notice.Notice) string {
 // IsDuplicate reports whether a notice is about a call whose key is in use already.
 func IsDuplicate(k notice.Kind) bool {
 	switch k {
-	case notice.Replayed, notice.InFlight, notice.Accepted, notice.Unknown, notice.Reused:
+	case notice.Replayed, notice.InFlight, notice.Accepted, notice.Unknown, notice.Reused, notice.ShadowDuplicate, notice.ShadowReused:
 		return true
 	}
-	return k == schema.MetricShadowDuplicate || k == schema.MetricShadowKeyReused
+	return false
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -40,14 +41,18 @@ var (
 
 func main() {
 	slog.SetDefault(lambdacontext.NewLogger())
-	engine, orders, err := open(context.Background())
+	metrics, err := emf.New(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambda.Start(idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil))
+	engine, orders, err := open(context.Background(), idem.Observers(idem.LogTo(nil), metrics.Observe))
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(metrics.Wrap(lambda.NewHandler(idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil))))
 }
 
-func open(ctx context.Context) (*idem.Engine, *service, error) {
+func open(ctx context.Context, observer idem.Observer) (*idem.Engine, *service, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -64,6 +69,6 @@ func open(ctx context.Context) (*idem.Engine, *service, error) {
 	if orders.table == "" {
 		return nil, nil, errors.New("ORDERS_TABLE names no table")
 	}
-	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	engine, err := idem.New(store, &idem.Options{Observer: observer})
 	return engine, orders, err
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
@@ -37,7 +38,11 @@ var operations = map[string]idem.Operation{
 
 func main() {
 	slog.SetDefault(lambdacontext.NewLogger())
-	engine, err := open(context.Background())
+	metrics, err := emf.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine, err := open(context.Background(), idem.Observers(idem.LogTo(nil), metrics.Observe))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,10 +51,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambda.Start(handler)
+	lambda.Start(metrics.Wrap(lambda.NewHandler(handler)))
 }
 
-func open(ctx context.Context) (*idem.Engine, error) {
+func open(ctx context.Context, observer idem.Observer) (*idem.Engine, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -63,5 +68,5 @@ func open(ctx context.Context) (*idem.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return idem.New(store, &idem.Options{Observer: idem.LogTo(nil)})
+	return idem.New(store, &idem.Options{Observer: observer})
 }

@@ -5,17 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // function is fed by the table's stream and by a schedule.
 type function struct {
-	relay *outbox.Relay
+	relay   *outbox.Relay
+	metrics *emf.Metrics
 }
 
 // event is either of the two.
@@ -33,7 +37,12 @@ func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventRes
 		return f.deliver(ctx, e.Records)
 	case e.DetailType == "Scheduled Event" || e.Sweep:
 		report, err := f.relay.Sweep(ctx)
-		tell(ctx, "sweep", report, err)
+		f.tell(ctx, "sweep", report, err)
+		age := time.Duration(0)
+		if !report.OldestAt.IsZero() {
+			age = max(time.Since(report.OldestAt), 0)
+		}
+		f.metrics.Add("", maps.All(map[string]int{schema.MetricOutboxOldest: int(age / time.Second)}))
 		return events.DynamoDBEventResponse{}, err
 	}
 	return events.DynamoDBEventResponse{}, errors.New(
@@ -54,7 +63,7 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 		return answer, nil
 	}
 	report, first, err := f.relay.Deliver(ctx, refs)
-	tell(ctx, "deliver", report, err)
+	f.tell(ctx, "deliver", report, err)
 	if err != nil {
 		return events.DynamoDBEventResponse{}, err
 	}
@@ -82,8 +91,9 @@ func text(image map[string]events.DynamoDBAttributeValue, name string) string {
 	return ""
 }
 
-// tell logs the report, as a warning if somebody may have to act.
-func tell(ctx context.Context, what string, report outbox.Report, err error) {
+// tell counts and logs the report, as a warning if somebody may have to act.
+func (f *function) tell(ctx context.Context, what string, report outbox.Report, err error) {
+	f.metrics.Add("", report.Counts())
 	level := slog.LevelInfo
 	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 {
 		level = slog.LevelWarn

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -81,7 +84,9 @@ func (f sender) Send(_ context.Context, messages []outbox.Message) (errs []error
 func serve(t *testing.T, s *notingStore, send sender) func(raw string) (string, error) {
 	relay, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, nil)
 	require.NoError(t, err)
-	f := &function{relay}
+	metrics, err := emf.New(&emf.Options{Service: "relay", Out: io.Discard})
+	require.NoError(t, err)
+	f := &function{relay, metrics}
 	return func(raw string) (string, error) {
 		var e event
 		require.NoError(t, json.Unmarshal([]byte(raw), &e))
@@ -179,5 +184,28 @@ func TestOptions(t *testing.T) {
 	for name, bad := range map[string]string{schema.EnvOutboxMaxTries: "0", schema.EnvOutboxBackoff: "5", schema.EnvOutboxGrace: "-1s"} {
 		_, err := options(func(n string) string { return map[string]string{name: bad}[n] })
 		require.ErrorContains(t, err, name+" is")
+	}
+}
+
+// The alarms go by these.
+func TestMetrics(t *testing.T) {
+	var out bytes.Buffer
+	metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
+	require.NoError(t, err)
+	s := &notingStore{}
+	relay, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
+	require.NoError(t, err)
+	f := &function{relay, metrics}
+	for raw, says := range map[string]string{
+		`{"Records":[` + change("INSERT", "2", "outbox#m1", "new") + `]}`: `"service":"relay","outbox_relayed":1}`,
+		`{"sweep": true}`: `"service":"relay","outbox_oldest":0}`,
+	} {
+		var e event
+		require.NoError(t, json.Unmarshal([]byte(raw), &e))
+		_, err = f.handle(t.Context(), e)
+		require.NoError(t, err)
+		require.NoError(t, metrics.Flush(t.Context()))
+		require.Contains(t, out.String(), says)
+		out.Reset()
 	}
 }

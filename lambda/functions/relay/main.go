@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -33,7 +34,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambda.Start((&function{relay}).handle)
+	metrics, err := emf.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(metrics.Wrap(lambda.NewHandler((&function{relay, metrics}).handle)))
 }
 
 const (

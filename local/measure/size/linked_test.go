@@ -30,6 +30,7 @@ func TestAHandlerCarriesNothingOfOperatorsOrTransactions(t *testing.T) {
 		"../../../lambda/functions/orders": {
 			"idem/dynamostore.(*Tx).", "idem/dynamostore.(*txWrite).", "idem/dynamostore.outboxItem", "service/dynamodb.(*Client).TransactWriteItems",
 		},
+		"../../../lambda/functions/payments": {"idem/emf.", "idem/internal/metric."},
 	} {
 		carries := symbolsOf(t, program)
 		for _, name := range names {

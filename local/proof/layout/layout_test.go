@@ -19,6 +19,7 @@ const module = "github.com/idem-go/idempotency"
 var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
+	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
 
 	"idem":             {jsonModule, canonicalForm, fingerprints, notices, protocol},
 	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
@@ -26,19 +27,20 @@ var allowed = map[string][]string{
 	"idem/protocol":    {},
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
-	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/console":     {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/emf":         {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
+	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/console":     {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
-	"idem/outbox":      {},
+	"idem/outbox":      {"./idem/schema"},
 
-	"idem/outbox/internal/awsbatch": {"./idem/outbox", "github.com/aws/smithy-go"},
+	"idem/outbox/internal/awsbatch": {"./idem/outbox", "./idem/schema", "github.com/aws/smithy-go"},
 
-	"idem/outbox/sqssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/outbox/snssender":         {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/outbox/eventbridgesender": {"./idem/outbox", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/sqssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/snssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
+	"idem/outbox/eventbridgesender": {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
 	"idem/storetest":                {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "./idem/schema", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
 		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
@@ -78,7 +80,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
 
 type listed struct {
 	ImportPath string

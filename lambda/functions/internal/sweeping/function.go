@@ -6,20 +6,26 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // function is invoked by a schedule, whatever its event is.
 type function struct {
-	sweeper *reconcile.Sweeper
+	reconciler *reconcile.Reconciler
+	sweeper    *reconcile.Sweeper
+	metrics    *emf.Metrics
 }
 
 // handle sweeps once, inside the invocation's time, and logs what it did in one line, of
 // level DEBUG if nothing was due; each record that it handled has a line of its own. It
 // fails only if nothing could be done.
 func (f *function) handle(ctx context.Context) error {
-	report, err := f.sweeper.Sweep(ctx)
+	report, err := f.sweep(ctx)
+	f.metrics.Add("", report.Counts())
+	f.count(ctx)
 	failed := err != nil || report.Failed > 0
 	level := slog.LevelDebug
 	if report.Listed > 0 {
@@ -39,4 +45,37 @@ func (f *function) handle(ctx context.Context) error {
 		return errors.New("nothing could be done: " + strings.Join(report.Problems, "; "))
 	}
 	return nil
+}
+
+// countFor is the time to count the open questions.
+const countFor = 10 * time.Second
+
+// sweep leaves time to count.
+func (f *function) sweep(ctx context.Context) (reconcile.Report, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(countFor, time.Until(deadline)/4)))
+		defer cancel()
+	}
+	return f.sweeper.Sweep(ctx)
+}
+
+// count says how many questions are open, and how old the oldest one is. If there are more
+// than there is time to read, it says that of those that it has read.
+func (f *function) count(ctx context.Context) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/4))
+		defer cancel()
+	}
+	open, err := f.reconciler.OpenQuestions(ctx)
+	if err != nil {
+		slog.WarnContext(ctx, "idem: not all open questions are counted", "error", err, "counted", open[0].Count)
+		if open[0].Count == 0 {
+			return // which is not known to be so
+		}
+	}
+	for _, o := range open {
+		f.metrics.Add(o.Operation, o.Counts())
+	}
 }

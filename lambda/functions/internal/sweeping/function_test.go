@@ -1,13 +1,16 @@
 package sweeping
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -50,7 +53,14 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 			require.NoError(t, err)
 			sweeper, err := reconcile.NewSweeper(reconciler, nil)
 			require.NoError(t, err)
-			err = (&function{sweeper}).handle(t.Context())
+			var out bytes.Buffer
+			metrics, err := emf.New(&emf.Options{Service: "sweeper", Out: &out})
+			require.NoError(t, err)
+			err = (&function{reconciler, sweeper, metrics}).handle(t.Context())
+			require.NoError(t, metrics.Flush(t.Context()))
+			require.Contains(t, out.String(), `"swept":1`)
+			require.Equal(t, tc.deny != idemtest.Due && tc.deny != idemtest.Get, strings.Contains(out.String(), `"oldest_open":`),
+				"what cannot be read is not said to be nothing: %s", out.String())
 			if tc.says == "" {
 				require.NoError(t, err)
 				return
@@ -69,7 +79,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv(schema.EnvSweepPeople, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
 	for segments, says := range map[string]string{"": "", "60": "", "0": "use a whole number from 1", "many": "use a whole number from 1", "1000001": "at most 1000000"} {
 		t.Setenv(schema.EnvSweepSegments, segments)
-		_, err := open(t.Context(), none)
+		_, err := open(t.Context(), none, nil)
 		if says == "" {
 			require.NoError(t, err, segments)
 		} else {
@@ -78,6 +88,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	t.Setenv(schema.EnvSweepSegments, "")
 	t.Setenv(schema.EnvSweepPeople, "people")
-	_, err := open(t.Context(), none)
+	_, err := open(t.Context(), none, nil)
 	require.ErrorContains(t, err, "is not a queue URL")
 }

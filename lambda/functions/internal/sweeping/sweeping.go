@@ -17,6 +17,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/outbox/sqssender"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -27,14 +28,18 @@ import (
 // says what the sweep knows of the operations in the store.
 func Main(operations func(idem.Store) ([]reconcile.Operation, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
-	sweeper, err := open(context.Background(), operations)
+	metrics, err := emf.New(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambda.Start((&function{sweeper}).handle)
+	f, err := open(context.Background(), operations, metrics)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(metrics.Wrap(lambda.NewHandler(f.handle)))
 }
 
-func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operation, error)) (*reconcile.Sweeper, error) {
+func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operation, error), metrics *emf.Metrics) (*function, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +65,7 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 	if err != nil {
 		return nil, err
 	}
-	o := &reconcile.SweepOptions{Operations: known, People: reconcile.SendTo(people), Who: lambdacontext.FunctionName}
+	o := &reconcile.SweepOptions{Operations: known, People: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
 	if text := os.Getenv(schema.EnvSweepSegments); text != "" {
 		if o.ExpireSegments, err = strconv.Atoi(text); err != nil || o.ExpireSegments < 1 {
 			return nil, fmt.Errorf("%s is %q: use a whole number from 1", schema.EnvSweepSegments, text)
@@ -69,5 +74,6 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 			return nil, err
 		}
 	}
-	return reconcile.NewSweeper(reconciler, o)
+	sweeper, err := reconcile.NewSweeper(reconciler, o)
+	return &function{reconciler, sweeper, metrics}, err
 }
