@@ -21,13 +21,13 @@ import (
 // Calls that fail open beside calls that claim, in two processes over a store that loses and
 // delays requests. Of the units of work at most one lands, and none that its caller was told
 // had not. What is not repeatable is not claimed again once its process could write what it
-// knows.
+// knows. What may have been executed under a claim keeps the key from another input.
 func TestFailingOpenBesideClaimsUnderRandomFaults(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) { newOpenRun(t, seed, seen).play() })
 	}
-	for _, what := range []string{"failed open", "committed", "in doubt", "parked", "over an expired record"} {
+	for _, what := range []string{"refused", "over a lapsed claim", "failed open", "committed", "in doubt", "parked", "over an expired record"} {
 		require.NotZero(t, seen[what], what)
 	}
 }
@@ -45,6 +45,7 @@ type openRun struct {
 	held      []*idemtest.Call
 	attempts  int
 	ran       []int // attempts of this life that may have taken effect
+	under     int   // the input of those of them that had a claim, 0 for none
 	refused   []int // whose callers were told that they had not committed
 	log       []string
 	seen      map[string]int
@@ -57,8 +58,12 @@ type openBank struct {
 	landed []int
 }
 
-// openUnit belongs to an attempt.
-type openUnit int
+// openUnit belongs to an attempt, and may be refused.
+type openUnit struct {
+	id     int
+	refuse error
+	doubt  bool
+}
 
 func (openUnit) Seal() bool { return true }
 func (openUnit) Size() int  { return 0 }
@@ -72,9 +77,15 @@ func (b *openBank) Finish(ctx context.Context, now time.Time, f protocol.Finish)
 	if err != nil {
 		return err
 	}
+	if ok && u.refuse != nil {
+		if _, err := f.Apply(before, now); err != nil {
+			return err
+		}
+		return &protocol.RefusedError{Err: u.refuse, Ambiguous: u.doubt}
+	}
 	err = b.Store.Finish(ctx, now, f)
 	if ok && err == nil && !before.Bears(f.Write) {
-		b.landed = append(b.landed, int(u))
+		b.landed = append(b.landed, u.id)
 	}
 	return err
 }
@@ -137,6 +148,13 @@ func (x *openRun) play() {
 		finished(x.t, x.processes[0], key)
 		x.clock.Advance(idem.DefaultRetention + time.Duration(1+x.n(10))*time.Minute)
 		x.seen["over an expired record"]++
+	case 3:
+		if !x.strict {
+			killed(x.t, x.processes[0], key)
+			x.clock.Advance(time.Hour)
+			x.under = 1
+			x.seen["over a lapsed claim"]++
+		}
 	}
 	for range 2 + x.n(4) {
 		r := x.processes[x.n(2)]
@@ -170,17 +188,37 @@ func (x *openRun) call(r *rig, depth int) {
 	x.attempts++ // another number than what was recorded before
 	id, executed := x.attempts, false
 	ends := []error{nil, nil, nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain)}
-	n := x.n(len(ends))
+	n, input := x.n(len(ends)), 1
+	if x.n(4) == 0 {
+		input = 2
+	}
 	end, nothing := ends[n], n == len(ends)-1
 	unit, nested := x.n(2) == 0, depth == 0 && !x.strict && x.n(4) == 0
-	got, err := idem.Do(inLambda(x.t.Context()), r.engine, x.op().Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+	u := openUnit{id: id}
+	if unit && x.n(3) == 0 {
+		why := 3 + x.n(3)
+		// While the fence of one that is not repeatable waits, its claim keeps out what another
+		// attempt without a claim has done.
+		u.refuse, u.doubt = ends[why], !x.strict && x.n(2) == 0
+		nothing = nothing || end == nil && why == len(ends)-1
+		x.seen["refused"]++
+	}
+	got, err := idem.Do(inLambda(x.t.Context()), r.engine, x.op().Key("t", "k"), input, func(ctx context.Context, _ int) (int, error) {
 		executed = true
 		info, _ := idem.InfoOf(ctx)
+		if !info.WithoutClaim {
+			if x.under != 0 && x.under != input {
+				require.Fail(x.t, "another input got the key", x.said())
+			}
+			if !nothing {
+				x.under = input
+			}
+		}
 		if x.strict && !info.WithoutClaim && len(x.ran) > 0 {
 			require.Fail(x.t, "claimed although it is not repeatable", x.said())
 		}
 		if unit {
-			_, err := idem.UnitOf(ctx, func() idem.Unit { return openUnit(id) })
+			_, err := idem.UnitOf(ctx, func() idem.Unit { return u })
 			require.NoError(x.t, err)
 		}
 		if nested {
@@ -200,6 +238,8 @@ func (x *openRun) call(r *rig, depth int) {
 	var commit *idem.CommitError
 	switch {
 	case !executed || !unit:
+	case u.refuse != nil:
+		x.refused = append(x.refused, id)
 	case err == nil && got == id:
 		require.Contains(x.t, x.bank.landed, id, x.said())
 	case errors.As(err, &commit) && commit.Ambiguous:

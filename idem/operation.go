@@ -15,9 +15,9 @@ const (
 	FailClosed StorePolicy = iota
 	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down
 	// says; other failures, such as missing credentials, still fail closed. Two attempts may
-	// then run at once. The outcome is recorded as under a claim, unless another attempt has run
-	// since or an earlier one has left steps. Until it is written, the same process does not run
-	// the key again. Only for repeatable operations.
+	// then run at once. The outcome is recorded as under a claim, unless another attempt runs or
+	// has run since, or an earlier one has left steps. Until it is written, the same process does
+	// not run the key again. Only for repeatable operations.
 	FailOpen
 	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not repeatable: it
 	// trades double execution for availability, spelled out so that a reviewer sees it.
