@@ -32,6 +32,8 @@ type Contract struct {
 	routes map[route]idem.Operation
 	rows   map[Code]row
 	never  headerSet // not stored
+	// anyShadow: an operation is in shadow; allShadow: all are.
+	anyShadow, allShadow bool
 }
 
 // New returns a contract for the routes. The tenant function says whose request it is. Use
@@ -53,6 +55,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
+	c.anyShadow, c.allShadow = shadows(c.routes)
 	if err := routes.covers(opts.KnownRoutes, opts.Methods); err != nil {
 		return nil, err
 	}
@@ -73,9 +76,13 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
 // a fault that no client can act on. Under a key, either the response or the error is nil.
+// In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if !c.enforces(r.Method) {
 		return next(ctx)
+	}
+	if op, yes := c.inShadow(r); yes {
+		return c.observe(ctx, op, func() (*Request, *refusal, error) { return r, nil, nil }, next)
 	}
 	call, no, err := c.call(ctx, r)
 	if err != nil {

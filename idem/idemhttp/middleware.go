@@ -81,6 +81,9 @@ type MiddlewareOptions struct {
 // Around a mux or another router it works by the path, see [Routes]. Requests for which an
 // [http.ServeMux] has no handler are then passed to it unchanged.
 //
+// In shadow ([idem.Operation.Shadow]) a request is served as without the middleware, only that
+// its body is read first: nothing is buffered, dropped or detached.
+//
 // A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
 // A mistake in the set-up (a nil handler, a negative limit) panics with a
 // [*idem.ConfigError].
@@ -96,6 +99,9 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !c.enforces(r.Method) || unrouted(next, r) {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if opts.shadow(c, next, w, r) {
 			return
 		}
 		ctx := context.WithoutCancel(r.Context())

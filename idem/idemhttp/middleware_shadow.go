@@ -1,0 +1,151 @@
+package idemhttp
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+)
+
+// shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
+// client's cancellation and the body as without the middleware.
+func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.ResponseWriter, r *http.Request) bool {
+	if !c.anyShadow {
+		return false
+	}
+	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
+	if o.Route != nil {
+		at.Route = o.Route(r)
+	}
+	op, yes := c.inShadow(at)
+	if !yes {
+		return false
+	}
+	inner := r.WithContext(r.Context())
+	build := func() (*Request, *refusal, error) {
+		body, no := peekBody(inner, o.MaxRequest)
+		req := o.request(r, body)
+		switch {
+		case no != nil:
+			return req, no, nil
+		case wasRead(r, len(body)):
+			return req, nil, errBodyRead
+		}
+		if hostOf(r.Pattern) == "" {
+			req.Prefix = hostWithin(next, r) + req.Prefix
+		}
+		return req, nil, nil
+	}
+	_, _ = c.observe(r.Context(), op, build, func(ctx context.Context) (*Response, error) {
+		s := &observedWriter{ResponseWriter: w, keep: op.Classify != nil, limit: o.MaxResponse}
+		given := inner.WithContext(ctx)
+		// What the server, and middlewares outside, read of the request afterwards.
+		defer func() { r.Pattern, r.MultipartForm = given.Pattern, given.MultipartForm }()
+		next.ServeHTTP(s.writer(), given)
+		return s.response(), nil
+	})
+	return true
+}
+
+// peekBody reads the request's body and puts it back, with what is left of a body that is
+// larger than the limit, or breaks off.
+func peekBody(r *http.Request, limit int64) ([]byte, *refusal) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	rest, no := io.Reader(r.Body), (*refusal)(nil)
+	switch {
+	case err != nil:
+		rest, no = failing{err}, &refusal{code: CodeRequestIncomplete}
+	case int64(len(body)) > limit:
+		no = &refusal{code: CodeRequestTooLarge}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	return body, no
+}
+
+// observedWriter is a writer that notes the status, and the body for the operation's own rule.
+type observedWriter struct {
+	http.ResponseWriter
+	status int
+	keep   bool
+	body   bytes.Buffer
+	limit  int
+}
+
+// Unwrap is for [http.ResponseController].
+func (s *observedWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *observedWriter) WriteHeader(status int) {
+	if s.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		s.status = status
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *observedWriter) Write(p []byte) (int, error) {
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	if s.keep && len(p) <= s.limit-s.body.Len() {
+		s.body.Write(p)
+	}
+	return s.ResponseWriter.Write(p)
+}
+
+// writer is the observed writer with the abilities that handlers ask a writer for by type.
+func (s *observedWriter) writer() http.ResponseWriter {
+	f, flushes := s.ResponseWriter.(http.Flusher)
+	h, hijacks := s.ResponseWriter.(http.Hijacker)
+	p, pushes := s.ResponseWriter.(http.Pusher)
+	switch {
+	case flushes && hijacks:
+		return struct {
+			*observedWriter
+			http.Flusher
+			http.Hijacker
+		}{s, f, h}
+	case flushes && pushes:
+		return struct {
+			*observedWriter
+			http.Flusher
+			http.Pusher
+		}{s, f, p}
+	case flushes:
+		return struct {
+			*observedWriter
+			http.Flusher
+		}{s, f}
+	case hijacks:
+		return struct {
+			*observedWriter
+			http.Hijacker
+		}{s, h}
+	case pushes:
+		return struct {
+			*observedWriter
+			http.Pusher
+		}{s, p}
+	}
+	return s
+}
+
+// response is what the operation's rules judge.
+func (s *observedWriter) response() *Response {
+	res := &Response{Status: s.status, Body: s.body.Bytes()}
+	if s.status == 0 {
+		res.Status = http.StatusOK // as net/http sends
+	}
+	if s.keep {
+		for name, values := range s.Header() {
+			if len(values) == 1 {
+				res.setHeader(name, values[0])
+			}
+		}
+	}
+	return res
+}

@@ -1,0 +1,100 @@
+package idemhttp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Shadow reports whether the request's operation is in shadow ([idem.Operation.Shadow]): Serve
+// then returns what next returned, as it is, for requests without a key or tenant too. So it
+// does for a route without an operation, if all operations of the contract are in shadow.
+func (c *Contract) Shadow(r *Request) bool {
+	_, yes := c.inShadow(r)
+	return yes
+}
+
+// inShadow returns the operation in shadow that the request is for.
+func (c *Contract) inShadow(r *Request) (op idem.Operation, yes bool) {
+	if !c.anyShadow || !c.enforces(r.Method) {
+		return op, false
+	}
+	op, ok := c.operation(r)
+	if !ok {
+		// A name of few values, since operations are a dimension of metrics.
+		return idem.Operation{Name: string(CodeUndeclared), Shadow: true}, c.allShadow
+	}
+	return op, op.Shadow
+}
+
+// observe runs next for a request in shadow, under the call that make makes.
+func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error), next Next) (res *Response, err error) {
+	call := c.observed(ctx, op, make)
+	ran := false
+	call.Run = func(ctx context.Context) idem.Answer {
+		ran = true
+		res, err = next(ctx)
+		return c.observedAnswer(op, res, err)
+	}
+	if _, mistake := c.engine.Execute(ctx, call); !ran {
+		return nil, mistake
+	}
+	return res, err
+}
+
+// observed makes the engine's call of a request in shadow. What would refuse the request is
+// only told, a panic of the service's own functions included.
+func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error)) (call idem.Call) {
+	var r *Request
+	refused := func(why error) idem.Call {
+		if r != nil && r.Route != "" {
+			why = fmt.Errorf("%w at %s %s", why, strings.ToUpper(r.Method), r.Route)
+		}
+		return idem.Call{Key: op.Key("", ""), NoClaim: why}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			call = refused(fmt.Errorf("idemhttp: a function of the service panicked: %v", p))
+		}
+	}()
+	r, no, err := make()
+	if no == nil && err == nil {
+		call, no, err = c.call(ctx, r)
+	}
+	switch {
+	case err != nil:
+		return refused(err)
+	case no != nil:
+		return refused(no)
+	}
+	return call
+}
+
+// observedAnswer is what a response in shadow means for its record.
+func (c *Contract) observedAnswer(op idem.Operation, given *Response, err error) idem.Answer {
+	ans := idem.Answer{Err: err}
+	switch {
+	case given == nil && err == nil:
+		ans.Err = errNoResponse
+	case given == nil:
+	default:
+		if ans.Value = given; op.Classify != nil {
+			ans.Value = given.clone() // the operation's own rule cannot change it
+		}
+		if err == nil {
+			ans.Class, ans.Cause = c.classOf(given.Status), statusError(given.Status)
+		}
+	}
+	return ans
+}
+
+// shadows reports whether any of the operations is in shadow, and whether all are.
+func shadows(routes map[route]idem.Operation) (some, all bool) {
+	all = true
+	for _, op := range routes {
+		some, all = some || op.Shadow, all && op.Shadow
+	}
+	return some, all
+}

@@ -1,0 +1,328 @@
+package idemhttp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+// told is what an observer has been told.
+type told struct {
+	mu  sync.Mutex
+	all []notice.Notice
+}
+
+func (o *told) observe(_ context.Context, n notice.Notice) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, n)
+}
+
+// last is the latest notice, in a line; each call gives one.
+func (o *told) last(t *testing.T, calls int) string {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	require.Len(t, o.all, calls)
+	n := o.all[calls-1]
+	line := fmt.Sprint(n.Operation, " ", n.Kind)
+	if n.State != "" {
+		line += " " + string(n.State)
+	}
+	if n.Err != nil {
+		line += ": " + n.Err.Error()
+	}
+	return line
+}
+
+// inShadow makes the contract of the routes with every operation in shadow.
+func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*Contract, *told) {
+	t.Helper()
+	seen := new(told)
+	e, err := idem.New(store, &idem.Options{Observer: seen.observe})
+	require.NoError(t, err)
+	routes := Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}
+	for name, op := range routes {
+		op.Shadow = true
+		routes[name] = op
+	}
+	c, err := New(e, routes, tenant, o)
+	require.NoError(t, err)
+	return c, seen
+}
+
+// A request in shadow gets the handler's own response and error, the very same ones, and what
+// would have refused it is told with its route.
+func TestARequestInShadowIsNeverRefused(t *testing.T) {
+	broken := errors.New("the authorizer is down")
+	for name, c := range map[string]struct {
+		with   func(*Request)
+		tenant TenantFunc
+		opts   *Options
+		want   string
+	}{
+		"nothing":            {want: "charge shadow_executed completed"},
+		"no key":             {with: func(r *Request) { delete(r.Header, "idempotency-key") }, want: "charge shadow_refused: idempotency_key_missing at POST /payments"},
+		"a short key":        {with: func(r *Request) { r.Header["idempotency-key"] = []string{"x"} }, want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
+		"two keys":           {with: func(r *Request) { r.Header["idempotency-key"] = []string{testKey, testKey} }, want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
+		"no tenant":          {with: func(r *Request) { r.Identity = Identity{} }, want: "charge shadow_refused: tenant_missing at POST /payments"},
+		"no route":           {with: func(r *Request) { r.Route, r.Path = "/refunds/{id}", "/refunds/7" }, want: "operation_undeclared shadow_refused: operation_undeclared at POST /refunds/{id}"},
+		"no template":        {with: func(r *Request) { r.Route, r.Path = "", "/transfers/7" }, want: "transfer shadow_executed completed"},
+		"a body twice meant": {with: func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) }, want: "charge shadow_refused: request_not_canonical at POST /payments"},
+		"a tenant's error": {tenant: func(context.Context, *Request) (string, error) { return "", broken },
+			want: "charge shadow_refused: the authorizer is down at POST /payments"},
+		"a tenant's panic": {tenant: func(context.Context, *Request) (string, error) { panic("no claims") },
+			want: "charge shadow_refused: idemhttp: a function of the service panicked: no claims at POST /payments"},
+		"a key's panic": {opts: &Options{Key: func(context.Context, *Request) (string, error) { panic("no key") }},
+			want: "charge shadow_refused: idemhttp: a function of the service panicked: no key at POST /payments"},
+		"no principal": {opts: &Options{Principal: Claim("sub")}, want: "charge shadow_refused: principal_missing at POST /payments"},
+		"too old": {opts: &Options{MaxAge: &MaxAge{}}, with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },
+			want: "charge shadow_refused: idempotency_key_too_old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenant := c.tenant
+			if tenant == nil {
+				tenant = Claim("tenant")
+			}
+			contract, seen := inShadow(t, memstore.New(), tenant, c.opts)
+			r := payment()
+			if c.with != nil {
+				c.with(r)
+			}
+			require.True(t, contract.Shadow(r))
+			for _, given := range []struct {
+				res *Response
+				err error
+			}{{created(), nil}, {nil, broken}, {&Response{Status: 500}, broken}, {nil, nil}, {&Response{Status: 0}, nil}} {
+				n := 0
+				res, err := contract.Serve(t.Context(), r, func(context.Context) (*Response, error) { n++; return given.res, given.err })
+				require.Equal(t, 1, n)
+				require.True(t, given.err == err, "the handler's own error")
+				require.True(t, given.res == res, "the handler's own response")
+			}
+			require.Len(t, seen.all, 5)
+			require.Equal(t, c.want, (&told{all: seen.all[:1]}).last(t, 1))
+		})
+	}
+}
+
+// A contract with live operations still refuses a route that none of them is for.
+func TestOneOperationInShadowLeavesTheOthersAlone(t *testing.T) {
+	shadow := charge
+	shadow.Shadow = true
+	c, err := New(newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer}, Claim("tenant"), nil)
+	require.NoError(t, err)
+	n := 0
+	without := func(r *Request) { delete(r.Header, "idempotency-key") }
+	require.Equal(t, 201, serve(t, c, payment(without), counting(&n, created())).Status)
+	require.Equal(t, 400, serve(t, c, payment(without, func(r *Request) { r.Route = "/transfers/{id}" }), counting(&n, created())).Status)
+	require.Equal(t, 500, serve(t, c, payment(func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" }), counting(&n, created())).Status)
+	require.Equal(t, 1, n)
+}
+
+// What is told of requests is what the live contract answers to the same ones.
+func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
+	contract, seen := inShadow(t, memstore.New(), Claim("tenant"), nil)
+	live := newContract(t, memstore.New())
+	for i, c := range []struct {
+		with   func(*Request)
+		status int
+		live   int
+		want   string
+	}{
+		{nil, 201, 201, "charge shadow_executed completed"},
+		{nil, 500, 201, "charge shadow_duplicate completed"},
+		{func(r *Request) { r.Body = []byte(`{}`) }, 201, 422, "charge shadow_key_reused"},
+		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 500, 500, "charge shadow_executed unknown"},
+		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 201, 409, "charge shadow_duplicate unknown"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 429, 429, "charge shadow_executed released"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 402, 402, "charge shadow_executed completed"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 201, 402, "charge shadow_duplicate completed"},
+	} {
+		r := payment()
+		if c.with != nil {
+			c.with(r)
+		}
+		given := &Response{Status: c.status}
+		n := 0
+		require.Same(t, given, serve(t, contract, r, counting(&n, given)))
+		require.Equal(t, c.want, seen.last(t, i+1))
+		require.Equal(t, c.live, serve(t, live, r, counting(&n, given)).Status)
+	}
+}
+
+// exchange sends one request over a connection of its own and returns all that comes back,
+// without the date.
+func exchange(t *testing.T, h http.Handler, request string) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, request)
+	require.NoError(t, err)
+	if strings.Contains(request, "Content-Length: 999") {
+		require.NoError(t, conn.(*net.TCPConn).CloseWrite()) // the body breaks off
+	}
+	got, _ := io.ReadAll(conn)
+	return regexp.MustCompile(`Date: [^\r]*\r\n`).ReplaceAllString(string(got), "")
+}
+
+// handlers that do what the live mode cannot pass on, too.
+var wireHandlers = map[string]http.HandlerFunc{
+	"echo": func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprint(w, r.Method, r.ContentLength, len(r.TransferEncoding), r.Pattern, r.PathValue("id"), len(b), err)
+	},
+	"status":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+	"nothing": func(http.ResponseWriter, *http.Request) {},
+	"cookies": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Set-Cookie"] = []string{"a=1", "b=2"}
+		w.Header()["x-own-Case"] = []string{"kept"}
+		w.WriteHeader(201)
+		_, _ = w.Write([]byte("done"))
+	},
+	"stream": func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, _ = w.Write([]byte("part"))
+			w.(http.Flusher).Flush()
+		}
+	},
+	"controller": func(w http.ResponseWriter, _ *http.Request) {
+		rc := http.NewResponseController(w)
+		fmt.Fprint(w, rc.SetReadDeadline(time.Now().Add(time.Minute)), rc.Flush())
+	},
+	"trailer": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		_, _ = w.Write([]byte("body"))
+		w.Header().Set("X-Sum", "1")
+	},
+	"hints": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(200)
+	},
+	"large":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte("x"), 5000)) },
+	"no content": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+	"copy":       func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, strings.NewReader("copied")) },
+	"panic":      func(http.ResponseWriter, *http.Request) { panic("the handler's") },
+	"abort": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("half"))
+		panic(http.ErrAbortHandler)
+	},
+	"hijack": func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(conn, "raw bytes")
+			_ = conn.Close()
+		}
+	},
+	"form": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.ParseForm(), r.Form) },
+}
+
+// The bytes on the wire are those of the handler alone, whatever the request, the handler and
+// the store do.
+func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
+	requests := map[string]string{
+		"plain":      "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 2\r\n\r\n{}",
+		"no key":     "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+		"no body":    "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"chunked":    "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"large":      "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
+		"broken off": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 999\r\n\r\n{}",
+		"form":       "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
+		"undeclared": "POST /refunds/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+	}
+	faults := map[string]idemtest.Fault{"up": idemtest.Pass, "down": idemtest.Refuse}
+	for fault, do := range faults {
+		store := idemtest.NewFaults(memstore.New())
+		store.Always(do)
+		contract, seen := inShadow(t, store, SingleTenant, nil)
+		for name, h := range wireHandlers {
+			for what, request := range requests {
+				t.Run(fault+"/"+name+"/"+what, func(t *testing.T) {
+					mux := func(wrap func(http.Handler) http.Handler) http.Handler {
+						m := http.NewServeMux()
+						m.Handle("POST /transfers/{id}", wrap(h))
+						m.Handle("POST /refunds/{id}", wrap(h))
+						return m
+					}
+					want := exchange(t, mux(func(h http.Handler) http.Handler { return h }), request)
+					for range 2 {
+						before := len(seen.all)
+						got := exchange(t, mux(func(h http.Handler) http.Handler {
+							return contract.Middleware(h, &MiddlewareOptions{MaxRequest: 200, MaxResponse: 100})
+						}), request)
+						require.Equal(t, want, got)
+						require.Equal(t, before+1, len(seen.all), "one notice a request")
+					}
+				})
+			}
+		}
+	}
+}
+
+// The handler's context ends with its client's connection, as without the middleware.
+func TestAClientThatLeavesEndsTheHandlerInShadow(t *testing.T) {
+	contract, _ := inShadow(t, memstore.New(), SingleTenant, nil)
+	ended := make(chan error, 1)
+	s := httptest.NewServer(contract.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	}), &MiddlewareOptions{Route: func(*http.Request) string { return "/payments" }}))
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "POST /payments HTTP/1.1\r\nHost: a\r\n\r\n")
+	require.NoError(t, err)
+	require.NoError(t, bufio.NewWriter(conn).Flush())
+	require.NoError(t, conn.Close())
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// The operation's own rule sees the response as in the live mode, and cannot change it.
+func TestTheRuleInShadowSeesTheResponse(t *testing.T) {
+	op, seen := charge, new(told)
+	op.Shadow = true
+	op.Classify = func(_ context.Context, result any, _ error) idem.Class {
+		r := result.(*Response)
+		require.Equal(t, "text/x", r.Headers["Content-Type"])
+		require.Equal(t, "the body", string(r.Body))
+		r.Body[0] = 'X'
+		return idem.ClassNotExecuted
+	}
+	e, err := idem.New(memstore.New(), &idem.Options{Observer: seen.observe})
+	require.NoError(t, err)
+	c, err := New(e, AnyRoute(op), SingleTenant, nil)
+	require.NoError(t, err)
+	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/x")
+		_, _ = io.WriteString(w, "the body")
+	}), nil)
+	req := netRequest("POST", "/payments", "{}")
+	req.Header.Set("Idempotency-Key", testKey)
+	require.Equal(t, "the body", answerOf(h, req).Body.String())
+	require.Equal(t, "charge shadow_executed released", seen.last(t, 1))
+}
