@@ -174,6 +174,10 @@ func runIsolated(f func()) {
 }
 
 func (b *batch[R]) handle(d *delivery[R]) {
+	if b.op.Shadow {
+		b.runShadow(d)
+		return
+	}
 	b.run(d)
 	if d.out.Reason == ReasonFailed && b.opts.OnFailed != nil && b.redeliverFrom == nil {
 		b.forward(d)

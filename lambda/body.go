@@ -16,22 +16,28 @@ func isText[In any]() bool {
 	return false
 }
 
-// openBody decodes a body into the handler's type and takes its fingerprint.
-func openBody[In any](raw []byte, sel *fingerprint.Select) (in In, fp idem.Fingerprint, err error) {
+// openBody decodes a body into the handler's type and takes its fingerprint. In shadow a body
+// without one is decoded too: whether it can be is read.
+func openBody[In any](raw []byte, sel *fingerprint.Select, shadow bool) (in In, read bool, fp idem.Fingerprint, err error) {
 	switch p := any(&in).(type) {
 	case *string:
 		*p = string(raw)
-		return in, fingerprint.Bytes(raw), nil
+		return in, true, fingerprint.Bytes(raw), nil
 	case *[]byte:
 		*p = raw
-		return in, fingerprint.Bytes(raw), nil
+		return in, true, fingerprint.Bytes(raw), nil
 	}
-	if fp, err = fingerprint.JSON(raw, sel); err != nil {
-		return in, "", err
+	fp, err = fingerprint.JSON(raw, sel)
+	if err != nil && !shadow {
+		return in, false, "", err
 	}
 	if p, ok := any(&in).(*json.RawMessage); ok {
 		*p = raw
-		return in, fp, nil
+		return in, true, fp, err
 	}
-	return in, fp, json.Unmarshal(raw, &in)
+	unread := json.Unmarshal(raw, &in)
+	if err == nil {
+		err = unread
+	}
+	return in, unread == nil, fp, err
 }

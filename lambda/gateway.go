@@ -43,16 +43,22 @@ func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tena
 			r.Identity.TenantID = c.TenantID
 		}
 		var given, none R
+		var own error
+		shadow, ran := contract.Shadow(r), false
 		res, err := contract.Serve(withKillTime(ctx), r, func(ctx context.Context) (*idemhttp.Response, error) {
 			var err error
 			given, err = handler(ctx, event)
+			own, ran = err, true
 			res := g.from(&given)
 			if err != nil && res.Status == 0 {
 				return nil, recordable(err)
 			}
 			return res, recordable(err)
 		})
-		if err != nil {
+		switch {
+		case shadow && ran:
+			return given, idem.Unmark(own)
+		case err != nil:
 			return none, fromHandler(err)
 		}
 		return g.to(&event, &given, asText(res)), nil

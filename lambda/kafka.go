@@ -105,7 +105,10 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		if err != nil {
 			return job{}, err
 		}
-		in, fp, err := openBody[In](body, s.opts.Select)
+		in, read, fp, err := openBody[In](body, s.opts.Select, s.op.Shadow)
+		if !read {
+			return job{}, err
+		}
 		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	return func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error) {

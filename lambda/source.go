@@ -135,7 +135,10 @@ func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn f
 		s.opts = *o
 	}
 	s.open = func(r *R) (job, error) {
-		in, fp, err := openBody[In](body(r), s.opts.Select)
+		in, read, fp, err := openBody[In](body(r), s.opts.Select, s.op.Shadow)
+		if !read {
+			return job{}, err
+		}
 		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	return s.ready(fn == nil, isText[In]())

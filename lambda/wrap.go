@@ -69,6 +69,9 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 	if err := checkWrap(what, engine, op, key, fn == nil, reflect.TypeFor[Out](), o.sel); err != nil {
 		panic(err)
 	}
+	if op.Shadow {
+		return wrapShadow(engine, op, key, fn, o.sel)
+	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
 		if isDurable(payload) {
 			return nil, toRuntime(ErrDurableExecution)

@@ -1,0 +1,200 @@
+package idemlambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+func inShadow(op idem.Operation) idem.Operation {
+	op.Shadow = true
+	return op
+}
+
+// shadowEngine is an engine that says what it is told, a call a word.
+func shadowEngine(t *testing.T, store idem.Store) (*idem.Engine, func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []string
+	e, err := idem.New(store, &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, string(n.Kind))
+	}})
+	require.NoError(t, err)
+	return e, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return all
+	}
+}
+
+type shadowIn struct {
+	ID   string `json:"id"`
+	Text string
+}
+
+type shadowOut struct {
+	HTML   string
+	Raw    json.RawMessage `json:",omitempty"`
+	Number any
+}
+
+// MarshalJSON has a pointer receiver: aws-lambda-go does not find it in a result.
+func (*shadowOut) MarshalJSON() ([]byte, error) { return []byte(`"by address"`), nil }
+
+// A wrapped handler in shadow answers as aws-lambda-go does without the wrapper, whatever the
+// event, the handler, the key function and the store do.
+func TestWrapInShadowAnswersAsWithout(t *testing.T) {
+	broken := errors.New("broken")
+	handlers := map[string]func(context.Context, shadowIn) (shadowOut, error){
+		"a result": func(_ context.Context, in shadowIn) (shadowOut, error) {
+			return shadowOut{HTML: "<b>" + in.Text + "&", Number: 1e21}, nil
+		},
+		"an error beside a result": func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{HTML: "x"}, broken },
+		"no encoding":              func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Number: func() {}}, nil },
+		"broken JSON":              func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Raw: json.RawMessage("{")}, nil },
+		"a panic":                  func(context.Context, shadowIn) (shadowOut, error) { panic(broken) },
+		"what its context says": func(ctx context.Context, _ shadowIn) (shadowOut, error) {
+			_, ok := ctx.Deadline()
+			return shadowOut{Number: fmt.Sprint(ok, ctx.Err())}, nil
+		},
+	}
+	payloads := []string{`{"id":"1","Text":"a"}`, `{"Text":"no id"}`, `{"id":"1","id":"2"}`, `{"id":7}`, `not JSON`, ``, `null`, "{\"id\":\"\xff\"}",
+		`{"DurableExecutionArn":"arn:aws:lambda:eu-west-1:1:function:f","CheckpointToken":"t","InitialExecutionState":{}}`}
+	keys := map[string]KeyFunc{
+		"a pointer": Pointer(idem.NoTenant, "/id"),
+		"a panic":   func(context.Context, json.RawMessage) (string, string, error) { panic("no id") },
+		"an error":  func(context.Context, json.RawMessage) (string, string, error) { return "", "", broken },
+	}
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}, "damaged": damaged{memory()}}
+	for where, store := range stores {
+		for what, fn := range handlers {
+			for which, key := range keys {
+				t.Run(where+"/"+what+"/"+which, func(t *testing.T) {
+					e, told := shadowEngine(t, store)
+					h := Wrap(e, inShadow(charge), key, fn)
+					plain := lambda.NewHandler(fn)
+					for i, payload := range payloads {
+						want, wantErr, wantThrown := invoked(plain, payload)
+						got, gotErr, gotThrown := invoked(h, payload)
+						require.Equal(t, string(want), string(got), payload)
+						require.Equal(t, wantErr, gotErr, payload)
+						require.Equal(t, wantThrown, gotThrown, payload)
+						require.Len(t, told(), i+1, "one notice an event: %s", payload)
+					}
+				})
+			}
+		}
+	}
+}
+
+func invoked(h lambda.Handler, payload string) (body []byte, err error, thrown any) {
+	defer func() { thrown = recover() }()
+	body, err = h.Invoke(context.Background(), []byte(payload))
+	return body, err, nil
+}
+
+// A gateway's handler in shadow gives its own response and error, the fields that the library
+// does not know of included, also for requests that would be refused.
+func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
+	broken := errors.New("broken")
+	given := events.APIGatewayV2HTTPResponse{
+		StatusCode: 201, Body: "\xff raw", Headers: map[string]string{}, MultiValueHeaders: map[string][]string{"X": nil}, Cookies: []string{"a=b"},
+	}
+	e, told := shadowEngine(t, memory())
+	for i, c := range []struct {
+		res  events.APIGatewayV2HTTPResponse
+		err  error
+		with func(*events.APIGatewayV2HTTPRequest)
+		want string
+	}{
+		{res: given, want: "shadow_executed"},
+		{res: given, err: broken, want: "shadow_duplicate"},
+		{want: "shadow_duplicate"},
+		{res: given, with: func(r *events.APIGatewayV2HTTPRequest) { r.Body = "{" }, want: "shadow_refused"},
+		{res: given, with: func(r *events.APIGatewayV2HTTPRequest) { r.Headers = nil }, want: "shadow_refused"},
+		{res: given, with: func(r *events.APIGatewayV2HTTPRequest) { r.RouteKey = "POST /refunds" }, want: "shadow_refused"},
+	} {
+		h := HTTPAPI(e, idemhttp.Routes{"POST /payments": inShadow(charge)}, idemhttp.SingleTenant, nil,
+			func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+				return c.res, c.err
+			})
+		r := events.APIGatewayV2HTTPRequest{RouteKey: "POST /payments", RawPath: "/payments", Body: `{"a":1}`,
+			Headers: map[string]string{"idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324", "content-type": "application/json"}}
+		r.RequestContext.HTTP.Method = "POST"
+		if c.with != nil {
+			if c.with(&r); r.RouteKey == "POST /refunds" {
+				r.RawPath = "/refunds"
+			}
+		}
+		res, err := h(t.Context(), r)
+		require.Equal(t, c.res, res)
+		require.True(t, c.err == err)
+		require.Equal(t, c.want, told()[i])
+		require.Len(t, told(), i+1)
+	}
+}
+
+// Every message in shadow is handed to its handler and acknowledged by its result alone.
+func TestMessagesInShadowAreAllHandled(t *testing.T) {
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}}
+	for where, store := range stores {
+		t.Run(where, func(t *testing.T) {
+			e, told := shadowEngine(t, store)
+			var mu sync.Mutex
+			ran := map[string]int{}
+			h := SQS(e, inShadow(charge), SQSPointer(idem.NoTenant, "/id"), nil, func(ctx context.Context, in shadowIn) error {
+				m, _ := SQSMessageOf(ctx)
+				mu.Lock()
+				ran[m.MessageId]++
+				mu.Unlock()
+				switch in.Text {
+				case "fails":
+					return errors.New("broken")
+				case "fails for good":
+					return idem.Permanent(errors.New("broken"))
+				case "panics":
+					panic("broken")
+				}
+				return nil
+			})
+			event := events.SQSEvent{Records: []events.SQSMessage{
+				{MessageId: "first", Body: `{"id":"1"}`},
+				{MessageId: "twin", Body: `{"id":"1"}`},
+				{MessageId: "reused", Body: `{"id":"1","Text":"x"}`},
+				{MessageId: "no key", Body: `{"Text":"x"}`},
+				{MessageId: "two meanings", Body: `{"id":"2","x":1,"x":2}`},
+				{MessageId: "fails", Body: `{"id":"3","Text":"fails"}`},
+				{MessageId: "fails for good", Body: `{"id":"4","Text":"fails for good"}`},
+				{MessageId: "panics", Body: `{"id":"5","Text":"panics"}`},
+				{MessageId: "unread", Body: `{`},
+			}}
+			for n := range 2 {
+				res, err := h(t.Context(), event)
+				require.NoError(t, err)
+				var again []string
+				for _, f := range res.BatchItemFailures {
+					again = append(again, f.ItemIdentifier)
+				}
+				require.Equal(t, []string{"fails", "fails for good", "panics", "unread"}, again)
+				for _, m := range event.Records[:8] {
+					require.Equal(t, n+1, ran[m.MessageId], m.MessageId)
+				}
+				require.Len(t, told(), 8*(n+1), "one notice a message that can be read")
+			}
+			require.Zero(t, ran["unread"])
+		})
+	}
+}
