@@ -1,11 +1,12 @@
 package idemlambda
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
-	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 )
@@ -13,24 +14,21 @@ import (
 // wrapShadow is wrap for an operation in shadow: the handler is called as aws-lambda-go calls
 // it, and nothing else decides what the caller gets.
 func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), sel *fingerprint.Select) Handler {
-	type result struct {
-		value Out
-		err   error
-	}
-	type resultKey struct{}
-	plain := lambda.NewHandler(func(ctx context.Context, in In) (Out, error) {
-		got, _ := ctx.Value(resultKey{}).(*result)
-		got.value, got.err = fn(ctx, in)
-		return got.value, idem.Unmark(got.err)
-	})
 	return func(ctx context.Context, payload []byte) (body []byte, err error) {
-		call := observed[In](ctx, op, key, payload, sel)
+		var in In
+		unread := json.NewDecoder(bytes.NewReader(payload)).Decode(&in)
+		call := observed(ctx, op, key, payload, sel, unread)
 		ran := false
 		call.Run = func(ctx context.Context) idem.Answer {
-			ran = true
-			var got result
-			body, err = plain.Invoke(context.WithValue(ctx, resultKey{}, &got), payload)
-			return idem.Answer{Value: got.value, Err: got.err}
+			if ran = true; unread != nil {
+				err = unread
+				return idem.Answer{Err: err}
+			}
+			v, own := fn(ctx, in)
+			if err = idem.Unmark(own); err == nil {
+				body, err = encodeAsRuntime(v)
+			}
+			return idem.Answer{Value: v, Err: own}
 		}
 		if _, mistake := engine.Execute(withKillTime(ctx), call); !ran {
 			return nil, mistake
@@ -39,22 +37,39 @@ func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc
 	}
 }
 
+// encodeAsRuntime returns the bytes that aws-lambda-go sends, of a result that is a reader and
+// has no JSON too.
+func encodeAsRuntime(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		if r, ok := v.(io.Reader); ok {
+			if c, ok := v.(io.Closer); ok {
+				defer c.Close()
+			}
+			return io.ReadAll(r)
+		}
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
 // observed makes the call of an event in shadow. What would refuse the event is only told.
-func observed[In any](ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select) (call idem.Call) {
+func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select, unread error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
-			call = unobserved(op, fmt.Errorf("idemlambda: the key function or a decoder panicked: %v", p))
+			call = unobserved(op, fmt.Errorf("idemlambda: the key function panicked: %v", p))
 		}
 	}()
 	if isDurable(payload) {
 		return unobserved(op, ErrDurableExecution)
 	}
 	fp, err := fingerprint.JSON(payload, sel)
-	if err != nil {
-		return unobserved(op, err)
+	if err == nil {
+		err = unread
 	}
-	var in In
-	if err := json.Unmarshal(payload, &in); err != nil {
+	if err != nil {
 		return unobserved(op, err)
 	}
 	tenant, value, err := key(ctx, payload)
