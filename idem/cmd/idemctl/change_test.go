@@ -141,7 +141,7 @@ func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
 		var out, errs bytes.Buffer
 		go func() {
 			term := &terminal{in: in, out: &out, err: &errs, asks: true}
-			done <- run(ctx, releaseR1, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+			done <- run(ctx, releaseR1, term, b.outside())
 		}()
 		synctest.Wait()
 		interrupt()

@@ -86,7 +86,7 @@ func TestColourIsForTerminals(t *testing.T) {
 	changing(t, func(b *bench) {
 		var out, errs bytes.Buffer
 		term := &terminal{in: b, out: &out, err: &errs, colour: true}
-		code := run(b.ctx, []string{"list"}, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+		code := run(b.ctx, []string{"list"}, term, b.outside())
 		require.Equal(b.t, exitDone, code)
 		require.Contains(b.t, out.String(), "\x1b[31munknown\x1b[0m")
 	})

@@ -40,7 +40,8 @@ type commands struct {
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
-	Dead deadCmd `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
+	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
+	Queue queueCmd `cmd:"" help:"List messages of a queue, and replay those of a dead-letter queue."`
 }
 
 // Globals are the flags of all commands.
@@ -74,13 +75,13 @@ func main() {
 		asks:    isatty.IsTerminal(os.Stdin.Fd()),
 		colour:  isatty.IsTerminal(os.Stdout.Fd()) && !plain && os.Getenv("TERM") != "dumb",
 		watched: isatty.IsTerminal(os.Stderr.Fd()),
-	}, connect, time.Now)
+	}, world{open: connect, queues: connectQueues, clock: time.Now})
 	stop()
 	os.Exit(code)
 }
 
 // run runs one command line.
-func run(ctx context.Context, args []string, term *terminal, open opener, now func() time.Time) int {
+func run(ctx context.Context, args []string, term *terminal, w world) int {
 	cli := &commands{}
 	code, exited := 0, false
 	parser, err := kong.New(cli,
@@ -103,7 +104,7 @@ func run(ctx context.Context, args []string, term *terminal, open opener, now fu
 		say(term.err, "idemctl: %v: see idemctl --help", err)
 		return exitUsage
 	}
-	s := &session{terminal: term, globals: cli.Globals, open: open, now: func() time.Time { return now().UTC() }}
+	s := &session{terminal: term, globals: cli.Globals, world: w}
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(s)
 	var misused *usageError

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
@@ -23,12 +24,18 @@ import (
 type session struct {
 	*terminal
 	globals Globals
-	open    opener
-	now     func() time.Time
+	world
 }
 
-// opener connects to the table. It makes no call to it.
-type opener func(ctx context.Context, g Globals) (*backend, error)
+// world is what is outside the terminal.
+type world struct {
+	// open connects to the table, queues to SQS. They make no call to them.
+	open   func(ctx context.Context, g Globals) (*backend, error)
+	queues func(ctx context.Context, g Globals) (queues, error)
+	clock  func() time.Time
+}
+
+func (w world) now() time.Time { return w.clock().UTC() }
 
 // backend is what commands work on.
 type backend struct {
@@ -47,30 +54,14 @@ type backend struct {
 	check func(ctx context.Context) error
 }
 
-// connect is the opener of the real command.
+// connect is the open of the real command.
 func connect(ctx context.Context, g Globals) (*backend, error) {
 	if g.Table == "" {
 		return nil, misuse("no table is named: use --table, or set IDEM_TABLE")
 	}
-	var opts []func(*config.LoadOptions) error
-	if g.Region != "" {
-		opts = append(opts, config.WithRegion(g.Region))
-	}
-	if g.Profile != "" {
-		opts = append(opts, config.WithSharedConfigProfile(g.Profile))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, opts...)
+	cfg, err := configure(ctx, g)
 	if err != nil {
 		return nil, err
-	}
-	if g.Endpoint != "" && g.Profile == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" {
-		if cfg.Region == "" {
-			cfg.Region = "local"
-		}
-		// It takes any credentials, and a machine without any need not search for them.
-		cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
-		})
 	}
 	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: g.Endpoint})
 	if err != nil {
@@ -115,6 +106,40 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 	}, nil
 }
 
+// connectQueues makes the client of SQS.
+func connectQueues(ctx context.Context, g Globals) (queues, error) {
+	cfg, err := configure(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return sqs.NewFromConfig(cfg), nil
+}
+
+// configure reads the AWS configuration.
+func configure(ctx context.Context, g Globals) (aws.Config, error) {
+	var opts []func(*config.LoadOptions) error
+	if g.Region != "" {
+		opts = append(opts, config.WithRegion(g.Region))
+	}
+	if g.Profile != "" {
+		opts = append(opts, config.WithSharedConfigProfile(g.Profile))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, opts...)
+	if err != nil {
+		return aws.Config{}, err
+	}
+	if g.Endpoint != "" && cfg.Region == "" {
+		cfg.Region = "local"
+	}
+	if g.Endpoint != "" && g.Profile == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" {
+		// It takes any credentials, and a machine without any need not search for them.
+		cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
+		})
+	}
+	return cfg, nil
+}
+
 // streamOf finds the table's stream.
 func streamOf(ctx context.Context, client *dynamodb.Client, table string) (string, error) {
 	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
@@ -151,7 +176,7 @@ func (s *session) reconciler(ctx context.Context) (*reconcile.Reconciler, *backe
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := reconcile.New(b.store, &reconcile.Options{Now: s.now})
+	r, err := reconcile.New(b.store, &reconcile.Options{Now: s.clock})
 	return r, b, err
 }
 

@@ -39,6 +39,7 @@ type bench struct {
 	meanwhile func()
 	ctx       context.Context
 	backend   backend
+	box       queues
 }
 
 func newBench(t *testing.T) *bench {
@@ -50,6 +51,7 @@ func newBench(t *testing.T) *bench {
 		letters:  b.dead(),
 		check:    func(context.Context) error { return nil },
 	}
+	b.box = b.inBox()
 	return b
 }
 
@@ -89,7 +91,16 @@ func (b *bench) run(args ...string) (code int, out, errs string) {
 
 func (b *bench) runTo(out, errs io.Writer, args ...string) int {
 	term := &terminal{in: echo{b, errs}, out: out, err: errs, asks: b.asks}
-	return run(b.ctx, args, term, func(context.Context, Globals) (*backend, error) { return &b.backend, nil }, b.Clock.Now)
+	return run(b.ctx, args, term, b.outside())
+}
+
+// outside is what the command reaches.
+func (b *bench) outside() world {
+	return world{
+		open:   func(context.Context, Globals) (*backend, error) { return &b.backend, nil },
+		queues: func(context.Context, Globals) (queues, error) { return b.box, nil },
+		clock:  b.Clock.Now,
+	}
 }
 
 // call is a call by a client with the key.

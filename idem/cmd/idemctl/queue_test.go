@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+)
+
+// send puts a message into a queue.
+func send(t *testing.T, q queuetest.Queue, url, body, group string) {
+	t.Helper()
+	in := &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{
+		"key": {DataType: aws.String("String"), StringValue: aws.String("order-1")},
+	}}
+	if group != "" {
+		in.MessageGroupId, in.MessageDeduplicationId = &group, aws.String("d-"+body)
+	}
+	_, err := q.Client.SendMessage(t.Context(), in)
+	require.NoError(t, err)
+}
+
+func (o *tool) runQueue(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Setenv("AWS_ENDPOINT_URL_SQS", queuetest.Endpoint(t))
+	return o.run(args...)
+}
+
+func TestTheCommandReplaysADeadLetterQueue(t *testing.T) {
+	o := &tool{t: t}
+	q := queuetest.New(t, queuetest.Spec{MaxReceives: 3})
+	for _, body := range []string{"1", "2", "3"} {
+		send(t, q, q.DeadURL, body, "")
+	}
+	code, out, errs := o.runQueue(t, "queue", "list", "--url", q.DeadURL, "-o", "json")
+	require.Equal(t, exitDone, code, errs)
+	var all []queued
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	require.Len(t, all, 3)
+	require.Empty(t, all[0].Body)
+	// A look hides nothing for long, and takes nothing.
+	code, out, errs = o.runQueue(t, "queue", "list", "--url", q.DeadURL, "--show-body")
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, out, "1 byte")
+
+	code, _, errs = o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "2")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "--count 2")
+	code, out, errs = o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "2", "--count", "2")
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, out, "Done: 2 sent.")
+	got := queuetest.Drain(t, q.Client, q.URL)
+	require.Len(t, got, 2)
+	require.Equal(t, "order-1", *got[0].MessageAttributes["key"].StringValue)
+	require.Equal(t, 1, queuetest.Held(t, q.Client, q.DeadURL))
+}
+
+// A FIFO queue drops a message with an id that it had within five minutes. Deleted from the
+// dead-letter queue it would be lost.
+func TestAReplayLosesNothingToDeduplication(t *testing.T) {
+	o := &tool{t: t}
+	q := queuetest.New(t, queuetest.Spec{FIFO: true, MaxReceives: 3})
+	send(t, q, q.DeadURL, "1", "a")
+	code, _, errs := o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "stay in the dead-letter queue")
+	require.Zero(t, queuetest.Held(t, q.Client, q.URL))
+	require.Equal(t, 1, queuetest.Held(t, q.Client, q.DeadURL))
+}
+
+// box is a queue in memory: one message a receive.
+type box struct {
+	queues
+	messages []types.Message
+	sources  []string
+	sent     []*sqs.SendMessageInput
+	deleted  int
+	failSend error
+}
+
+func (b *box) ReceiveMessage(_ context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	out := &sqs.ReceiveMessageOutput{}
+	if len(b.messages) > 0 {
+		out.Messages, b.messages = b.messages[:1:1], b.messages[1:]
+	}
+	return out, nil
+}
+
+func (b *box) ChangeMessageVisibility(context.Context, *sqs.ChangeMessageVisibilityInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
+	return nil, nil
+}
+
+func (b *box) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	if b.failSend != nil {
+		return nil, b.failSend
+	}
+	b.sent = append(b.sent, in)
+	return nil, nil
+}
+
+func (b *box) DeleteMessage(context.Context, *sqs.DeleteMessageInput, ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
+	b.deleted++
+	return nil, nil
+}
+
+func (b *box) ListDeadLetterSourceQueues(context.Context, *sqs.ListDeadLetterSourceQueuesInput, ...func(*sqs.Options)) (*sqs.ListDeadLetterSourceQueuesOutput, error) {
+	return &sqs.ListDeadLetterSourceQueuesOutput{QueueUrls: b.sources}, nil
+}
+
+// inBox makes a queue with a question for people and a dead letter.
+func (b *bench) inBox() *box {
+	question, err := json.Marshal(reconcile.GivenUp{
+		Message: "m", Record: r1.ID(), Tenant: "acme", Operation: "refund", Value: "secret-value", State: idem.Unknown, Attempt: 1, Probes: 3,
+		Since: b.Clock.Now().Add(-4 * time.Hour).UTC(), Reason: "nobody could be asked for 4h", ErrorMessage: "secret-message", Help: "see the runbook",
+	})
+	require.NoError(b.t, err)
+	message := func(id, body string, ago time.Duration) types.Message {
+		return types.Message{
+			MessageId: &id, Body: &body, ReceiptHandle: &id,
+			Attributes: map[string]string{
+				"SentTimestamp": strconv.FormatInt(b.Clock.Now().Add(-ago).UnixMilli(), 10), "ApproximateReceiveCount": "1",
+				"MessageGroupId": "g", "MessageDeduplicationId": "d-" + id, "AWSTraceHeader": "Root=1",
+			},
+		}
+	}
+	return &box{
+		sources:  []string{"https://sqs/1/orders.fifo"},
+		messages: []types.Message{message("question-1", string(question), time.Hour), message("letter-1", `{"order":1}`, time.Minute)},
+	}
+}
+
+func TestAReplayGoesToWhereTheDeadLettersComeFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		box := b.inBox()
+		b.box, b.answers = box, []string{"2"}
+		code, out, errs := b.run("queue", "replay", "--url", "https://sqs/1/orders-dead.fifo", "--limit", "2")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, out, "orders.fifo")
+		require.Contains(t, errs, "not deleted: 1 message")
+		require.Len(t, box.sent, 1, "the other one is too young")
+		require.Equal(t, 1, box.deleted)
+		sent := box.sent[0]
+		require.Equal(t, []string{"https://sqs/1/orders.fifo", "g", "d-question-1", "Root=1"},
+			[]string{*sent.QueueUrl, *sent.MessageGroupId, *sent.MessageDeduplicationId, *sent.MessageSystemAttributes["AWSTraceHeader"].StringValue})
+
+		b.Clock.Advance(time.Hour)
+		for _, sources := range [][]string{nil, {"a", "b"}} {
+			box.sources = sources
+			code, _, errs = b.run("queue", "replay", "--url", "https://sqs/1/dead", "--limit", "1", "--count", "1")
+			require.Equal(t, exitFailed, code)
+			require.Contains(t, errs, "use --to")
+		}
+
+		box = b.inBox()
+		box.failSend = errors.New("throttled")
+		b.box = box
+		code, _, _ = b.run("queue", "replay", "--url", "https://sqs/1/dead", "--limit", "2", "--count", "2")
+		require.Equal(t, exitFailed, code)
+		require.Zero(t, box.deleted, "what was not sent stays")
+	})
+}
