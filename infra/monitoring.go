@@ -2,6 +2,8 @@ package infra
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -21,6 +23,19 @@ const (
 	// DefaultFailedConditions is the number in 5 minutes. A replay is one failed condition,
 	// so the alarm is about retries without end and not about single ones.
 	DefaultFailedConditions = 10_000
+	// DefaultOpenAge is how long an operation may be an open question.
+	DefaultOpenAge = 15 * time.Minute
+	// DefaultOutboxAge is how long a message may wait in the outbox.
+	DefaultOutboxAge = 15 * time.Minute
+	// DefaultReusedKeys is the number in 5 minutes. A client with a fault reuses one key again
+	// and again; somebody who tries keys of others reuses many.
+	DefaultReusedKeys = 20
+	// DefaultUnavailable is the number in 5 minutes. Single calls find the store slow at times,
+	// and their clients come again.
+	DefaultUnavailable = 10
+
+	// DefaultRunbook is the runbook of this module.
+	DefaultRunbook = "https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md"
 
 	// nearTimeout is the share of the time-out from which a duration raises the alarm: at
 	// the time-out an operation that is not repeatable becomes unknown.
@@ -52,21 +67,42 @@ type MonitoringProps struct {
 	// means [DefaultFailedConditions].
 	FailedConditions int
 
+	// OpenAge is how old an open question may get. Zero means [DefaultOpenAge].
+	OpenAge time.Duration
+	// OutboxAge is how old a waiting message of the outbox may get: longer than the relays'
+	// Sweep. Zero means [DefaultOutboxAge].
+	OutboxAge time.Duration
+	// ReusedKeys is how many calls of a function may come with a used key and another input in
+	// 5 minutes. Zero means [DefaultReusedKeys].
+	ReusedKeys int
+	// Unavailable is how many calls of a function may find the store unavailable in 5 minutes.
+	// Zero means [DefaultUnavailable].
+	Unavailable int
+
+	// Runbook is the URL of a page with a section for each kind of alarm, such as your copy of
+	// RUNBOOK.md. The description of an alarm ends with it and the section's anchor. Empty
+	// means [DefaultRunbook].
+	Runbook string
+
 	// Metrics are more metrics for the dashboard, such as your functions' own. Each has a
 	// graph with its label or name.
 	Metrics []awscloudwatch.Metric
 }
 
-// Monitoring is a dashboard, and alarms on AWS's own metrics. Missing data does not raise an
-// alarm, except that of a sweeper that does not run.
+// Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
+// which functions write with package emf under their names; a function that does not write
+// them raises only AWS's. Missing data does not raise an alarm, except that of a sweeper that
+// does not run. The name of an alarm is a construct's id and a kind, such as SweeperStopped:
+// the kind is the heading of its section of the runbook.
 type Monitoring struct {
 	constructs.Construct
 	Dashboard awscloudwatch.Dashboard
 	// Alarms by name; add more with AddAlarm.
 	Alarms map[string]awscloudwatch.Alarm
 
-	topic  awssns.ITopic
-	graphs []awscloudwatch.IWidget
+	topic   awssns.ITopic
+	runbook string
+	graphs  []awscloudwatch.IWidget
 }
 
 // NewMonitoring returns the monitoring of these constructs.
@@ -80,6 +116,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	for _, problem := range p.setDefaults() {
 		refuse(m, "%s", problem)
 	}
+	m.runbook = p.Runbook
 	if m.topic == nil {
 		warn(m, "nobody-alarmed", "the alarms tell nobody: set Topic")
 	}
@@ -88,15 +125,18 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	for _, f := range p.Functions {
 		m.function(f)
+		m.engine(f, &p)
 	}
 	for _, q := range p.Queues {
 		m.queue(q, p.QueueAge)
 	}
 	for _, r := range p.Relays {
 		m.relay(r, p.IteratorAge)
+		m.outbox(r, p.OutboxAge)
 	}
 	for _, s := range p.Sweepers {
 		m.sweeper(s)
+		m.questions(s, p.OpenAge)
 	}
 	if p.Table != nil {
 		m.table(p.Table, p.FailedConditions)
@@ -123,7 +163,8 @@ func (p *MonitoringProps) setDefaults() (problems []string) {
 		name string
 		v    *time.Duration
 		zero time.Duration
-	}{{"QueueAge", &p.QueueAge, DefaultQueueAge}, {"IteratorAge", &p.IteratorAge, DefaultIteratorAge}} {
+	}{{"QueueAge", &p.QueueAge, DefaultQueueAge}, {"IteratorAge", &p.IteratorAge, DefaultIteratorAge},
+		{"OpenAge", &p.OpenAge, DefaultOpenAge}, {"OutboxAge", &p.OutboxAge, DefaultOutboxAge}} {
 		if *d.v == 0 {
 			*d.v = d.zero
 		}
@@ -132,12 +173,26 @@ func (p *MonitoringProps) setDefaults() (problems []string) {
 			*d.v = d.zero
 		}
 	}
-	if p.FailedConditions == 0 {
-		p.FailedConditions = DefaultFailedConditions
+	for _, n := range []struct {
+		name string
+		v    *int
+		zero int
+	}{{"FailedConditions", &p.FailedConditions, DefaultFailedConditions}, {"ReusedKeys", &p.ReusedKeys, DefaultReusedKeys},
+		{"Unavailable", &p.Unavailable, DefaultUnavailable}} {
+		if *n.v == 0 {
+			*n.v = n.zero
+		}
+		if *n.v < 0 {
+			invalid("%s is %d: use a positive number, or zero for %d", n.name, *n.v, n.zero)
+			*n.v = n.zero
+		}
 	}
-	if p.FailedConditions < 0 {
-		invalid("FailedConditions is %d: use a positive number, or zero for %d", p.FailedConditions, DefaultFailedConditions)
-		p.FailedConditions = DefaultFailedConditions
+	if p.Runbook == "" {
+		p.Runbook = DefaultRunbook
+	}
+	if u, err := url.Parse(p.Runbook); err != nil || u.Scheme != "https" || u.Host == "" || strings.Contains(p.Runbook, "#") {
+		invalid("Runbook is %q: use an https URL without a fragment, or nothing for %s", p.Runbook, DefaultRunbook)
+		p.Runbook = DefaultRunbook
 	}
 	return problems
 }
@@ -150,7 +205,7 @@ func (m *Monitoring) api(a *API) {
 		errors, latency = a.HTTP.MetricServerError(statistic("Sum")), a.HTTP.MetricLatency(statistic("p99"))
 	}
 	name := idOf(a)
-	m.AddAlarm(name+"5xx", errors, 1, "the API answers with 5xx: look at the function's log, and at the table if problems say idempotency_store_unavailable")
+	m.raise(name, "5xx", errors, 1, "the API answers with 5xx: look at the function's log, and at the table if problems say idempotency_store_unavailable")
 	m.graph(name+": 5xx", errors)
 	m.graph(name+": latency (p99)", latency)
 }
@@ -159,15 +214,15 @@ func (m *Monitoring) function(f awslambda.Function) {
 	name := idOf(f)
 	near := nearTimeout * float64(timeoutOf(f)/time.Millisecond)
 	m.invocations(f)
-	m.AddAlarm(name+"Duration", longest(f), near, fmt.Sprintf("an invocation took %d%% of the time-out: beyond it operations that are not repeatable become unknown", int(nearTimeout*100)))
+	m.raise(name, "Duration", longest(f), near, fmt.Sprintf("an invocation took %d%% of the time-out: beyond it operations that are not repeatable become unknown", int(nearTimeout*100)))
 }
 
 // invocations watches a function whose invocations may take all of their time.
 func (m *Monitoring) invocations(f awslambda.Function) {
 	name := idOf(f)
 	errors, throttles := f.MetricErrors(statistic("Sum")), f.MetricThrottles(statistic("Sum"))
-	m.AddAlarm(name+"Errors", errors, 1, "invocations fail")
-	m.AddAlarm(name+"Throttles", throttles, 1, "invocations are throttled: raise the account's or the function's concurrency, or lower the sources'")
+	m.raise(name, "Errors", errors, 1, "invocations fail")
+	m.raise(name, "Throttles", throttles, 1, "invocations are throttled: raise the account's or the function's concurrency, or lower the sources'")
 	m.graph(name+": errors, throttles", errors, throttles)
 	m.graph(name+": longest invocation", longest(f))
 }
@@ -183,33 +238,33 @@ func (m *Monitoring) queue(q *Queue, age time.Duration) {
 			age, name, q.visibility)
 	}
 	oldest := q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
-	m.AddAlarm(name+"Age", oldest, age.Seconds(), fmt.Sprintf("a message has been waiting for %v: the consumer is down, throttled, or too slow", age))
+	m.raise(name, "Age", oldest, age.Seconds(), fmt.Sprintf("a message has been waiting for %v: the consumer is down, throttled, or too slow", age))
 	m.graph(name+": age, depth", oldest, q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")))
 	if q.DeadLetters != nil {
-		m.deadLetters(name+"DeadLetters", q.DeadLetters)
+		m.deadLetters(name, "DeadLetters", q.DeadLetters)
 	}
 }
 
-func (m *Monitoring) deadLetters(name string, q awssqs.IQueue) {
-	m.leftToPeople(name, q, "messages were given up: see why, resolve their records, and redrive them",
+func (m *Monitoring) deadLetters(name, what string, q awssqs.IQueue) {
+	m.leftToPeople(name, what, q, "messages were given up: see why, resolve their records, and redrive them",
 		"messages that were given up are lost within two days: redrive or save them")
 }
 
 // leftToPeople watches a queue that should be empty.
-func (m *Monitoring) leftToPeople(name string, q awssqs.IQueue, any, old string) {
+func (m *Monitoring) leftToPeople(name, what string, q awssqs.IQueue, any, old string) {
 	depth, age := q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")), q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
-	m.AddAlarm(name+"Depth", depth, 1, any)
+	m.raise(name, what+"Depth", depth, 1, any)
 	const last = maxMessageRetention - 2*day
-	m.AddAlarm(name+"Age", age, last.Seconds(), old)
-	m.graph(name+": depth, age", depth, age)
+	m.raise(name, what+"Age", age, last.Seconds(), old)
+	m.graph(name+what+": depth, age", depth, age)
 }
 
 func (m *Monitoring) relay(r *Relay, age time.Duration) {
 	name := idOf(r)
 	iterator := r.MetricIteratorAge()
-	m.AddAlarm(name+"IteratorAge", iterator, float64(age.Milliseconds()), fmt.Sprintf("the relay is %v behind the table's stream", age))
+	m.raise(name, "IteratorAge", iterator, float64(age.Milliseconds()), fmt.Sprintf("the relay is %v behind the table's stream", age))
 	m.graph(name+": behind the stream", iterator)
-	m.deadLetters(name+"Failures", r.Failures)
+	m.deadLetters(name, "Failures", r.Failures)
 	m.function(r.Function)
 }
 
@@ -218,11 +273,11 @@ func (m *Monitoring) sweeper(s *Sweeper) {
 	m.alarm(name+"Stopped", &awscloudwatch.AlarmProps{
 		Metric: s.MetricSuccesses(), Threshold: jsii.Number(1), ComparisonOperator: awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD,
 		TreatMissingData: awscloudwatch.TreatMissingData_BREACHING,
-		AlarmDescription: jsii.String(fmt.Sprintf(
-			"no sweep has succeeded in %v: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule", period)),
+		AlarmDescription: jsii.String(m.described("Stopped", fmt.Sprintf(
+			"no sweep has succeeded in %v: operations whose process died stay in progress, and open questions are not asked; look at the sweeper's log and its rule", period))),
 	})
 	m.invocations(s.Function)
-	m.leftToPeople(name+"People", s.People, "the sweep has left questions to people: find out what became of them, and resolve their records",
+	m.leftToPeople(name, "People", s.People, "the sweep has left questions to people: find out what became of them, and resolve their records",
 		"questions that were left to people leave the queue within two days: their records stay open, so resolve them or list them in the index")
 }
 
@@ -230,9 +285,9 @@ func (m *Monitoring) table(t *Table, most int) {
 	name := idOf(t)
 	metric := func(of string) awscloudwatch.Metric { return t.Metric(jsii.String(of), statistic("Sum")) }
 	reads, writes, failed := metric("ReadThrottleEvents"), metric("WriteThrottleEvents"), metric("ConditionalCheckFailedRequests")
-	m.AddAlarm(name+"ReadThrottles", reads, 1, "reads of records are throttled: calls fail closed; raise MaxReadUnits")
-	m.AddAlarm(name+"WriteThrottles", writes, 1, "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that everybody uses")
-	m.AddAlarm(name+"FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v conflicted with a record: somebody repeats requests without end", most, period))
+	m.raise(name, "ReadThrottles", reads, 1, "reads of records are throttled: calls fail closed; raise MaxReadUnits")
+	m.raise(name, "WriteThrottles", writes, 1, "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that everybody uses")
+	m.raise(name, "FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v conflicted with a record: somebody repeats requests without end", most, period))
 	m.graph(name+": throttles", reads, writes)
 	m.graph(name+": failed conditions", failed)
 }
@@ -245,6 +300,17 @@ func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, thresho
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
 	})
+}
+
+// raise adds an alarm of a kind that the runbook has a section about.
+func (m *Monitoring) raise(name, kind string, metric awscloudwatch.IMetric, threshold float64, description string) {
+	m.AddAlarm(name+kind, metric, threshold, m.described(kind, description))
+}
+
+// described is a description that ends with the section of the runbook. GitHub's anchors are
+// lower-case.
+func (m *Monitoring) described(kind, description string) string {
+	return description + ". Runbook: " + m.runbook + "#" + strings.ToLower(kind)
 }
 
 func (m *Monitoring) alarm(name string, p *awscloudwatch.AlarmProps) {

@@ -3,15 +3,149 @@ package templatetests
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
 )
 
-// fiveMinutes are the sums of a sweeper's metrics in a period of its alarm, by name. Lambda
-// sends none of a function that is not invoked, or whose invocations are all throttled.
-type fiveMinutes map[string]float64
+// fiveMinutes are the values that CloudWatch has of metrics in a period of an alarm. To
+// CloudWatch a metric is its namespace, name and dimensions, and it adds up none of them.
+// Lambda sends nothing of a function that is not invoked, or whose invocations are all
+// throttled.
+type fiveMinutes map[string][]float64
 
-// sweepersAreWatched plays what CloudWatch sees of each stack's sweeper: its alarm is raised
-// when no sweep succeeds, whatever the reason, and at no other time.
+// lambda are a function's metrics as Lambda sends them, ours one as package emf writes it:
+// under the service, and under service and operation.
+func (m fiveMinutes) lambda(function, name string, values ...float64) fiveMinutes {
+	m["AWS/Lambda "+name+" FunctionName="+function] = values
+	return m
+}
+
+func (m fiveMinutes) ours(function, name string, values ...float64) fiveMinutes {
+	id := schema.MetricNamespace + " " + name + " "
+	service := schema.DimensionService + "=" + function
+	m[id+service], m[id+schema.DimensionOperation+"=refund "+service] = values, values
+	return m
+}
+
+// watched says what raises an alarm.
+type watched struct {
+	stack           func(stacks) template
+	alarm, function string
+	metric          string
+	// limit is the value that raises it: of the sum, or of the largest.
+	limit   float64
+	largest bool
+}
+
+func inPayments(s stacks) template { return s.payments }
+func inOrders(s stacks) template   { return s.orders }
+
+var watchedMetrics = slices.Concat(
+	engineIsWatched(inPayments, "Payments"), questionsAreWatched(inPayments, "RefundSweeper"),
+	engineIsWatched(inOrders, "Worker"), questionsAreWatched(inOrders, "Sweeper"),
+	[]watched{
+		{inOrders, "RelayOutboxOld", "RelayFunction", schema.MetricOutboxOldest, 900, true},
+		{inOrders, "RelayOutboxDead", "RelayFunction", schema.MetricOutboxDead, 1, false},
+		{inOrders, "RelayOutboxUnreadable", "RelayFunction", schema.MetricOutboxUnreadable, 1, false},
+	},
+)
+
+func engineIsWatched(stack func(stacks) template, f string) []watched {
+	return []watched{
+		{stack, f + "StoreUnavailable", f, schema.MetricStoreUnavailable, 10, false},
+		{stack, f + "FailedOpen", f, schema.MetricFailedOpen, 1, false},
+		{stack, f + "OutcomeDropped", f, schema.MetricOutcomeDropped, 1, false},
+		{stack, f + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
+		{stack, f + "KeyReused", f, schema.MetricKeyReused, 20, false},
+	}
+}
+
+func questionsAreWatched(stack func(stacks) template, sweeper string) []watched {
+	f := sweeper + "Function"
+	return []watched{
+		{stack, sweeper + "OldestOpen", f, schema.MetricOldestOpen, 900, true},
+		{stack, sweeper + "GivenUp", f, schema.MetricGivenUp, 1, false},
+		{stack, sweeper + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
+	}
+}
+
+// plays are what CloudWatch may see of the metric, and whether it is a reason to wake somebody.
+func (w watched) plays() map[string]struct {
+	seen  fiveMinutes
+	raise bool
+} {
+	type play = struct {
+		seen  fiveMinutes
+		raise bool
+	}
+	of := func(values ...float64) fiveMinutes { return fiveMinutes{}.ours(w.function, w.metric, values...) }
+	all := map[string]play{
+		"nothing is written":         {fiveMinutes{}, false},
+		"nothing happened":           {of(0, 0, 0), false},
+		"it is reached":              {of(0, w.limit, 0), true},
+		"it is nearly reached":       {of(0, w.limit-1, 0), false},
+		"another function writes it": {fiveMinutes{}.ours("Other", w.metric, w.limit), false},
+		"another metric has it":      {fiveMinutes{}.ours(w.function, schema.MetricExecuted, w.limit), false},
+	}
+	if w.largest {
+		all["two together reach it"] = play{of(w.limit-1, w.limit-1), false}
+	} else {
+		all["many calls together reach it"] = play{of(slices.Repeat([]float64{1}, int(w.limit))...), true}
+	}
+	return all
+}
+
+// alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no
+// other.
+func alarmsAreRaised(s stacks) error {
+	errs := []error{sweepersAreWatched(s), alarmsAreDescribed(s)}
+	for _, w := range watchedMetrics {
+		alarm := w.stack(s).property("AWS::CloudWatch::Alarm", "Monitoring"+w.alarm)
+		if alarm == nil {
+			errs = append(errs, fmt.Errorf("there is no alarm %s", w.alarm))
+			continue
+		}
+		for what, p := range w.plays() {
+			raised, err := raises(alarm, p.seen)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.alarm, err)
+			}
+			errs = append(errs, want(fmt.Sprintf("%s if %s", w.alarm, what), p.raise, raised))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alarmsAreDescribed: an alarm tells somebody, in one line that ends with the runbook's
+// section about its kind.
+func alarmsAreDescribed(s stacks) error {
+	var errs []error
+	for _, tt := range []template{s.payments, s.orders} {
+		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
+			p := alarm["Properties"]
+			actions, _ := at(p, "AlarmActions").([]any)
+			errs = append(errs, want(id+" tells somebody", 1, len(actions)))
+			description, _ := at(p, "AlarmDescription").(string)
+			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.DefaultRunbook+"#")
+			switch {
+			case !ok || what == "" || anchor == "":
+				errs = append(errs, fmt.Errorf("%s names no section of the runbook: %q", id, description))
+			case strings.Contains(description, "\n"):
+				errs = append(errs, fmt.Errorf("%s has more than a line: %q", id, description))
+			case !strings.HasSuffix(strings.ToLower(name(id)), anchor):
+				errs = append(errs, fmt.Errorf("%s names a section about another kind: %s", id, anchor))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepersAreWatched: the alarm of each stack's sweeper is raised when no sweep succeeds,
+// whatever the reason, and at no other time.
 func sweepersAreWatched(s stacks) error {
 	var errs []error
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
@@ -21,18 +155,22 @@ func sweepersAreWatched(s stacks) error {
 			errs = append(errs, fmt.Errorf("nobody is told if %s does not run", sweeper))
 			continue
 		}
-		errs = append(errs, want("the alarm of "+sweeper+" tells", true, len(texts(at(alarm, "AlarmActions"))) > 0))
+		of := func(invocations, failed []float64) fiveMinutes {
+			f := sweeper + "Function"
+			return fiveMinutes{}.lambda(f, "Invocations", invocations...).lambda(f, "Errors", failed...)
+		}
+		always := []float64{1, 1, 1, 1, 1}
 		for _, c := range []struct {
 			what  string
 			seen  fiveMinutes
 			raise bool
 		}{
 			{"is not invoked", nil, true},
-			{"fails every time", fiveMinutes{"Invocations": 5, "Errors": 5}, true},
-			{"succeeds once", fiveMinutes{"Invocations": 5, "Errors": 4}, false},
-			{"succeeds", fiveMinutes{"Invocations": 5, "Errors": 0}, false},
+			{"fails every time", of(always, always), true},
+			{"succeeds once", of(always, []float64{1, 1, 0, 1, 1}), false},
+			{"succeeds", of(always, []float64{0, 0, 0, 0, 0}), false},
 		} {
-			raised, err := raises(alarm, sweeper+"Function", c.seen)
+			raised, err := raises(alarm, c.seen)
 			if err != nil {
 				return fmt.Errorf("the alarm of %s: %w", sweeper, err)
 			}
@@ -42,40 +180,99 @@ func sweepersAreWatched(s stacks) error {
 	return errors.Join(errs...)
 }
 
-// raises evaluates an alarm on a difference of the function's metrics.
-func raises(alarm any, function string, seen fiveMinutes) (bool, error) {
+// raises evaluates an alarm on a metric, or on the difference of two, over one period.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
+func raises(alarm any, seen fiveMinutes) (bool, error) {
+	if at(alarm, "EvaluationPeriods") != 1.0 {
+		return false, fmt.Errorf("this test evaluates one period, and it needs %v", at(alarm, "EvaluationPeriods"))
+	}
+	var value float64
+	var has bool
+	var err error
+	if metrics, ok := at(alarm, "Metrics").([]any); ok {
+		value, has, err = difference(metrics, seen)
+	} else {
+		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), seen)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !has {
+		return at(alarm, "TreatMissingData") == "breaching", nil
+	}
+	threshold, ok := at(alarm, "Threshold").(float64)
+	if !ok {
+		return false, errors.New("it has no threshold")
+	}
+	switch comparison := at(alarm, "ComparisonOperator"); comparison {
+	case "LessThanThreshold":
+		return value < threshold, nil
+	case "LessThanOrEqualToThreshold":
+		return value <= threshold, nil
+	case "GreaterThanThreshold":
+		return value > threshold, nil
+	case "GreaterThanOrEqualToThreshold":
+		return value >= threshold, nil
+	default:
+		return false, fmt.Errorf("this test cannot evaluate %v", comparison)
+	}
+}
+
+// statistic of a metric in the period; false without data.
+func statistic(metric, stat, period any, seen fiveMinutes) (float64, bool, error) {
+	if period != 300.0 {
+		return 0, false, fmt.Errorf("this test evaluates five minutes, and the period is %v", period)
+	}
+	var dimensions []string
+	all, _ := at(metric, "Dimensions").([]any)
+	for _, d := range all {
+		dimensions = append(dimensions, fmt.Sprintf("%v=%s", at(d, "Name"), strings.Join(texts(at(d, "Value")), "")))
+	}
+	slices.Sort(dimensions)
+	values := seen[fmt.Sprintf("%v %v %s", at(metric, "Namespace"), at(metric, "MetricName"), strings.Join(dimensions, " "))]
+	if len(values) == 0 {
+		return 0, false, nil
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	switch stat {
+	case "Sum":
+		return sum, true, nil
+	case "Maximum":
+		return slices.Max(values), true, nil
+	case "Average":
+		return sum / float64(len(values)), true, nil
+	default:
+		return 0, false, fmt.Errorf("this test cannot evaluate %v", stat)
+	}
+}
+
+func difference(metrics []any, seen fiveMinutes) (float64, bool, error) {
 	var expression string
-	metrics := map[string]string{} // by id
-	for _, m := range at(alarm, "Metrics").([]any) {
+	values := map[string]float64{} // by id
+	known := map[string]bool{}
+	for _, m := range metrics {
 		id, _ := at(m, "Id").(string)
 		if e, ok := at(m, "Expression").(string); ok {
 			expression = e
 			continue
 		}
-		if of := texts(at(m, "MetricStat", "Metric", "Dimensions", 0, "Value")); len(of) != 1 || of[0] != function {
-			return false, fmt.Errorf("%s is of %v", id, of)
+		v, has, err := statistic(at(m, "MetricStat", "Metric"), at(m, "MetricStat", "Stat"), at(m, "MetricStat", "Period"), seen)
+		if err != nil {
+			return 0, false, err
 		}
-		if at(m, "MetricStat", "Stat") != "Sum" || at(m, "MetricStat", "Metric", "Namespace") != "AWS/Lambda" || at(m, "MetricStat", "Period") != 300.0 {
-			return false, fmt.Errorf("%s is not a sum over five minutes of what Lambda counts", id)
+		known[id] = true
+		if has {
+			values[id] = v
 		}
-		metrics[id], _ = at(m, "MetricStat", "Metric", "MetricName").(string)
 	}
 	plus, minus, ok := strings.Cut(expression, " - ")
-	if !ok || metrics[plus] == "" || metrics[minus] == "" {
-		return false, fmt.Errorf("this test cannot evaluate %q", expression)
+	if !ok || !known[plus] || !known[minus] {
+		return 0, false, fmt.Errorf("this test cannot evaluate %q of %v", expression, slices.Sorted(maps.Keys(known)))
 	}
-	all, has := seen[metrics[plus]]
-	failed, hasFailed := seen[metrics[minus]]
-	if !has || !hasFailed {
-		return at(alarm, "TreatMissingData") == "breaching", nil
-	}
-	threshold, _ := at(alarm, "Threshold").(float64)
-	switch comparison := at(alarm, "ComparisonOperator"); comparison {
-	case "LessThanThreshold":
-		return all-failed < threshold, nil
-	case "LessThanOrEqualToThreshold":
-		return all-failed <= threshold, nil
-	default:
-		return false, fmt.Errorf("this test cannot evaluate %v", comparison)
-	}
+	_, hasPlus := values[plus]
+	_, hasMinus := values[minus]
+	return values[plus] - values[minus], hasPlus && hasMinus, nil
 }

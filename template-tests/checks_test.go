@@ -27,7 +27,7 @@ var checks = map[string]func(stacks) error{
 	"time-outs":             timeoutsFit,
 	"partial batches":       batchesAreReported,
 	"queues":                queuesAreSafe,
-	"alarms":                sweepersAreWatched,
+	"alarms":                alarmsAreRaised,
 	"permissions, exactly":  permissionsAreExact,
 	"permissions suffice":   permissionsSuffice,
 	"permissions, no stars": permissionsNameResources,

@@ -44,8 +44,11 @@ func TestMonitoring(t *testing.T) {
 		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth",
 		"RecordsFailedConditions", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
-		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperPeopleAge", "SweeperPeopleDepth", "SweeperStopped",
-		"WorkerDuration", "WorkerErrors", "WorkerThrottles",
+		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
+		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen", "SweeperPeopleAge", "SweeperPeopleDepth",
+		"SweeperRecordUnreadable", "SweeperStopped",
+		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
+		"WorkerStoreUnavailable", "WorkerThrottles",
 	}, names)
 	for alarm, want := range map[string]map[string]any{
 		"OrdersAge":               {"MetricName": "ApproximateAgeOfOldestMessage", "Namespace": "AWS/SQS", "Statistic": "Maximum", "Threshold": 900.0},
@@ -59,6 +62,10 @@ func TestMonitoring(t *testing.T) {
 		"SweeperPeopleDepth":      {"MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Maximum", "Threshold": 1.0},
 		"RecordsWriteThrottles":   {"MetricName": "WriteThrottleEvents", "Namespace": "AWS/DynamoDB"},
 		"RecordsFailedConditions": {"MetricName": "ConditionalCheckFailedRequests", "Threshold": 10000.0},
+		"SweeperOldestOpen":       {"MetricName": "oldest_open", "Namespace": "Idempotency", "Statistic": "Maximum", "Threshold": 900.0},
+		"WorkerKeyReused":         {"MetricName": "key_reused", "Namespace": "Idempotency", "Statistic": "Sum", "Threshold": 20.0},
+		"WorkerStoreUnavailable":  {"MetricName": "store_unavailable", "Statistic": "Sum", "Threshold": 10.0},
+		"RelayOutboxOld":          {"MetricName": "outbox_oldest", "Statistic": "Maximum", "Threshold": 900.0},
 		"Apihttp5xx":              {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
 		"Apirest5xx":              {"MetricName": "5XXError", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
 	} {
@@ -95,7 +102,8 @@ func TestMonitoring(t *testing.T) {
 	require.Equal(t, "payments", dashboard["DashboardName"])
 	body, err := json.Marshal(dashboard["DashboardBody"])
 	require.NoError(t, err)
-	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage"} {
+	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
+		"handler_time", "replayed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
 		require.Contains(t, string(body), text)
 	}
 }
@@ -109,12 +117,42 @@ func TestMonitoringChecks(t *testing.T) {
 		"nobody told":          {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
 		"a negative age":       {infra.MonitoringProps{QueueAge: -1}, true, []string{"QueueAge is -1ns"}},
 		"a negative threshold": {infra.MonitoringProps{FailedConditions: -1}, true, []string{"FailedConditions is -1"}},
+		"a negative open age":  {infra.MonitoringProps{OpenAge: -1}, true, []string{"OpenAge is -1ns"}},
+		"a short outbox age":   {infra.MonitoringProps{OutboxAge: 1}, true, []string{"OutboxAge is 1ns"}},
+		"negative reuses":      {infra.MonitoringProps{ReusedKeys: -1}, true, []string{"ReusedKeys is -1"}},
+		"negative outages":     {infra.MonitoringProps{Unavailable: -2}, true, []string{"Unavailable is -2"}},
+		"a file as runbook":    {infra.MonitoringProps{Runbook: "RUNBOOK.md"}, true, []string{`Runbook is "RUNBOOK.md"`, "https URL"}},
+		"a runbook's section":  {infra.MonitoringProps{Runbook: "https://wiki.example/idem#top"}, true, []string{"without a fragment"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &tc.props) })
 			says(t, problems, tc.error, tc.says...)
 		})
 	}
+}
+
+func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		table := infra.NewTable(s, "Records", nil)
+		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
+		relay := infra.NewRelay(s, "Relay", table, &infra.RelayProps{
+			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
+		})
+		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
+			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{worker(t, s, 20*time.Second)},
+			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
+			OpenAge: time.Hour, OutboxAge: 30 * time.Minute, ReusedKeys: 500, Unavailable: 3, Runbook: "https://wiki.example/idem",
+		})
+	})
+	require.Empty(t, problems)
+	for alarm, threshold := range map[string]float64{
+		"SweeperOldestOpen": 3600, "RelayOutboxOld": 1800, "WorkerKeyReused": 500, "WorkerStoreUnavailable": 3,
+	} {
+		require.Equal(t, threshold, got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["Threshold"], alarm)
+	}
+	described := got.named(t, "AWS::CloudWatch::Alarm", "MonitoringSweeperOldestOpen")["AlarmDescription"]
+	require.Equal(t, "an operation has been an open question for 1h0m0s: nobody knows whether it took effect, and its customer waits. "+
+		"Runbook: https://wiki.example/idem#oldestopen", described)
 }
 
 func TestMonitoringOfASlowQueue(t *testing.T) {

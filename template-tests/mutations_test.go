@@ -101,7 +101,46 @@ func TestMutations(t *testing.T) {
 					stat["Metric"].(map[string]any)["Dimensions"] = worker
 				}
 			}
-		}, "is of [Worker]"},
+		}, "the alarm if Sweeper succeeds"},
+		"no alarm on open questions": {"alarms", func(s stacks) {
+			maps.DeleteFunc(s.payments["Resources"].(map[string]any), func(id string, _ any) bool { return name(id) == "MonitoringRefundSweeperOldestOpen" })
+		}, "there is no alarm RefundSweeperOldestOpen"},
+		"an alarm on the ages' sum": {"alarms", func(s stacks) { in(s.payments, alarm, "MonitoringRefundSweeperOldestOpen")["Statistic"] = "Sum" },
+			"RefundSweeperOldestOpen if two together reach it"},
+		"an alarm on the average age": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringRelayOutboxOld")["Statistic"] = "Average" },
+			"RelayOutboxOld if it is reached"},
+		"an alarm on one call's count": {"alarms", func(s stacks) { in(s.payments, alarm, "MonitoringPaymentsKeyReused")["Statistic"] = "Maximum" },
+			"PaymentsKeyReused if many calls together reach it"},
+		"an alarm on one operation": {"alarms", func(s stacks) {
+			failed := in(s.payments, alarm, "MonitoringPaymentsFailedOpen")
+			failed["Dimensions"] = append(failed["Dimensions"].([]any), map[string]any{"Name": schema.DimensionOperation, "Value": "charge"})
+		}, "PaymentsFailedOpen if it is reached"},
+		"an alarm on all functions": {"alarms", func(s stacks) { delete(in(s.orders, alarm, "MonitoringWorkerOutcomeDropped"), "Dimensions") },
+			"WorkerOutcomeDropped if it is reached"},
+		"an alarm on another sweeper": {"alarms", func(s stacks) {
+			in(s.orders, alarm, "MonitoringSweeperGivenUp")["Dimensions"] = in(s.orders, alarm, "MonitoringWorkerFailedOpen")["Dimensions"]
+		}, "SweeperGivenUp if it is reached"},
+		"an alarm in another namespace": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringWorkerRecordUnreadable")["Namespace"] = "idem" },
+			"WorkerRecordUnreadable if it is reached"},
+		"an alarm on another metric": {"alarms", func(s stacks) {
+			in(s.payments, alarm, "MonitoringPaymentsStoreUnavailable")["MetricName"] = schema.MetricExecuted
+		}, "PaymentsStoreUnavailable if another metric has it"},
+		"an alarm beyond its threshold": {"alarms", func(s stacks) {
+			in(s.orders, alarm, "MonitoringRelayOutboxDead")["ComparisonOperator"] = "GreaterThanThreshold"
+		}, "RelayOutboxDead if it is reached"},
+		"an alarm before its threshold": {"alarms", func(s stacks) { in(s.payments, alarm, "MonitoringRefundSweeperGivenUp")["Threshold"] = 0.0 },
+			"RefundSweeperGivenUp if nothing happened"},
+		"an alarm by silence": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringSweeperOldestOpen")["TreatMissingData"] = "breaching" },
+			"SweeperOldestOpen if nothing is written"},
+		"an alarm that tells nobody": {"alarms", func(s stacks) { delete(in(s.orders, alarm, "MonitoringRelayOutboxOld"), "AlarmActions") },
+			"tells somebody is 0"},
+		"an alarm without a runbook": {"alarms", func(s stacks) {
+			in(s.payments, alarm, "MonitoringAPI5xx")["AlarmDescription"] = "the API answers with 5xx"
+		},
+			"names no section of the runbook"},
+		"an alarm with another's section": {"alarms", func(s stacks) {
+			in(s.payments, alarm, "MonitoringPaymentsErrors")["AlarmDescription"] = in(s.payments, alarm, "MonitoringPaymentsThrottles")["AlarmDescription"]
+		}, "names a section about another kind: throttles"},
 		"sweeps that are rarer than the alarm's period": {"alarms", func(s stacks) {
 			in(s.orders, "AWS::Events::Rule", "SweeperSchedule")["ScheduleExpression"] = "rate(10 minutes)"
 		}, "the schedule of Sweeper"},
