@@ -1,0 +1,137 @@
+package runbook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/proof/rig"
+)
+
+var (
+	refund = idem.Operation{Name: "refund"}
+	// key is the one that the page names.
+	key = refund.Key("acme", "r-1")
+
+	errTimedOut = errors.New("the provider did not answer")
+)
+
+// scene is the page's table, some time ago.
+type scene struct {
+	t     *testing.T
+	table string
+	store *dynamostore.Questions
+	now   func() time.Time
+}
+
+func newScene(t *testing.T, ago time.Duration) *scene {
+	t.Helper()
+	s := &scene{t: t, table: table(t), now: func() time.Time { return time.Now().Add(-ago) }}
+	client := dynamotest.Client(t)
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, s.table))
+	rig.DeleteTable(t, s.table)
+	var err error
+	s.store, err = dynamostore.NewQuestions(client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	require.NoError(t, err)
+	return s
+}
+
+func (s *scene) engine() *idem.Engine {
+	e, err := idem.New(s.store, &idem.Options{Now: s.now, ClaimBudget: time.Minute, Observer: idem.LogTo(slog.New(slog.DiscardHandler))})
+	require.NoError(s.t, err)
+	return e
+}
+
+func (s *scene) reconciler() *reconcile.Reconciler {
+	r, err := reconcile.New(s.store, &reconcile.Options{Now: s.now})
+	require.NoError(s.t, err)
+	return r
+}
+
+// end ends the operation with an error, or with a result.
+func (s *scene) end(with error) string {
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", func(context.Context, string) (string, error) { return "re_1", with })
+	require.ErrorIs(s.t, err, with)
+	return key.ID()
+}
+
+// unknown is a refund whose outcome nobody knows.
+func (s *scene) unknown() string { return s.end(errTimedOut) }
+
+// died is a refund whose process died.
+func (s *scene) died() string {
+	now := s.now()
+	require.NoError(s.t, s.store.Acquire(s.t.Context(), now, protocol.Claim{Record: protocol.Record{
+		ID: key.ID(), State: idem.InProgress, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k", Owner: "o1", Write: "o1", Attempt: 1,
+		LeaseUntil: now.Add(30 * time.Second), Due: now.Add(32 * time.Second), Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
+	}}))
+	return key.ID()
+}
+
+// overHTTP is an unknown refund that a client asked for over HTTP.
+func (s *scene) overHTTP() string {
+	contract, err := idemhttp.New(s.engine(), idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	require.NoError(s.t, err)
+	_, err = contract.Serve(s.t.Context(), &idemhttp.Request{
+		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte(`{"amount":100,"currency":"EUR"}`),
+		Header: map[string][]string{"Idempotency-Key": {"key-0123456789abc"}, "Content-Type": {"application/json"}},
+	}, func(context.Context) (*idemhttp.Response, error) { return nil, errTimedOut })
+	require.ErrorIs(s.t, err, errTimedOut)
+	return refund.Key(idem.NoTenant, "key-0123456789abc").ID()
+}
+
+// givenUp is an unknown refund that the sweep has left to people.
+func (s *scene) givenUp() string {
+	id := s.unknown()
+	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
+		Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.CannotBeKnown("the provider says nothing"), nil
+		},
+	}}})
+	require.NoError(s.t, err)
+	report, err := sweeper.Sweep(s.t.Context())
+	require.NoError(s.t, err)
+	require.Equal(s.t, 1, report.GivenUp, "%v", report)
+	return id
+}
+
+// settledWrongly is a refund that somebody has called failed.
+func (s *scene) settledWrongly() string {
+	id := s.unknown()
+	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id,
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.By{Who: "bob", Why: "a guess"}))
+	return id
+}
+
+// completed is a refund that is done.
+func (s *scene) completed() string { return s.end(nil) }
+
+// unreadable is an unknown refund that a newer version has written.
+func (s *scene) unreadable() string {
+	id := s.unknown()
+	_, err := dynamotest.Client(s.t).UpdateItem(s.t.Context(), &dynamodb.UpdateItemInput{
+		TableName: &s.table, Key: map[string]types.AttributeValue{
+			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+		},
+		UpdateExpression: aws.String("SET v = :v"), ExpressionAttributeValues: map[string]types.AttributeValue{":v": &types.AttributeValueMemberN{Value: "99"}},
+	})
+	require.NoError(s.t, err)
+	return id
+}
+
+// nothing is a refund that no record tells of.
+func (s *scene) nothing() string { return key.ID() }

@@ -1,0 +1,79 @@
+package templatetests
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+// settling is the one section of the runbook that is about no alarm.
+const settling = "Settling"
+
+// sections of the runbook by heading.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../infra/RUNBOOK.md")
+	require.NoError(t, err)
+	all := map[string]string{}
+	_, rest, ok := strings.Cut(string(text), "\n## ")
+	require.True(t, ok)
+	for section := range strings.SplitSeq(rest, "\n## ") {
+		heading, body, _ := strings.Cut(section, "\n")
+		require.NotContains(t, all, heading)
+		all[heading] = body
+	}
+	return all
+}
+
+var query = regexp.MustCompile(`kind = "(\w+)"`)
+
+// The runbook has a section about each kind of alarm, and none about anything else. The
+// alarms link to them, and a section's query of the log looks for what its alarm counts.
+func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
+	all := sections(t)
+	require.Contains(t, all[settling], "idemctl")
+	left := maps.Clone(all)
+	delete(left, settling)
+	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders, asRESTAPI(t).payments} {
+		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
+			description, _ := at(alarm, "Properties", "AlarmDescription").(string)
+			_, anchor, ok := strings.Cut(description, infra.DefaultRunbook+"#")
+			require.True(t, ok, id)
+			heading := name(id)[max(0, len(name(id))-len(anchor)):]
+			require.Equal(t, anchor, strings.ToLower(heading), id)
+			require.Contains(t, all, heading, "%s links to #%s, which is no section", id, anchor)
+			require.Contains(t, all[heading], "**Meaning**", heading)
+			if at(alarm, "Properties", "Namespace") == schema.MetricNamespace {
+				for _, m := range query.FindAllStringSubmatch(all[heading], -1) {
+					require.Equal(t, at(alarm, "Properties", "MetricName"), m[1], heading)
+				}
+			}
+			delete(left, heading)
+		}
+	}
+	require.Empty(t, slices.Collect(maps.Keys(left)), "no alarm links there")
+}
+
+var link = regexp.MustCompile(`\]\(#([\w-]+)\)`)
+
+// Links between sections lead somewhere.
+func TestLinksOfTheRunbook(t *testing.T) {
+	all := sections(t)
+	anchors := map[string]bool{}
+	for heading := range all {
+		anchors[strings.ToLower(heading)] = true
+	}
+	for heading, body := range all {
+		for _, m := range link.FindAllStringSubmatch(body, -1) {
+			require.True(t, anchors[m[1]], "%s links to #%s", heading, m[1])
+		}
+	}
+}
