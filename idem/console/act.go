@@ -62,6 +62,7 @@ type action struct {
 	Typed    typed `json:"-"`
 	// JSON says that a result can be typed; Typeable also if Options.Encode can make it.
 	JSON, Typeable bool
+	Hint           string
 	Seen           string `json:"-"`
 	Issued         string `json:"-"`
 	Token          string `json:"-"`
@@ -97,7 +98,7 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	if rec != nil {
 		body.Write, body.Seen = rec.Write, rec.Write
 		body.JSON = rec.Codec == ""
-		body.Typeable = body.JSON || c.opts.Encode != nil
+		body.Typeable, body.Hint = body.JSON || c.opts.Encode != nil, c.opts.EncodeHint
 		body.Issued = strconv.FormatInt(c.opts.Now().Unix(), 10)
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 	}

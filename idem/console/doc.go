@@ -13,7 +13,8 @@
 // record since: a second click, an old tab and a race with the attempt's own late outcome
 // change nothing. Who changed what, when and why is kept with the record.
 //
-// Results and the callers' values are shown only when somebody asks for them. Pages load
+// Results, the callers' values and the messages of errors are shown only when somebody asks
+// for them. Pages load
 // nothing from elsewhere. They work without JavaScript; with it they follow the table
 // without being reloaded.
 package console

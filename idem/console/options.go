@@ -44,6 +44,9 @@ type Options struct {
 	// JSON (protocol.Record's Codec), such as HTTP responses. Nil: such a record can be
 	// completed only without its result.
 	Encode func(rec *idem.Record, typed string) (idem.Encoded, error)
+	// EncodeHint tells the operator what to type for Encode, such as "a status, headers, an
+	// empty line and a body".
+	EncodeHint string
 	// Poll is how often an open page asks the store for news. A page that shows many records
 	// asks less often: it reads 50 records a second at most. Zero means [DefaultPoll].
 	Poll time.Duration

@@ -15,6 +15,8 @@ import (
 const (
 	// overviewReads is how many entries of the index the overview reads at most.
 	overviewReads = 1000
+	// overviewChanges is how many changes it shows.
+	overviewChanges = 10
 	// overviewOldest is how many questions it names.
 	overviewOldest = 10
 )
@@ -35,6 +37,8 @@ type overview struct {
 	Operations                     []operationRow
 	Records                        []row
 	Unreadable                     []row
+	// Changes are the latest ones by people, webhooks and sweeps.
+	Changes []changed
 	// More says that there is more in the index than was read.
 	More bool
 	Read int
@@ -101,7 +105,10 @@ func (c *console) overview(r *http.Request) (*page, error) {
 	}
 	body.Records = body.Records[:min(len(body.Records), overviewOldest)]
 	p := c.page(r, "overview", "Overview", body)
-	p.read = body.Read
+	if body.Changes, p.read, err = c.latest(r.Context()); err != nil {
+		return nil, err
+	}
+	p.read += body.Read
 	return p, c.follow(p, "", nil)
 }
 
@@ -129,9 +136,41 @@ func (c *console) readOpen(ctx context.Context) ([]*idem.Record, *overview, erro
 	}
 }
 
+// changed is a change, with its record.
+type changed struct {
+	happening
+	Record row
+}
+
+// latest are the latest changes of the last day, the latest first. If there are more than one page
+// of them, it looks at a shorter time.
+func (c *console) latest(ctx context.Context) (all []changed, read int, err error) {
+	to := c.opts.Now().Add(time.Second) // with those of now
+	for _, span := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
+		p, err := c.r.Changes(ctx, to.Add(-span), to, "")
+		if err != nil {
+			return nil, 0, err
+		}
+		read += len(p.Entries)
+		all = all[:0]
+		for _, a := range slices.Backward(p.Entries) {
+			if len(all) == overviewChanges {
+				break
+			}
+			all = append(all, changed{c.change(a), c.idRow(a.ID)})
+		}
+		if p.Next == "" {
+			break
+		}
+	}
+	return all, read, nil
+}
+
+// unreadable is a record that cannot be read.
 func (c *console) unreadable(id string) row {
-	tenant, operation, digest := namesOf(id)
-	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant, State: state{"unreadable", "unreadable"}}
+	r := c.idRow(id)
+	r.State = state{"unreadable", "unreadable"}
+	return r
 }
 
 func (c *console) operationRow(name string) *operationRow {

@@ -34,10 +34,11 @@ type recordView struct {
 	// Done is the latest change, if the operator comes from making it.
 	Done *happening `json:"-"`
 	// Shown is what was asked for: the value, the result or a step's.
-	Shown     *shown `json:"-"`
-	HasResult bool
-	ResultURL string
-	ValueURL  string
+	Shown *shown `json:"-"`
+	// ShowErrors says that the messages of errors were asked for.
+	ShowErrors                    bool `json:"-"`
+	HasResult                     bool
+	ResultURL, ValueURL, ErrorURL string
 }
 
 type decisionView struct {
@@ -83,6 +84,7 @@ func (c *console) record(r *http.Request) (*page, error) {
 		last := c.change(history[len(history)-1])
 		body.Done = &last
 	}
+	body.ShowErrors = q.Get("show") == "error"
 	if body.Shown, err = c.asked(r, rec); err != nil {
 		return nil, err
 	}
@@ -115,7 +117,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Expires, v.Open, v.GivenUp = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.GivenUpAt)
 		v.HasResult = rec.State == idem.Completed && !rec.Omitted
 		v.Steps = c.steps(rec)
-		v.ValueURL, v.ResultURL = c.showURL(id, "value"), c.showURL(id, "result")
+		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
 			v.Decisions = append(v.Decisions, c.decision(id, d))
 		}
@@ -124,8 +126,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 	return v
 }
 
-func (c *console) showURL(id, what string) string {
-	return c.opts.Prefix + "/record?" + url.Values{"id": {id}, "show": {what}}.Encode() + "#shown"
+func (c *console) showURL(id, what, at string) string {
+	return c.opts.Prefix + "/record?" + url.Values{"id": {id}, "show": {what}}.Encode() + "#" + at
 }
 
 func (c *console) decision(id string, d reconcile.Decision) decisionView {
@@ -162,7 +164,7 @@ func (c *console) steps(rec *idem.Record) (all []stepView) {
 			v.Text = "failed"
 		default:
 			v.Text = "done"
-			v.URL = c.showURL(rec.ID, "step:"+name)
+			v.URL = c.showURL(rec.ID, "step:"+name, "shown")
 		}
 		if s.Compensates && rec.Undone(name) {
 			v.Text += ", undone"

@@ -39,13 +39,17 @@ func (c *console) stateOf(rec *idem.Record) state {
 	return state{string(rec.State), string(rec.State)}
 }
 
+// idRow has what a record's id says.
+func (c *console) idRow(id string) row {
+	tenant, operation, digest := namesOf(id)
+	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
+}
+
 func (c *console) rowOf(rec *idem.Record) row {
-	tenant, operation, digest := namesOf(rec.ID)
-	return row{
-		ID: rec.ID, Short: digest[:min(len(digest), 12)], URL: c.recordURL(rec.ID), Operation: operation, Tenant: tenant,
-		State: c.stateOf(rec), Attempt: rec.Attempt, Probes: rec.Probes, Since: c.moment(since(rec)),
-		GivenUp: !rec.GivenUpAt.IsZero(), Write: rec.Write, Sweep: rec.Sweep,
-	}
+	r := c.idRow(rec.ID)
+	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(since(rec))
+	r.GivenUp, r.Write, r.Sweep = !rec.GivenUpAt.IsZero(), rec.Write, rec.Sweep
+	return r
 }
 
 // rowsOf are the records, the oldest question first.

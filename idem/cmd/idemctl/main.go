@@ -35,6 +35,7 @@ type commands struct {
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
 	Tail    tailCmd    `cmd:"" help:"Follow the table's stream: one line for each change of a record's state."`
 	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
+	Console consoleCmd `cmd:"" help:"Serve the records' pages for a browser on this machine."`
 
 	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// consoleCmd serves the console.
+type consoleCmd struct {
+	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Address to serve on; port 0 is a free one."`
+	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with --endpoint $$USER."`
+}
+
+// served is what the command writes as JSON.
+type served struct {
+	Address string `json:"address"`
+}
+
+// Run runs the command until Ctrl-C ends it, which is no failure.
+func (c *consoleCmd) Run(ctx context.Context, s *session) error {
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	who, err := s.who(ctx, b, c.Who)
+	if err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return misuse("--listen: %v", err)
+	}
+	key := rand.Text()
+	h, err := consoleOf(r, b.store, who, key, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})), s.now)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	address := fmt.Sprintf("http://%s/?key=%s", l.Addr(), key)
+	if s.json() {
+		err = s.writeJSON(served{address})
+	} else {
+		_, err = fmt.Fprintf(s.out, "%s\n", address)
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	say(s.err, "Open this address in a browser. Whoever has it changes records as %s. Ctrl-C ends the console.", line(who))
+	if ip, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !net.ParseIP(ip).IsLoopback() {
+		say(s.err, "Other machines reach it too, without encryption: put a proxy with TLS before it, or use the default --listen.")
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	// A change that is under way is finished.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	if err := srv.Shutdown(last); err != nil {
+		return errors.Join(err, srv.Close())
+	}
+	return nil
+}
+
+// consoleOf is the console for who has the key. A port of the own machine is open to all who
+// work on it.
+func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, log *slog.Logger, now func() time.Time) (http.Handler, error) {
+	cookie := "idemctl-" + key[:6] // browsers send cookies to every port
+	same := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 }
+	pages, err := console.New(r, &console.Options{
+		Log: log, Now: now, EncodeHint: "as a status, headers, an empty line and the body",
+		Encode: func(rec *idem.Record, text string) (idem.Encoded, error) { return typedResponse(rec, store, text) },
+		Who: func(req *http.Request) (string, error) {
+			for _, c := range req.CookiesNamed(cookie) {
+				if same(c.Value) {
+					return who, nil
+				}
+			}
+			return "", errors.New("the request does not come from the address that idemctl console has printed")
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet && req.URL.Path == "/" && same(req.URL.Query().Get("key")) {
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			http.Redirect(w, req, "/", http.StatusSeeOther) // the key is not left in the history
+			return
+		}
+		pages.ServeHTTP(w, req)
+	}), nil
+}
+
+// typedResponse reads a response as it was typed: a line with the status, headers, an empty
+// line and the body.
+func typedResponse(rec *idem.Record, store reconcile.Store, text string) (idem.Encoded, error) {
+	in := bufio.NewReader(strings.NewReader(strings.ReplaceAll(text, "\r\n", "\n") + "\n\n"))
+	first, err := in.ReadString('\n')
+	if err != nil {
+		return idem.Encoded{}, err
+	}
+	status, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil {
+		return idem.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201", strings.TrimSpace(first))
+	}
+	headers, err := textproto.NewReader(in).ReadMIMEHeader()
+	if err != nil {
+		return idem.Encoded{}, fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return idem.Encoded{}, err
+	}
+	flags := &resultFlags{Status: status}
+	for name, values := range headers {
+		for _, v := range values {
+			flags.Header = append(flags.Header, name+": "+v)
+		}
+	}
+	if err := flags.check(true); err != nil {
+		return idem.Encoded{}, err
+	}
+	encoded, err := (&given{flags: flags, body: []byte(strings.TrimRight(string(body), "\n"))}).encode(rec, store)
+	if err != nil {
+		return idem.Encoded{}, err
+	}
+	return *encoded, nil
+}

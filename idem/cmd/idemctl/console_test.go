@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+)
+
+// browse is a browser of a console with the key "secret".
+func (b *bench) browse() (base string, client *http.Client) {
+	b.t.Helper()
+	h, err := consoleOf(b.reconciler(), b.Faults, "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
+	require.NoError(b.t, err)
+	server := httptest.NewServer(h)
+	b.t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	require.NoError(b.t, err)
+	return server.URL, &http.Client{Jar: jar}
+}
+
+// read reads an answer.
+func read(t *testing.T, res *http.Response, err error) (status int, text string) {
+	t.Helper()
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(body)
+}
+
+func TestTheConsoleIsForWhoHasItsAddress(t *testing.T) {
+	b := newBench(t)
+	base, client := b.browse()
+	get := func(path string) (int, string) { return fetch(t, client, base+path) }
+	for _, path := range []string{"/", "/list", "/?key=guessed", "/?key="} {
+		status, _ := get(path)
+		require.Equal(t, http.StatusForbidden, status, path)
+	}
+	status, text := get("/?key=secret")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "<h1>Overview</h1>")
+	require.Contains(t, text, "alice")
+	require.NotContains(t, text, "secret")
+	status, _ = get("/list")
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
+	b := newBench(t)
+	id := b.request("payment-0000000001")
+	b.Clock.Advance(idem.DefaultLease * 2)
+	base, client := b.browse()
+	fetch(t, client, base+"/?key=secret")
+	_, page := fetch(t, client, base+"/act?"+url.Values{"id": {id}, "to": {"completed"}}.Encode())
+	require.Contains(t, page, "as a status, headers, an empty line and the body")
+	form := url.Values{"why": {"re_1 is in the provider's console"}, "known": {"yes"}}
+	for _, m := range regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`).FindAllStringSubmatch(page, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	for text, says := range map[string]string{
+		"created":             "the first line is",
+		"99":                  "--status is 99",
+		"201\nnonsense\n\n{}": "are not headers",
+	} {
+		form.Set("result", text)
+		res, err := client.PostForm(base+"/act", form)
+		status, page := read(t, res, err)
+		require.Equal(t, http.StatusUnprocessableEntity, status)
+		require.Contains(t, html.UnescapeString(page), says)
+	}
+	form.Set("result", "201\r\nContent-Type: application/json\r\nX-Charge: re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
+	res, err := client.PostForm(base+"/act", form)
+	status, page := read(t, res, err)
+	require.Equal(t, http.StatusOK, status, page)
+
+	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	again, err := c.Serve(t.Context(), &idemhttp.Request{
+		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {"payment-0000000001"}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
+	}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 201, again.Status)
+	require.JSONEq(t, `{"id":"re_1"}`, string(again.Body))
+	require.Equal(t, "re_1", again.Headers["X-Charge"])
+}
+
+func fetch(t *testing.T, client *http.Client, address string) (int, string) {
+	t.Helper()
+	res, err := client.Get(address)
+	return read(t, res, err)
+}
+
+func TestTheConsoleServesUntilItIsInterrupted(t *testing.T) {
+	o := newTool(t)
+	o.unknown(refund.Key("acme", "r-1"))
+	cmd := o.command("console")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	address, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+/\?key=\w{20,}\n$`, address)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	status, text := fetch(t, &http.Client{Jar: jar}, strings.TrimSpace(address))
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, `<dt>Open questions</dt><dd>1</dd>`)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Wait(), "Ctrl-C is no failure")
+}
+
+func TestTheConsoleNeedsAnAddressToListenOn(t *testing.T) {
+	b := newBench(t)
+	code, _, errs := b.run("console", "--listen", "nonsense")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "--listen")
+}
