@@ -130,6 +130,16 @@ func (o *outside) resolves(to protocol.State) func(*protocol.Record) *change {
 	}
 }
 
+func (o *outside) extends(rec *protocol.Record) *change {
+	if rec == nil || !rec.Ended() || rec.ExpiresAt.After(base.Add(90*time.Minute)) {
+		return nil
+	}
+	a := o.audit(rec, protocol.ChangeExtended, rec.State)
+	p := protocol.Prolongation{ID: o.id, Seen: rec.Write, Write: "w-" + a.Entry, ExpiresAt: base.Add(100 * time.Minute), Audit: a}
+	return &change{entry: a.Entry, send: func(ctx context.Context, q *Questions) error { return q.Prolong(ctx, base, p) },
+		made: func(it item) bool { return bears(it, p.Write) }}
+}
+
 func (o *outside) forgets(rec *protocol.Record) *change {
 	if rec == nil || rec.Open() || rec.State == protocol.InProgress {
 		return nil
@@ -190,6 +200,8 @@ func (o *outside) lives() map[string][]maker {
 		"left to people, resolved, resolved again and forgotten": {o.claims, o.parks, o.postpones, o.givesUp, completed, failed, o.forgets},
 		"released, claimed and parked again":                     {o.claims, o.parks, released, o.claims, o.parks, completed},
 		"replaced when it has expired":                           {o.claims, o.parks, completed, o.replaces, o.parks, o.givesUp},
+		"kept for longer":                                        {o.claims, o.parks, completed, o.extends, o.forgets},
+		"kept for longer, and removed":                           {o.claims, o.parks, failed, o.extends, o.removes},
 		"removed when it has expired":                            {o.claims, o.parks, failed, o.removes, o.claims, o.parks},
 		"forgotten twice":                                        {o.claims, o.parks, completed, o.forgets, o.claims, o.parks, released, o.forgets},
 	}

@@ -123,6 +123,7 @@ func TestCallsWithoutTransactions(t *testing.T) {
 		{"expired, claimed anew", o.replaces, []string{put}},
 		{"parked again", o.parks, []string{upd, put, upd}},
 		{"resolved again", o.resolves(protocol.Failed), []string{upd, put, upd}},
+		{"kept for longer", o.extends, []string{get, upd, put, upd}},
 		{"forgotten", o.forgets, []string{get, put, del, upd}},
 	} {
 		w := c.make(o.read())

@@ -189,12 +189,14 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	if rec != nil {
 		owner, write, state = rec.Owner, rec.Write, rec.State
 	}
-	kind := g.IntN(10)
+	kind := g.IntN(11)
 	if g.chance(50) {
 		// What is likely next, so that records get far.
 		switch state {
-		case protocol.Absent, protocol.Completed, protocol.Failed:
+		case protocol.Absent:
 			kind = 0
+		case protocol.Completed, protocol.Failed:
+			kind = []int{0, 0, 10}[g.IntN(3)]
 		case protocol.InProgress:
 			kind = 2 + g.IntN(3)
 		case protocol.Unknown, protocol.Released:
@@ -283,6 +285,10 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		}
 		return anyWrite{name: "postponement", audited: p.Audit != nil, what: p, apply: p.Apply,
 			send: func(s *Questions, now time.Time) error { return s.Postpone(context.Background(), now, p) }}
+	case 10:
+		p := protocol.Prolongation{ID: id, Seen: g.right(write), Write: g.fresh("w"), ExpiresAt: now.Add(time.Duration(g.IntN(5)-1) * 12 * time.Hour).Truncate(time.Second), Audit: g.audit(id, now)}
+		return anyWrite{name: "prolongation", audited: p.Audit != nil, what: p, apply: p.Apply,
+			send: func(s *Questions, now time.Time) error { return s.Prolong(context.Background(), now, p) }}
 	case 9:
 		e := protocol.Erasure{ID: id, Seen: g.right(write), Audit: g.audit(id, now)}
 		return anyWrite{name: "erasure", audited: e.Audit != nil, what: e, apply: e.Apply,

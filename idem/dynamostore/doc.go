@@ -42,7 +42,7 @@
 // are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
 // SHA-256; a part that is missing, cut short or altered makes the result
-// unreadable ([idem.ErrRecordUnreadable]). If the parts are not
+// unreadable ([idem.ErrRecordUnreadable]). Who extends a record extends its parts first. If the parts are not
 // stored within two thirds of a call's time, the engine records the outcome without
 // them, and adds the result once they are stored, by one more write.
 //
@@ -98,12 +98,15 @@
 //	due, one shard's page             1 Query                  Query on the index
 //	postponed                         1 Update                 UpdateItem
 //	 … and given up                   1 Transaction instead    UpdateItem, PutItem
+//	extended                          2 Get, 1 Transaction;    GetItem, UpdateItem, PutItem
+//	                                  + 1 Update per part
 //	forgotten                         2 Get, 1 Transaction;    GetItem, DeleteItem, PutItem
 //	                                  + 1 Delete per part
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
 //	without transactions, resolved    1 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
 //	 … given up                       2 Update, 1 Put          UpdateItem, PutItem
+//	 … extended                       2 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
 //	 … forgotten                      2 Get, 1 Put, 1 Delete,  GetItem, PutItem, DeleteItem,
 //	                                  1 Update                 UpdateItem
 //	 … changes of a record            1 Get, 1 Query           GetItem, Query

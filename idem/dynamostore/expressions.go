@@ -31,6 +31,8 @@ const (
 	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"
 	// It is no open question.
 	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
+	// It has not expired, and expires earlier than asked for.
+	ifExpiring = " AND expires_at>:at AND expires_at<:exp"
 	// No change from outside has left its entry in the record, or this one has.
 	ifFiled     = " AND attribute_not_exists(audit_entry)"
 	ifThisEntry = "audit_entry.sk=:entry"
@@ -83,6 +85,8 @@ const (
 	// A part of a step's result goes with the outcome.
 	partExpires = "SET expires_at=:exp"
 	partIsThere = "attribute_exists(pk)"
+	// Of two who keep a record for longer, the one who asks for less comes too late.
+	partExpiring = "expires_at<:exp"
 
 	endSet     = "SET in_state=:to,write_id=:id,updated_at=:now"
 	upgradeSet = "SET write_id=:id"
@@ -97,6 +101,9 @@ const (
 	referenceSet = "SET provider_ref=:ref,ref_write=:id,write_id=:id,updated_at=:now"
 	// It leaves write_id: writes that are conditional on it are not disturbed.
 	postponeSet = "SET open_due=:due,sweep_id=:id"
+
+	// Like a claim, it says over what it was made.
+	prolongSet = "SET expires_at=:exp,write_id=:id,seen=:seen,updated_at=:now"
 
 	// The entry of a change from outside, in its record and beside it.
 	entrySet     = ",audit_entry=:audit_entry"

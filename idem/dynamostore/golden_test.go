@@ -91,6 +91,9 @@ func TestRequestsAreGolden(t *testing.T) {
 		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
 		Audit: audit(protocol.ChangeParked),
 	}
+	extended := protocol.Prolongation{
+		ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now)), Audit: audit(protocol.ChangeExtended),
+	}
 	ctx := context.Background()
 
 	for _, tc := range []struct {
@@ -105,6 +108,11 @@ func TestRequestsAreGolden(t *testing.T) {
 		}},
 		{"postpone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
 		{"postpone-audit", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
+		{"prolong", func(s *Questions) error {
+			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
+		}},
+		{"prolong-audit", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
+		{"prolong-audit-alone", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
 		{"forget", func(s *Questions) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
 		{"forget-audit", func(s *Questions) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})

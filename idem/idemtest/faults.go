@@ -29,6 +29,7 @@ const (
 	Due             Method = "Due"
 	Postpone        Method = "Postpone"
 	Forget          Method = "Forget"
+	Prolong         Method = "Prolong"
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
@@ -37,7 +38,7 @@ const (
 // methods lists all methods of a store.
 var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, AuditOf, AuditBetween, Scan,
+	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan,
 }
 
 // Call is one call to a store on its way.

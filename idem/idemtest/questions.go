@@ -33,6 +33,11 @@ func (f *Faults) Forget(ctx context.Context, now time.Time, e protocol.Erasure) 
 	return f.call(ctx, Forget, e.ID, func(ctx context.Context) error { return questions(f.store).Forget(ctx, now, e) })
 }
 
+// Prolong keeps a record that has ended for longer; see [protocol.Questions].
+func (f *Faults) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
+	return f.call(ctx, Prolong, w.ID, func(ctx context.Context) error { return questions(f.store).Prolong(ctx, now, w) })
+}
+
 // AuditOf lists changes of a record; see [protocol.Questions].
 func (f *Faults) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	return read(ctx, f, AuditOf, id, func(ctx context.Context) (protocol.AuditPage, error) {
@@ -73,6 +78,10 @@ func (p *process) Forget(ctx context.Context, now time.Time, e protocol.Erasure)
 	return p.call(func() error { return questions(p.store).Forget(ctx, now, e) })
 }
 
+func (p *process) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
+	return p.call(func() error { return questions(p.store).Prolong(ctx, now, w) })
+}
+
 func (p *process) AuditOf(ctx context.Context, id, name string) (page protocol.AuditPage, err error) {
 	err = p.call(func() (err error) {
 		page, err = questions(p.store).AuditOf(ctx, id, name)
@@ -101,6 +110,7 @@ func (unasked) Due(context.Context, protocol.DueQuery) (protocol.DuePage, error)
 }
 func (unasked) Postpone(context.Context, time.Time, protocol.Postponement) error { return errUnasked }
 func (unasked) Forget(context.Context, time.Time, protocol.Erasure) error        { return errUnasked }
+func (unasked) Prolong(context.Context, time.Time, protocol.Prolongation) error  { return errUnasked }
 func (unasked) AuditOf(context.Context, string, string) (protocol.AuditPage, error) {
 	return protocol.AuditPage{}, errUnasked
 }

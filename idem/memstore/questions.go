@@ -53,6 +53,11 @@ func (s *Store) Postpone(ctx context.Context, now time.Time, p protocol.Postpone
 	return s.write(ctx, "Postpone", p.ID, now, p.Apply, with{audit: p.Audit})
 }
 
+// Prolong keeps a record that has ended for longer; see [protocol.Questions].
+func (s *Store) Prolong(ctx context.Context, now time.Time, p protocol.Prolongation) error {
+	return s.write(ctx, "Prolong", p.ID, now, p.Apply, with{audit: p.Audit})
+}
+
 // Forget removes a record; see [protocol.Questions].
 func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
 	return s.write(ctx, "Forget", e.ID, now, e.Apply, with{audit: e.Audit})

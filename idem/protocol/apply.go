@@ -139,6 +139,22 @@ func (e Erasure) Apply(rec *Record, now time.Time) (*Record, error) {
 	return nil, nil
 }
 
+// Apply returns the record that is kept for longer.
+func (p Prolongation) Apply(rec *Record, now time.Time) (*Record, error) {
+	if rec.Bears(p.Write) {
+		return rec, nil
+	}
+	switch Next(rec, Event{Kind: EventProlong, Seen: p.Seen, ExpiresAt: p.ExpiresAt}, now).Do {
+	case DoNothing:
+		return rec, nil
+	case DoApply:
+		next := rec.Clone()
+		next.ExpiresAt, next.Write, next.Seen, next.UpdatedAt = p.ExpiresAt, p.Write, rec.Write, now
+		return next, nil
+	}
+	return nil, &ConflictError{Existing: rec}
+}
+
 // mayReplace reports whether the write may replace an entry of its step.
 func (s StepWrite) mayReplace(old RecordedStep) bool {
 	switch {

@@ -136,6 +136,16 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			}, protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, GivenUpAt: instant}.Apply,
 			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.GivenUpAt = lease, "next", 3, instant },
 		},
+		"prolongation": {
+			func() *protocol.Record {
+				r := held()
+				r.State = protocol.Completed
+				return r
+			}, protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
+			func(r *protocol.Record) {
+				r.State, r.ExpiresAt, r.Write, r.Seen, r.UpdatedAt = protocol.Completed, expires.Add(time.Hour), "w", "seen", instant
+			},
+		},
 		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *protocol.Record) {
 			r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}

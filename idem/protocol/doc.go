@@ -51,13 +51,14 @@
 // it has seen of an expired, released or lapsed record, to completed or failed.
 //
 // An expired record counts as absent, whether or not the store has deleted it. Open
-// questions and watched claims never expire. A record that has ended can be removed.
+// questions and watched claims never expire. A record that has ended can be removed, and until
+// it has expired it can be kept for longer.
 //
 // # The writes
 //
 // An attempt's writes are [Claim], [Withdrawal], [Extension], [StepWrite], [ReferenceWrite]
-// and [Finish]. From outside come [Settlement], [Postponement] and [Erasure], which may carry
-// an [Audit]. Their Apply methods are the reference for every store: they return the record
+// and [Finish]. From outside come [Settlement], [Postponement], [Prolongation] and [Erasure],
+// which may carry an [Audit]. Their Apply methods are the reference for every store: they return the record
 // after the write, or the conflict. Every write has an id, which is the same in all its
 // retries. By it a store tells a write whose reply was lost from one that did not happen.
 package protocol

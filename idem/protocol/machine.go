@@ -50,6 +50,9 @@ const (
 	EventPostpone
 	// EventForget: somebody removes a record that is no open question. Uses Seen.
 	EventForget
+	// EventProlong: somebody keeps a record that has ended for longer. Uses Seen and
+	// ExpiresAt.
+	EventProlong
 )
 
 // Event is one thing that happens to a record, with what its cell needs to know.
@@ -66,6 +69,8 @@ type Event struct {
 	Repeat Repeat
 	// LeaseUntil is the lease asked for.
 	LeaseUntil time.Time
+	// ExpiresAt is the expiry asked for.
+	ExpiresAt time.Time
 	// Uncertain says that the ended attempt may have taken effect.
 	Uncertain bool
 	// To is the state that a resolution, or an end without a claim, leads to.
@@ -130,7 +135,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 	switch ev.Kind {
 	case EventClaim, EventWork:
 		return nextClaim(rec, ev, now)
-	case EventLapse, EventResolve, EventPostpone, EventForget:
+	case EventLapse, EventResolve, EventPostpone, EventForget, EventProlong:
 		return nextSettle(rec, ev, now)
 	case EventWithdraw:
 		// As in EventRelease, a question that a stricter call has opened stays open.
@@ -222,10 +227,19 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return refuse(rec)
 	case EventForget:
-		if ended := rec.State == Completed || rec.State == Failed || rec.State == Released; ended && !rec.Open() {
+		if rec.Ended() {
 			return Decision{DoApply, Absent}
 		}
 		return refuse(rec)
+	case EventProlong:
+		// What has expired counts as absent, and a call may be about to replace it.
+		switch {
+		case !rec.Ended() || rec.Expired(now):
+			return refuse(rec)
+		case rec.ExpiresAt.IsZero() || !rec.ExpiresAt.Before(ev.ExpiresAt):
+			return Decision{DoNothing, rec.State}
+		}
+		return Decision{DoApply, rec.State}
 	}
 	switch {
 	case rec.State != Unknown && !(ev.Again && rec.Resolved):

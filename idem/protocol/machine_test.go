@@ -287,7 +287,7 @@ func TestEveryCell(t *testing.T) {
 	states := []protocol.State{protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown}
 	cells := 0
 	for _, s := range situations() {
-		for kind := protocol.EventClaim; kind <= protocol.EventForget; kind++ {
+		for kind := protocol.EventClaim; kind <= protocol.EventProlong; kind++ {
 			for n := range 1 << 7 { // no kind looks at two that share a bit
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := protocol.Event{
@@ -307,7 +307,7 @@ func TestEveryCell(t *testing.T) {
 					ev.Repeat = protocol.Repeatable
 				}
 				if bit(6) {
-					ev.LeaseUntil, ev.Sweep = instant.Add(time.Hour), "sweep"
+					ev.LeaseUntil, ev.ExpiresAt, ev.Sweep = instant.Add(time.Hour), instant.Add(time.Hour), "sweep"
 				}
 				before := s.rec.Clone()
 				d := protocol.Next(s.rec, ev, instant)
@@ -319,7 +319,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*int(protocol.EventForget+1)*128, cells)
+	require.Equal(t, len(situations())*int(protocol.EventProlong+1)*128, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Event, d protocol.Decision) {
@@ -362,6 +362,12 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	case protocol.EventForget:
 		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Released && len(rec.Steps) == 0
 		require.Equal(t, seen && ended, changes, where)
+	case protocol.EventProlong:
+		kept := rec.Ended() && !rec.Expired(instant)
+		earlier := !rec.ExpiresAt.IsZero() && rec.ExpiresAt.Before(ev.ExpiresAt)
+		require.Equal(t, seen && kept && earlier, changes, where)
+		require.Equal(t, seen && kept && !earlier, d.Do == protocol.DoNothing, where)
+		require.Equal(t, rec.State, d.To, where)
 	case protocol.EventCommit:
 		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
 		require.Equal(t, outcome && seen, changes, where)

@@ -21,6 +21,11 @@ type Questions interface {
 	// the condition that its write is Seen. No record counts as removed.
 	Forget(ctx context.Context, now time.Time, e Erasure) error
 
+	// Prolong raises the expiry of a record that has ended, and of what is stored beside it, on
+	// the condition that its write is Seen and that it has not expired. One that is kept at
+	// least so long stays as it is. What is stored beside it never expires before it.
+	Prolong(ctx context.Context, now time.Time, p Prolongation) error
+
 	// AuditOf lists the changes of a record from outside its attempts, the earliest first.
 	AuditOf(ctx context.Context, id string, page string) (AuditPage, error)
 
@@ -76,6 +81,19 @@ type Erasure struct {
 	Audit *Audit
 }
 
+// Prolongation keeps a record that has ended for longer. It is a write of its own: a call that
+// has taken the record for expired no longer replaces it, and the attempt no longer adds a
+// result to it.
+type Prolongation struct {
+	ID string
+	// Seen is the write that was read, Write the id of this one.
+	Seen, Write string
+	// ExpiresAt is until when the record is kept, in whole seconds.
+	ExpiresAt time.Time
+	// Audit, if not nil, is written with it.
+	Audit *Audit
+}
+
 // Audit is a change of a record from outside its attempts, as it is kept beside the
 // record. It says nothing of inputs and results.
 type Audit struct {
@@ -110,6 +128,8 @@ const (
 	ChangeResolved Change = "resolved"
 	// ChangeGivenUp: the question was left to people.
 	ChangeGivenUp Change = "given_up"
+	// ChangeExtended: the record is kept for longer.
+	ChangeExtended Change = "extended"
 	// ChangeForgotten: the record was removed.
 	ChangeForgotten Change = "forgotten"
 )

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -9,69 +10,69 @@ import (
 // What is written by those who look after open questions; the words are those of
 // [writeTable], and X is no record. Columns: the owner's reference; a postponement that
 // has read none before it, the one before it, and another write; forgetting what was
-// read, and another write; a resolution over an earlier one to completed, failed, released,
-// and of another write.
+// read, and another write; keeping what was read for longer, and another write; a resolution
+// over an earlier one to completed, failed, released, and of another write.
 const questionTable = `
-                                            | ref | up up+ upOld | gone goneOld | >C  >F  >R    >Old
-absent                                      | -   | -  -  -     | -    -     | -   -   -     -
-pending R                                   | -   | Q  -  -     | -    -     | -   -   -     -
-pending NR                                  | -   | Q  -  -     | -    -     | -   -   -     -
-in_progress R live                          | P   | -  -  -     | -    -     | -   -   -     -
-in_progress NR live                         | P   | P  -  -     | -    -     | -   -   -     -
-in_progress R in the margin                 | P   | -  -  -     | -    -     | -   -   -     -
-in_progress NR in the margin                | P   | P  -  -     | -    -     | -   -   -     -
-in_progress R lapsed                        | P   | -  -  -     | -    -     | -   -   -     -
-in_progress NR lapsed                       | P   | P  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, past its expiry       | P   | -  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, a step                | P   | -  -  -     | -    -     | -   -   -     -
-in_progress NR lapsed, a step               | P   | P  -  -     | -    -     | -   -   -     -
-in_progress R live, an open step            | P   | -  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, an open step          | P   | -  -  -     | -    -     | -   -   -     -
-in_progress R live, watched                 | P   | P  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, watched               | P   | P  -  -     | -    -     | -   -   -     -
-in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -     | -   -   -     -
-in_progress NR lapsed, swept                | P   | -  P  -     | -    -     | -   -   -     -
-in_progress R live, second attempt          | P   | -  -  -     | -    -     | -   -   -     -
-in_progress R lapsed, second attempt        | P   | -  -  -     | -    -     | -   -   -     -
-completed                                   | -   | -  -  -     | X    -     | -   -   -     -
-completed, a step                           | -   | -  -  -     | X    -     | -   -   -     -
-completed, no expiry                        | -   | -  -  -     | X    -     | -   -   -     -
-completed without its result                | -   | -  -  -     | X    -     | -   -   -     -
-completed, in the margin                    | -   | -  -  -     | X    -     | -   -   -     -
-completed, expiring now                     | -   | -  -  -     | X    -     | -   -   -     -
-completed, expired                          | -   | -  -  -     | X    -     | -   -   -     -
-completed, a step, expired                  | -   | -  -  -     | X    -     | -   -   -     -
-completed from outside                      | -   | -  -  -     | X    -     | C   F   R     -
-completed from outside, lease not over      | -   | -  -  -     | X    -     | C   F   early -
-completed from outside, expired             | -   | -  -  -     | X    -     | C   F   R     -
-failed                                      | -   | -  -  -     | X    -     | -   -   -     -
-failed, expired                             | -   | -  -  -     | X    -     | -   -   -     -
-failed from outside                         | -   | -  -  -     | X    -     | C   F   R     -
-released R excluded                         | -   | -  -  -     | X    -     | -   -   -     -
-released NR excluded                        | -   | -  -  -     | X    -     | -   -   -     -
-released R uncertain                        | -   | -  -  -     | X    -     | -   -   -     -
-released NR uncertain                       | -   | -  -  -     | X    -     | -   -   -     -
-released R excluded, a step                 | -   | R  -  -     | -    -     | -   -   -     -
-released R uncertain, a step                | -   | R  -  -     | -    -     | -   -   -     -
-released NR uncertain, a step               | -   | R  -  -     | -    -     | -   -   -     -
-released R excluded, an open step           | -   | R  -  -     | -    -     | -   -   -     -
-released R uncertain, an open step          | -   | R  -  -     | -    -     | -   -   -     -
-released R excluded, expired                | -   | -  -  -     | X    -     | -   -   -     -
-released R uncertain, expired               | -   | -  -  -     | X    -     | -   -   -     -
-released R excluded, a step, expired        | -   | R  -  -     | -    -     | -   -   -     -
-released R uncertain, a step, expired       | -   | R  -  -     | -    -     | -   -   -     -
-released R excluded, two unsettled          | -   | -  -  -     | X    -     | -   -   -     -
-released R uncertain, two unsettled         | -   | -  -  -     | X    -     | -   -   -     -
-released NR from outside                    | -   | -  -  -     | X    -     | C   F   R     -
-released NR from outside, a step            | -   | R  -  -     | -    -     | C   F   R     -
-unknown R before the lease's end            | U   | U  -  -     | -    -     | C   F   early -
-unknown R in the margin                     | U   | U  -  -     | -    -     | C   F   early -
-unknown R after the lease                   | U   | U  -  -     | -    -     | C   F   R     -
-unknown NR after the lease                  | U   | U  -  -     | -    -     | C   F   R     -
-unknown R past an expiry                    | U   | U  -  -     | -    -     | C   F   R     -
-unknown R, an open step                     | U   | U  -  -     | -    -     | C   F   R     -
-unknown NR after the lease, swept           | U   | -  U  -     | -    -     | C   F   R     -
-of no known state                           | -   | -  -  -     | -    -     | -   -   -     -
+                                            | ref | up up+ upOld | gone goneOld keep keepOld | >C  >F  >R    >Old
+absent                                      | -   | -  -  -     | -    -       -    -       | -   -   -     -
+pending R                                   | -   | Q  -  -     | -    -       -    -       | -   -   -     -
+pending NR                                  | -   | Q  -  -     | -    -       -    -       | -   -   -     -
+in_progress R live                          | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR live                         | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress R in the margin                 | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR in the margin                | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed                        | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR lapsed                       | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed, past its expiry       | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed, a step                | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR lapsed, a step               | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress R live, an open step            | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed, an open step          | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress R live, watched                 | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed, watched               | P   | P  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress NR lapsed, swept                | P   | -  P  -     | -    -       -    -       | -   -   -     -
+in_progress R live, second attempt          | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress R lapsed, second attempt        | P   | -  -  -     | -    -       -    -       | -   -   -     -
+completed                                   | -   | -  -  -     | X    -       C    -       | -   -   -     -
+completed, a step                           | -   | -  -  -     | X    -       C    -       | -   -   -     -
+completed, no expiry                        | -   | -  -  -     | X    -       =    -       | -   -   -     -
+completed without its result                | -   | -  -  -     | X    -       C    -       | -   -   -     -
+completed, in the margin                    | -   | -  -  -     | X    -       -    -       | -   -   -     -
+completed, expiring now                     | -   | -  -  -     | X    -       -    -       | -   -   -     -
+completed, expired                          | -   | -  -  -     | X    -       -    -       | -   -   -     -
+completed, a step, expired                  | -   | -  -  -     | X    -       -    -       | -   -   -     -
+completed from outside                      | -   | -  -  -     | X    -       C    -       | C   F   R     -
+completed from outside, lease not over      | -   | -  -  -     | X    -       C    -       | C   F   early -
+completed from outside, expired             | -   | -  -  -     | X    -       -    -       | C   F   R     -
+failed                                      | -   | -  -  -     | X    -       F    -       | -   -   -     -
+failed, expired                             | -   | -  -  -     | X    -       -    -       | -   -   -     -
+failed from outside                         | -   | -  -  -     | X    -       F    -       | C   F   R     -
+released R excluded                         | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released NR excluded                        | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released R uncertain                        | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released NR uncertain                       | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released R excluded, a step                 | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R uncertain, a step                | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released NR uncertain, a step               | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R excluded, an open step           | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R uncertain, an open step          | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R excluded, expired                | -   | -  -  -     | X    -       -    -       | -   -   -     -
+released R uncertain, expired               | -   | -  -  -     | X    -       -    -       | -   -   -     -
+released R excluded, a step, expired        | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R uncertain, a step, expired       | -   | R  -  -     | -    -       -    -       | -   -   -     -
+released R excluded, two unsettled          | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released R uncertain, two unsettled         | -   | -  -  -     | X    -       R    -       | -   -   -     -
+released NR from outside                    | -   | -  -  -     | X    -       R    -       | C   F   R     -
+released NR from outside, a step            | -   | R  -  -     | -    -       -    -       | C   F   R     -
+unknown R before the lease's end            | U   | U  -  -     | -    -       -    -       | C   F   early -
+unknown R in the margin                     | U   | U  -  -     | -    -       -    -       | C   F   early -
+unknown R after the lease                   | U   | U  -  -     | -    -       -    -       | C   F   R     -
+unknown NR after the lease                  | U   | U  -  -     | -    -       -    -       | C   F   R     -
+unknown R past an expiry                    | U   | U  -  -     | -    -       -    -       | C   F   R     -
+unknown R, an open step                     | U   | U  -  -     | -    -       -    -       | C   F   R     -
+unknown NR after the lease, swept           | U   | -  U  -     | -    -       -    -       | C   F   R     -
+of no known state                           | -   | -  -  -     | -    -       -    -       | -   -   -     -
 `
 
 func TestQuestionTable(t *testing.T) {
@@ -82,6 +83,8 @@ func TestQuestionTable(t *testing.T) {
 		{Kind: protocol.EventPostpone, Owner: "own", Seen: "stale"},
 		{Kind: protocol.EventForget, Seen: "seen"},
 		{Kind: protocol.EventForget, Owner: "own", Seen: "stale"},
+		{Kind: protocol.EventProlong, Seen: "seen", ExpiresAt: instant.Add(time.Hour)},
+		{Kind: protocol.EventProlong, Owner: "own", Seen: "stale", ExpiresAt: instant.Add(time.Hour)},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Completed, Again: true, Margin: skew},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Failed, Again: true, Margin: skew},
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Released, Again: true, Margin: skew},

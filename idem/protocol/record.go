@@ -48,8 +48,8 @@ type Record struct {
 	Attempt int
 	// Write is the id of the write that produced this version of the record.
 	Write string
-	// Seen is the write that the latest claim was made over; empty for a first one. A
-	// retry of that write learns from it that it had landed.
+	// Seen is the write that the latest claim, or a [Prolongation] since, was made over; empty
+	// for a first one. A retry of that write learns from it that it had landed.
 	Seen string
 	// LeaseUntil is when the claim stops being respected, without the skew margin.
 	LeaseUntil time.Time
@@ -165,7 +165,7 @@ func (r *Record) Expired(now time.Time) bool {
 }
 
 // Bears reports whether the write has landed: it made this version of the record, or
-// the one that the latest claim was made over. A claim must not go by it: one that was
+// the one that the latest claim or prolongation was made over. A claim must not go by it: one that was
 // taken over is no leave to run.
 func (r *Record) Bears(write string) bool {
 	return r != nil && write != "" && (r.Write == write || r.Seen == write)
@@ -174,6 +174,12 @@ func (r *Record) Bears(write string) bool {
 // Lapsed reports whether the lease and the observer's skew margin are over.
 func (r *Record) Lapsed(now time.Time, margin time.Duration) bool {
 	return now.After(r.LeaseUntil.Add(margin))
+}
+
+// Ended reports whether the record has an outcome, or was released without steps: it is kept for
+// a time, and is no open question.
+func (r *Record) Ended() bool {
+	return (r.State == Completed || r.State == Failed || r.State == Released) && !r.Open()
 }
 
 // Open reports whether the record is an open question, which somebody must resolve. It

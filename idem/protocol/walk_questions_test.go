@@ -53,6 +53,9 @@ func (w *state) writes() (all []func(*state) sent) {
 	if can(protocol.Event{Kind: protocol.EventForget}) {
 		all = append(all, (*state).forget)
 	}
+	if can(protocol.Event{Kind: protocol.EventProlong, ExpiresAt: w.now.Add(2 * walkRetention)}) {
+		all = append(all, (*state).prolong)
+	}
 	for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
 		again := w.rec.State != protocol.Unknown
 		if can(protocol.Event{Kind: protocol.EventResolve, To: to, Again: again}) {
@@ -103,6 +106,11 @@ func (w *state) postpone(giveUp bool) sent {
 func (w *state) forget() sent {
 	e := protocol.Erasure{ID: w.rec.ID, Seen: w.rec.Write}
 	return sent{what: erased, actor: -1, apply: e.Apply, ids: []string{e.Seen}, seen: e.Seen}
+}
+
+func (w *state) prolong() sent {
+	p := protocol.Prolongation{ID: w.rec.ID, Seen: w.rec.Write, Write: w.id("w"), ExpiresAt: w.now.Add(2 * walkRetention)}
+	return sent{what: prolonged, actor: -1, apply: p.Apply, ids: []string{p.Seen, p.Write}, seen: p.Seen}
 }
 
 // questions are the states from which questions come: a claim that runs, and one that

@@ -54,6 +54,7 @@ type sent struct {
 const (
 	resolvedAgain = "resolution over an earlier one to "
 	erased        = "erasure"
+	prolonged     = "prolongation"
 	postponed     = "postponement"
 )
 
@@ -147,6 +148,8 @@ func (w *state) settled(t *testing.T, s sent, before, next *protocol.Record) {
 	switch {
 	case s.what == erased:
 		require.False(t, before.Open(), "an open question is forgotten: %v", w.trail)
+	case s.what == prolonged:
+		require.False(t, before.Expired(w.now), "what a call may replace is kept for longer: %v", w.trail)
 	case strings.HasPrefix(s.what, postponed):
 		require.Equal(t, before.Probes+1, next.Probes, "a postponement lands over what it has not read: %v", w.trail)
 		require.Equal(t, before.Write, next.Write)
@@ -164,6 +167,11 @@ func (w *state) keepsOutcome(t *testing.T, what string, before, next *protocol.R
 		require.True(t, before.Resolved, "an attempt's outcome is replaced: %v", w.trail)
 	case what == erased:
 		require.Nil(t, next)
+	case what == prolonged && next != before:
+		require.True(t, before.ExpiresAt.Before(next.ExpiresAt), "a prolongation shortens: %v", w.trail)
+		after := next.Clone()
+		after.Write, after.Seen, after.ExpiresAt, after.UpdatedAt = before.Write, before.Seen, before.ExpiresAt, before.UpdatedAt
+		require.Equal(t, before, after, "a prolongation changes something else: %v", w.trail)
 	default:
 		after := next.Clone()
 		after.Write, after.Omitted, after.Body = before.Write, before.Omitted, before.Body

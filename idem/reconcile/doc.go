@@ -20,6 +20,7 @@
 // in the same transaction. A webhook, an operator, a sweep and the attempt's own late
 // outcome may therefore come in any order: the first one counts, and the others are told.
 //
-// [Reconciler.List] has what is open, [Reconciler.History] the changes of one record and
+// [Reconciler.Extend] keeps a record that has ended for longer than its retention, and
+// [Reconciler.Forget] removes it. [Reconciler.List] has what is open, [Reconciler.History] the changes of one record and
 // [Reconciler.Changes] those of all, by time.
 package reconcile

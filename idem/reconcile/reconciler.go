@@ -80,7 +80,11 @@ func (r *Reconciler) now() time.Time { return r.opts.Now().UTC().Truncate(time.M
 
 // expiry is when an outcome ends that is written now.
 func (r *Reconciler) expiry(retention time.Duration) time.Time {
-	at := r.now().Add(max(retention, leastRetention))
+	return wholeSecond(r.now().Add(max(retention, leastRetention)))
+}
+
+// wholeSecond is the time as records keep an expiry, not earlier.
+func wholeSecond(at time.Time) time.Time {
 	if s := at.Truncate(time.Second); s.Before(at) {
 		return s.Add(time.Second)
 	}

@@ -115,8 +115,10 @@ var (
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
 	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
-	// ErrOpen: the record to forget is an open question, or in progress.
+	// ErrOpen: the record to forget or to extend is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
+	// ErrExpired: the record to extend has expired, and counts as absent.
+	ErrExpired = errors.New("reconcile: the record has expired")
 )
 
 // NotUndoneError says which steps of a record have a compensation that has not run:

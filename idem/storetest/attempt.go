@@ -186,6 +186,11 @@ func (a *attempt) postpone(d time.Duration) postpone {
 	}}
 }
 
+// prolong is somebody who keeps what is seen now for longer than outcomes are kept.
+func (a *attempt) prolong(d time.Duration) prolong {
+	return prolong{protocol.Prolongation{ID: a.id(), Seen: a.seen().Write, Write: newID(), ExpiresAt: expiry(a.c.now).Add(d)}}
+}
+
 // forget is somebody who removes what is seen now.
 func (a *attempt) forget() forget {
 	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}

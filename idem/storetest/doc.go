@@ -14,7 +14,7 @@
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
 // step, settle, commit, copy, result, added result, unreadable, plain, watched,
-// reference, questions, scan, random.
+// reference, questions, prolonged, scan, random.
 //
 // What the [Harness] above leaves out is skipped, and then not shown:
 //

@@ -31,6 +31,7 @@ type faulty struct {
 	settle   func(protocol.Settlement, *protocol.Record, time.Time) (*protocol.Record, error)
 	refer    func(protocol.ReferenceWrite, *protocol.Record, time.Time) (*protocol.Record, error)
 	postpone func(protocol.Postponement, *protocol.Record, time.Time) (*protocol.Record, error)
+	prolong  func(protocol.Prolongation, *protocol.Record, time.Time) (*protocol.Record, error)
 	forget   func(protocol.Erasure, *protocol.Record, time.Time) (*protocol.Record, error)
 	due      func(protocol.DueQuery, []*protocol.Record) protocol.DuePage
 	audits   []protocol.Audit
@@ -64,7 +65,7 @@ func newFaulty(change func(*faulty)) *faulty {
 		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
 		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
 		step: protocol.StepWrite.Apply, finish: protocol.Finish.Apply, settle: protocol.Settlement.Apply,
-		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, forget: protocol.Erasure.Apply,
+		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, prolong: protocol.Prolongation.Apply, forget: protocol.Erasure.Apply,
 		due: duePage, audit: true,
 		keep: (*protocol.Record).Clone, hand: (*protocol.Record).Clone,
 		conflict: func(r *protocol.Record) error { return &protocol.ConflictError{Existing: r} },
@@ -125,6 +126,10 @@ func (s *faulty) RecordReference(ctx context.Context, now time.Time, w protocol.
 
 func (s *faulty) Postpone(ctx context.Context, now time.Time, w protocol.Postponement) error {
 	return s.write(ctx, "Postpone", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.postpone(w, r, now) }))
+}
+
+func (s *faulty) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
+	return s.write(ctx, "Prolong", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.prolong(w, r, now) }))
 }
 
 func (s *faulty) Forget(ctx context.Context, now time.Time, w protocol.Erasure) error {

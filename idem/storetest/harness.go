@@ -102,6 +102,7 @@ func suite(h Harness) []group {
 		{"watched", watchedCases(steps)},
 		{"reference", referenceCases(steps)},
 		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
+		{"prolonged", prolongCases(h)},
 		{"scan", scanCases(h)},
 		{"random", randomCases(steps)},
 	}

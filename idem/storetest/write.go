@@ -25,8 +25,9 @@ type (
 	finish   struct{ protocol.Finish }
 	settle   struct{ protocol.Settlement }
 	refer    struct{ protocol.ReferenceWrite }
-	// postpone and forget are writes of [protocol.Questions].
+	// postpone, prolong and forget are writes of [protocol.Questions].
 	postpone struct{ protocol.Postponement }
+	prolong  struct{ protocol.Prolongation }
 	forget   struct{ protocol.Erasure }
 )
 
@@ -38,6 +39,7 @@ func (w finish) id() string   { return w.ID }
 func (w settle) id() string   { return w.ID }
 func (w refer) id() string    { return w.ID }
 func (w postpone) id() string { return w.ID }
+func (w prolong) id() string  { return w.ID }
 func (w forget) id() string   { return w.ID }
 
 // at dates a claim that creates a record: now and UpdatedAt are the same instant.
@@ -70,6 +72,9 @@ func (w refer) apply(r *protocol.Record, now time.Time) (*protocol.Record, error
 	return w.Apply(r, now)
 }
 func (w postpone) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+	return w.Apply(r, now)
+}
+func (w prolong) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
 	return w.Apply(r, now)
 }
 func (w forget) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
@@ -108,6 +113,10 @@ func (w postpone) send(ctx context.Context, s protocol.Store, now time.Time) err
 	return s.(protocol.Questions).Postpone(ctx, now, w.Postponement)
 }
 
+func (w prolong) send(ctx context.Context, s protocol.Store, now time.Time) error {
+	return s.(protocol.Questions).Prolong(ctx, now, w.Prolongation)
+}
+
 func (w forget) send(ctx context.Context, s protocol.Store, now time.Time) error {
 	return s.(protocol.Questions).Forget(ctx, now, w.Erasure)
 }
@@ -126,6 +135,7 @@ func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Clai
 func (w extend) String() string   { return "an extension" }
 func (w refer) String() string    { return "a reference" }
 func (w postpone) String() string { return "a postponement" }
+func (w prolong) String() string  { return "a prolongation" }
 func (w forget) String() string   { return "a removal" }
 func (w settle) String() string {
 	if w.Kind == protocol.EventLapse {

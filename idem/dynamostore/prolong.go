@@ -1,0 +1,113 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Prolong implements [protocol.Questions]: one GetItem, an UpdateItem for each part of a large
+// result, and one for the record, in a transaction if there is an audit entry. The parts come
+// first: if the record were first, it could outlive them. Results of steps are of no use after
+// the end, and expire as they would.
+func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolongation) error {
+	k := q.retry.begin(ctx, "Prolong")
+	defer k.end()
+	it, err := q.get(k, key(p.ID))
+	if err != nil {
+		return err
+	}
+	if it == nil {
+		return &protocol.ConflictError{}
+	}
+	rec, err := decode(it)
+	if err != nil {
+		return err
+	}
+	if next, err := p.Apply(rec, now); err != nil || next == rec {
+		return err
+	}
+	if err := q.prolongParts(k, rec, p.ExpiresAt); err != nil {
+		return err
+	}
+	var tx companion
+	var entry item
+	if q.alone {
+		entry = auditItem(p.Audit)
+	} else {
+		tx = q.auditWrite(p.ID, p.Audit)
+	}
+	landed := func(old item) bool { return bears(old, p.Write) }
+	old, err := q.filing(k, entry, landed, func() (item, error) {
+		u := newUpdate(prolongSet, 6, 3)
+		u.num(":exp", expiry(p.ExpiresAt))
+		u.str(":id", p.Write)
+		u.str(":seen", p.Seen)
+		u.num(":now", millis(now))
+		u.num(":at", now.Unix())
+		u.str(":completed", string(protocol.Completed))
+		u.str(":failed", string(protocol.Failed))
+		u.str(":released", string(protocol.Released))
+		cond := ifSeen + ifEnded + ifExpiring
+		if tx != nil {
+			return tx.update(k, p.Write, u, cond)
+		}
+		return q.updateOutside(k, p.ID, u, cond, entry)
+	})
+	return conclude(old, err, p.Write)
+}
+
+// prolongParts raises the expiry of the parts of the record's result. One that is gone makes the
+// result unreadable, unless the record has gone before it.
+func (q *Questions) prolongParts(k *call, rec *protocol.Record, until time.Time) error {
+	if rec.Body.Parts == 0 {
+		return nil
+	}
+	prefix, vals := partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest), newValues(0, 1)
+	vals.num(":exp", expiry(until.Add(partsOutlive)))
+	missing := make([]bool, rec.Body.Parts)
+	g, ctx := errgroup.WithContext(k.ctx)
+	g.SetLimit(partsAtOnce)
+	for n := range missing {
+		g.Go(func() error {
+			part := &call{retrier: k.retrier, ctx: ctx, op: k.op}
+			in := &dynamodb.UpdateItemInput{
+				TableName: q.table, Key: key(prefix + strconv.Itoa(n)), UpdateExpression: aws.String(partExpires),
+				ConditionExpression: aws.String(partExpiring), ExpressionAttributeValues: vals.item,
+				ReturnValuesOnConditionCheckFailure: allOld,
+			}
+			old, err := q.send(part, in.Key, func(ctx context.Context) error {
+				_, err := q.client.UpdateItem(ctx, in, q.optFns...)
+				return err
+			})
+			if err == errRefused { // it is kept longer than that, or is gone
+				missing[n], err = old == nil, nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("dynamostore: the record is kept as long as before: %w", err)
+	}
+	for n, gone := range missing {
+		if !gone {
+			continue
+		}
+		it, err := q.get(k, key(rec.ID))
+		if err != nil {
+			return err
+		}
+		if it == nil || writeOf(it) != rec.Write {
+			return conclude(it, errRefused, "")
+		}
+		return unreadable(rec.ID, "part %d of %d of its result is missing", n+1, rec.Body.Parts)
+	}
+	return nil
+}

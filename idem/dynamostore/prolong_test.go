@@ -1,0 +1,163 @@
+package dynamostore
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// kept is a record with a large result, and what of it expires when.
+type kept struct {
+	*fixture
+	t      *testing.T
+	q      *Questions
+	id     string
+	rec    *protocol.Record
+	result []byte
+}
+
+func newKept(t *testing.T, o *Options) *kept {
+	t.Helper()
+	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(1 << 20)}
+	k.q = k.questions(t)
+	require.NoError(t, k.Acquire(t.Context(), base, claim(k.id, "o1")))
+	require.NoError(t, k.Finish(t.Context(), base, completion(k.id, "o1", k.result)))
+	k.rec = k.get(t, k.id)
+	require.Greater(t, k.rec.Body.Parts, 2)
+	return k
+}
+
+func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
+	return protocol.Prolongation{
+		ID: k.id, Seen: k.rec.Write, Write: write, ExpiresAt: base.Add(d).Truncate(time.Second), Audit: &protocol.Audit{
+			ID: k.id, Entry: write, At: base, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
+			From: protocol.Completed, To: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
+		},
+	}
+}
+
+func (k *kept) part(n int) string {
+	return partKeyPrefix(k.id, "o1", k.rec.Body.Digest) + strconv.Itoa(n)
+}
+
+// outlived requires that the record does not outlive its parts, and can be read.
+func (k *kept) outlived() {
+	k.t.Helper()
+	rec := k.get(k.t, k.id)
+	for n := range k.rec.Body.Parts {
+		d := &decoder{item: k.raw(k.t, k.part(n))}
+		expires := time.Unix(d.num(schema.ExpiresAt), 0)
+		require.NoError(k.t, d.err)
+		require.False(k.t, expires.Before(rec.ExpiresAt.Add(partsOutlive)), "part %d expires at %v, the record at %v", n, expires, rec.ExpiresAt)
+	}
+	got, err := k.Result(k.t.Context(), rec)
+	require.NoError(k.t, err)
+	require.True(k.t, bytes.Equal(k.result, got))
+}
+
+const dispute = 1000 * 24 * time.Hour
+
+func TestARecordNeverOutlivesItsParts(t *testing.T) {
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
+		t.Run(name, func(t *testing.T) {
+			k := newKept(t, o)
+			// It loses its process before each of its calls.
+			for calls := 0; ; calls++ {
+				var made atomic.Int32
+				k.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+					if int(made.Add(1)) > calls {
+						return answer(400, noAccess), nil
+					}
+					return nil, nil
+				})
+				err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
+				k.wire.set(nil)
+				k.outlived()
+				if err == nil && int(made.Load()) <= calls {
+					break
+				}
+				require.Less(t, calls, 20)
+			}
+			require.Equal(t, base.Add(dispute).Truncate(time.Second), k.get(t, k.id).ExpiresAt)
+			p, err := k.q.AuditOf(t.Context(), k.id, "")
+			require.NoError(t, err)
+			require.Len(t, p.Entries, 1)
+		})
+	}
+}
+
+// The one who asks for less is late: neither the record nor its parts are kept shorter.
+func TestTwoKeepARecordWithParts(t *testing.T) {
+	k := newKept(t, nil)
+	var interrupted atomic.Bool
+	k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "UpdateItem" && interrupted.CompareAndSwap(false, true) {
+			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(2*dispute, "more")))
+		}
+		return nil, nil
+	})
+	err := k.q.Prolong(t.Context(), base, k.until(dispute, "less"))
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.True(t, interrupted.Load())
+	k.wire.set(nil)
+	require.Equal(t, "more", k.get(t, k.id).Write)
+	k.outlived()
+}
+
+func TestPartsThatAreGoneAreNotKept(t *testing.T) {
+	k := newKept(t, nil)
+	k.remove(t, k.part(1))
+	err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorContains(t, err, "part 2 of")
+	require.Equal(t, k.rec, k.get(t, k.id))
+
+	// The record is forgotten while its parts are being kept.
+	f := newKept(t, nil)
+	var forgotten atomic.Bool
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "UpdateItem" && forgotten.CompareAndSwap(false, true) {
+			require.NoError(t, f.q.Forget(t.Context(), base, protocol.Erasure{ID: f.id, Seen: f.rec.Write}))
+		}
+		return nil, nil
+	})
+	err = f.q.Prolong(t.Context(), base, f.until(dispute, "keep"))
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.Nil(t, conflict.Existing)
+	require.Nil(t, f.get(t, f.id))
+	require.Len(t, f.items(t), 0, "nothing comes back")
+}
+
+// A reply is lost, and the same is sent again: it is kept, with one entry.
+func TestAProlongationWithLostReplies(t *testing.T) {
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
+		t.Run(name, func(t *testing.T) {
+			k := newKept(t, o)
+			var lost atomic.Int32
+			k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+				if op == "GetItem" || lost.Add(1) > 10 {
+					return nil, nil
+				}
+				return k.wire.loseReply(req)
+			})
+			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
+			k.wire.set(nil)
+			require.Equal(t, "keep", k.get(t, k.id).Write)
+			k.outlived()
+			p, err := k.q.AuditOf(t.Context(), k.id, "")
+			require.NoError(t, err)
+			require.Len(t, p.Entries, 1)
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package reconcile_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+const dispute = 90 * 24 * time.Hour
+
+func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
+	r := newRig(t)
+	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	r.end(key, nil)
+	until := r.Clock.Now().Add(dispute)
+	by := r.seen(key)
+	require.NoError(t, rc.Extend(t.Context(), key.ID(), until, by))
+	kept := r.Record(key)
+	require.False(t, kept.ExpiresAt.Before(until))
+	require.Less(t, kept.ExpiresAt.Sub(until), time.Second, "whole seconds")
+	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key))
+	again := func() (ran bool) {
+		_, err := r.call(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
+		require.NoError(t, err)
+		return ran
+	}
+	r.Clock.Advance(dispute - time.Second)
+	require.False(t, again())
+	r.Clock.Advance(time.Second + idem.DefaultMargin + time.Second)
+	require.True(t, again())
+}
+
+func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
+	r := newRig(t)
+	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	r.end(key, nil)
+	for _, until := range []time.Duration{dispute, dispute, time.Hour} {
+		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(until), alice))
+	}
+	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key), "one change, one entry")
+	require.False(t, r.Record(key).ExpiresAt.Before(r.Clock.Now().Add(dispute)))
+}
+
+func TestWhatCannotBeExtended(t *testing.T) {
+	r := newRig(t)
+	rc := r.reconciler()
+	until := r.Clock.Now().Add(dispute)
+	extend := func(key idem.Key) error { return rc.Extend(t.Context(), key.ID(), until, alice) }
+
+	running, open, lapsed, none := refund.Key("acme", "running"), refund.Key("acme", "open"), refund.Key("acme", "lapsed"), refund.Key("acme", "none")
+	_, err := r.call(running, func(context.Context, int) (int, error) {
+		err := extend(running)
+		require.ErrorIs(t, err, reconcile.ErrOpen)
+		require.ErrorContains(t, err, "this one is in_progress")
+		return 1, nil
+	})
+	require.NoError(t, err)
+	r.end(open, errPlain)
+	require.ErrorIs(t, extend(open), reconcile.ErrOpen)
+	r.killed(lapsed)
+	r.lapse()
+	require.ErrorIs(t, extend(lapsed), reconcile.ErrOpen)
+	require.ErrorIs(t, extend(none), reconcile.ErrNotFound)
+
+	expired := refund.Key("acme", "expired")
+	r.end(expired, nil)
+	r.Clock.Advance(r.Record(expired).ExpiresAt.Sub(r.Clock.Now()))
+	err = extend(expired)
+	require.ErrorIs(t, err, reconcile.ErrExpired)
+	require.ErrorContains(t, err, "the next call runs the handler again")
+	r.Store.Delete(expired.ID()) // as TTL does
+	require.ErrorIs(t, extend(expired), reconcile.ErrNotFound)
+	for _, key := range []idem.Key{running, open, lapsed, none, expired} {
+		require.Empty(t, r.changes(key))
+	}
+
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), r.Clock.Now().Add(-time.Second), alice), &mistake)
+	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Time{}, alice), &mistake)
+	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), alice), &mistake)
+	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), until, reconcile.By{Who: "alice"}), &mistake)
+}
+
+func TestWhatIsReleasedIsExtended(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.end(key, idem.NotExecuted(errPlain))
+	require.Equal(t, idem.Released, r.Record(key).State)
+	require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+	r.Clock.Advance(dispute - time.Hour)
+	r.end(key, nil)
+	require.Equal(t, 2, r.Record(key).Attempt)
+}
+
+// Whatever becomes of a request or a reply, the record is kept or it is not, and the history
+// says so once.
+func TestAnExtensionOverABadNetwork(t *testing.T) {
+	for name, faults := range map[string][]idemtest.Fault{
+		"reply lost":           {idemtest.LoseReply},
+		"request lost":         {idemtest.LoseRequest},
+		"lost twice":           {idemtest.LoseRequest, idemtest.LoseReply},
+		"all replies lost":     {idemtest.LoseReply, idemtest.LoseReply, idemtest.LoseReply},
+		"refused":              {idemtest.Refuse},
+		"no conflicting item":  {idemtest.BareConflict},
+		"all requests lost":    {idemtest.LoseRequest, idemtest.LoseRequest, idemtest.LoseRequest},
+		"nothing comes of it":  {idemtest.Deny},
+		"as if nothing was up": {idemtest.Pass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			key := refund.Key("acme", "r-1")
+			r.end(key, nil)
+			before := r.Record(key)
+			until := r.Clock.Now().Add(dispute)
+			r.Faults.Next(idemtest.Prolong, faults...)
+			err := r.reconciler().Extend(t.Context(), key.ID(), until, alice)
+			kept := r.Record(key).ExpiresAt.After(before.ExpiresAt)
+			if err == nil {
+				require.True(t, kept)
+			}
+			require.Equal(t, !strings.HasPrefix(name, "all") && name != "refused" && name != "nothing comes of it", err == nil, "%v", err)
+			require.Len(t, r.changes(key), map[bool]int{true: 1}[kept])
+			require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), until, alice), "it can be done again")
+			require.Len(t, r.changes(key), 1)
+		})
+	}
+}
+
+// between makes another change between the read and the write of an extension.
+func (r *rig) between(change func()) {
+	r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
+		change()
+		return c.Do(ctx)
+	})
+}
+
+func TestAnExtensionAndSomebodyElse(t *testing.T) {
+	key := refund.Key("acme", "r-1")
+	fresh := func(t *testing.T) (*rig, *reconcile.Reconciler, time.Time) {
+		r := newRig(t)
+		r.end(key, nil)
+		return r, r.reconciler(), r.Clock.Now().Add(dispute)
+	}
+	t.Run("TTL deletes it before", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		r.between(func() { r.Store.Delete(key.ID()) })
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrNotFound)
+		require.Empty(t, r.Store.Records())
+		require.Empty(t, r.changes(key))
+	})
+	t.Run("it expires before", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		r.Faults.Next(idemtest.Prolong, func(_ context.Context, c *idemtest.Call) error {
+			r.Clock.Advance(48 * time.Hour)
+			return c.Lost() // and sent again
+		})
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
+		require.Empty(t, r.changes(key))
+	})
+	t.Run("a call takes it for expired and claims it before", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		// The operator's clock is behind.
+		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) - time.Millisecond)
+		r.between(func() {
+			r.Clock.Advance(idem.DefaultMargin + time.Second)
+			r.end(key, nil)
+			r.Clock.Advance(-idem.DefaultMargin - time.Second)
+		})
+		by := r.seen(key)
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, by), reconcile.ErrChanged)
+		require.Equal(t, 2, r.Record(key).Attempt)
+	})
+	t.Run("a call has taken it for expired and claims it after", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		behind, err := reconcile.New(r.Faults, &reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
+		require.NoError(t, err)
+		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) + idem.DefaultMargin + time.Second)
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
+		ran, tries := false, 0
+		r.Faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+			tries++
+			require.NoError(t, behind.Extend(t.Context(), key.ID(), until, alice))
+			return c.Do(ctx)
+		})
+		_, err = r.call(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
+		require.NoError(t, err)
+		require.Equal(t, 1, tries, "it was about to replace the record")
+		require.False(t, ran, "what somebody was told is kept is replayed")
+	})
+	t.Run("two extend", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		r.between(func() { require.NoError(t, rc.Extend(t.Context(), key.ID(), until.Add(time.Hour), alice)) })
+		require.NoError(t, rc.Extend(t.Context(), key.ID(), until, alice))
+		require.False(t, r.Record(key).ExpiresAt.Before(until.Add(time.Hour)))
+		require.Len(t, r.changes(key), 1)
+	})
+	t.Run("it is forgotten before", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		r.between(func() { require.NoError(t, rc.Forget(t.Context(), key.ID(), alice)) })
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrNotFound)
+		require.Equal(t, []protocol.Change{protocol.ChangeForgotten}, r.changes(key))
+	})
+	t.Run("it was seen otherwise", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		by := r.seen(key)
+		require.NoError(t, rc.Extend(t.Context(), key.ID(), until, by))
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
+	})
+	t.Run("somebody keeps writing it", func(t *testing.T) {
+		r, rc, until := fresh(t)
+		r.Faults.Always(idemtest.BareConflict, idemtest.Prolong)
+		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrChanged)
+	})
+}
+
+// The parked attempt's outcome comes while somebody keeps what was resolved.
+func TestALateOriginalAndAnExtension(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	rc := r.reconciler()
+	out, err := r.call(key, func(context.Context, int) (int, error) {
+		r.lapse()
+		require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
+		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+		return 8, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 7, out, "the recorded outcome")
+	require.True(t, r.Record(key).ExpiresAt.After(r.Clock.Now().Add(dispute-time.Minute)))
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeExtended}, r.changes(key))
+}
+
+// The reply to the outcome was lost, and somebody has extended the record before the attempt
+// asks what became of it.
+func TestAnOutcomeThatWasExtendedHasLanded(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	rc := r.reconciler()
+	r.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+		require.NoError(t, c.Do(ctx))
+		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+		return c.Lost()
+	})
+	out, err := r.call(key, func(context.Context, int) (int, error) { return 8, nil })
+	require.NoError(t, err)
+	require.Equal(t, 8, out)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+}
