@@ -24,7 +24,7 @@
 // A line also has properties, which are no metrics and cost nothing more: the request id,
 // and the tenants with the most duplicates. CloudWatch Logs Insights finds them:
 //
-//	filter ispresent(top_duplicate_tenants) | fields request_id, operation, top_duplicate_tenants
+//	filter ispresent(top_duplicate_tenants) | fields requestId, operation, top_duplicate_tenants
 //
 // The format is at
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html

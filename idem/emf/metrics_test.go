@@ -132,15 +132,15 @@ func TestOneLineAnInvocation(t *testing.T) {
 		_, err = h.Invoke(invocation(t.Context(), "r1"), []byte("1"))
 		require.NoError(t, err)
 		require.Equal(t, []map[string]any{{
-			"service": "payments", "operation": "charge", "request_id": "r1", "executed": 1.0, "completed": 1.0, "handler_time": 1234.567,
+			"service": "payments", "operation": "charge", "requestId": "r1", "executed": 1.0, "completed": 1.0, "handler_time": 1234.567,
 		}}, out.lines(t))
 		_, err = h.Invoke(invocation(t.Context(), "r2"), []byte("1"))
 		require.NoError(t, err)
 		_, err = h.Invoke(invocation(t.Context(), "r3"), []byte("2"))
 		require.ErrorIs(t, err, idem.ErrKeyReused)
 		require.Equal(t, []map[string]any{
-			{"service": "payments", "operation": "charge", "request_id": "r2", "replayed": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
-			{"service": "payments", "operation": "charge", "request_id": "r3", "key_reused": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
+			{"service": "payments", "operation": "charge", "requestId": "r2", "replayed": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
+			{"service": "payments", "operation": "charge", "requestId": "r3", "key_reused": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
 		}, out.lines(t))
 	})
 }

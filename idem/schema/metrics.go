@@ -91,8 +91,8 @@ const (
 
 // Properties of a metrics line in the log: not metrics, and no dimensions.
 const (
-	// PropertyRequest is the invocation's request id.
-	PropertyRequest = "request_id"
+	// PropertyRequest is the invocation's request id, as in the lines of aws-lambda-go's logger.
+	PropertyRequest = "requestId"
 	// PropertyDuplicates has the tenants with the most duplicates, and how many: an object.
 	PropertyDuplicates = "top_duplicate_tenants"
 )
