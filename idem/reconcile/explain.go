@@ -109,6 +109,11 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	default:
 		say("Its state is of a newer version.")
 	}
+	if rec.Undoing() && len(notUndone(rec)) > 0 {
+		say(" It has failed, and what its steps did is being undone.")
+	} else if rec.Undoing() {
+		say(" It has failed, and what its steps did has been undone.")
+	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
 	}

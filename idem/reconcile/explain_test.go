@@ -53,6 +53,17 @@ var stories = []struct {
 		require.Error(r.t, err)
 		r.lapse()
 	}},
+	{"unknown once it is undone", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
+			require.NoError(r.t, err)
+			require.NoError(r.t, idem.Abort(ctx, errPlain))
+			return 0, errors.New("and then lost its way")
+		})
+		require.Error(r.t, err)
+		r.lapse()
+	}},
 	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
 
@@ -200,4 +211,14 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 			{To: idem.Absent, Refused: "reconcile: only a record that has ended can be forgotten, and it is in_progress"},
 		},
 	}, e)
+}
+
+func TestAnExplanationSaysThatItIsUndone(t *testing.T) {
+	for _, s := range stories {
+		r := newRig(t)
+		s.leave(r, s.key)
+		summary := r.explain(s.key).Summary
+		require.Equal(t, s.name == "unknown while it is undone", strings.Contains(summary, "is being undone"), summary)
+		require.Equal(t, s.name == "unknown once it is undone", strings.Contains(summary, "has been undone"), summary)
+	}
 }
