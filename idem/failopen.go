@@ -147,11 +147,17 @@ func free(do protocol.Action) bool {
 }
 
 // parkOver makes an open question of a record whose steps an attempt did not know that
-// has run, as its end says. No earlier attempt settles it: another one has run since.
+// has run, as its end says. No earlier attempt settles it: another one has run since. Who
+// finds the question reads how that one ended, which is recorded nowhere else.
 func (e *Engine) parkOver(ctx context.Context, now time.Time, seen *Record, end *protocol.Ending, strict bool) (*Record, error) {
+	f := Failure{Message: "its result is not recorded"}
+	if end.Failure != nil {
+		f = *end.Failure
+	}
+	f.Message = protocol.FailureText(fmt.Sprintf("parked by an attempt without a claim, which did not know the steps of an earlier one and ended as %s: %s", end.State, f.Message))
 	s := protocol.Settlement{
 		ID: seen.ID, Kind: protocol.EventLapse, Seen: seen.Write, Write: newID(), Owner: newID(),
-		Ending: protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Stricter: strict, Ref: end.Ref},
+		Ending: protocol.Ending{State: Unknown, Failure: &f, Uncertain: true, Stricter: strict, Ref: end.Ref},
 	}
 	if err := e.store.Settle(ctx, now, s); err != nil {
 		return nil, err

@@ -103,6 +103,12 @@ func TestAnEndWithoutAClaimForgetsNoSteps(t *testing.T) {
 					if strict || e.ran("undo pay") > 0 {
 						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 						require.Zero(t, c.count())
+						why := r.record(t, key).Failure
+						require.NotNil(t, why)
+						require.Contains(t, why.Message, "parked by an attempt without a claim")
+						if tc.end != nil {
+							require.Contains(t, why.Message, errPlain.Error())
+						}
 						return
 					}
 					require.NoError(t, err)
