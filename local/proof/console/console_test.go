@@ -43,6 +43,7 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	require.NotContains(t, b.text(), "r-1042", "the customer's value is shown to who asks")
 	b.picture("record")
 	if *update {
+		b.do(chromedp.EmulateViewport(1180, 1150))
 		png, err := chromedp.Run(b, chromedp.CaptureScreenshot())
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join("..", "..", "..", "idem", "console", "testdata", "record.png"), png, 0o600))
