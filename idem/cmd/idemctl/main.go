@@ -41,6 +41,8 @@ type commands struct {
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
+	Report reportCmd `cmd:"" help:"Add up the log of operations in shadow: what the live mode would have prevented and refused, and what it costs."`
+
 	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
 	Queue queueCmd `cmd:"" help:"List messages of a queue, and replay those of a dead-letter queue."`
 }

@@ -1,0 +1,34 @@
+package idem_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+var Fulfil = idem.Operation{Name: "fulfil", Shadow: os.Getenv("IDEM_LIVE") == ""}
+
+// In shadow each call runs, and the observer is told what the live mode would have done.
+func ExampleOperation_shadow() {
+	engine, err := idem.New(memstore.New(), &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
+		fmt.Println(n.Kind, n.State)
+	}})
+	if err != nil {
+		panic(err)
+	}
+	for n := range 2 {
+		got, err := idem.Do(context.Background(), engine, Fulfil.Key("acme", "order-1"), "one book", func(context.Context, string) (int, error) {
+			return n, nil
+		})
+		fmt.Println(got, err)
+	}
+	// Output:
+	// shadow_executed completed
+	// 0 <nil>
+	// shadow_duplicate completed
+	// 1 <nil>
+}
