@@ -22,10 +22,10 @@ const (
 	ifFact = ifHeld + " AND " + ifSeen + " AND attribute_exists(omitted)"
 	// An attempt ended or lapsed without outcome.
 	ifLeft = " AND in_state IN(:in_progress,:released)"
-	// The question is open.
-	ifUnknown = " AND in_state=:unknown"
+	// The question is open, or is one as soon as somebody looks at it.
+	ifUnknown = " AND in_state IN(:unknown,:in_progress)"
 	// It is, or it was answered from outside.
-	ifResolvable = " AND (in_state=:unknown OR attribute_exists(resolved))"
+	ifResolvable = " AND (in_state IN(:unknown,:in_progress) OR attribute_exists(resolved))"
 	// Nobody has postponed it since.
 	ifUnswept = " AND attribute_exists(open_due) AND attribute_not_exists(sweep_id)"
 	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"

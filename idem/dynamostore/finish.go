@@ -208,9 +208,9 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			u.str(":own", w.Owner)
 		}
 		from := ifUnknown
+		u.str(":in_progress", string(protocol.InProgress))
 		if w.Kind == protocol.EventLapse {
 			from = ifLeft
-			u.str(":in_progress", string(protocol.InProgress))
 			u.str(":released", string(protocol.Released))
 		} else {
 			u.str(":unknown", string(protocol.Unknown))

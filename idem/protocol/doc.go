@@ -31,7 +31,8 @@
 // unsettled attempts as its calls allow. An unknown record ends by the parked attempt's
 // own late outcome, or by a resolution, which another one may replace while nobody has
 // run since. A parked attempt that still runs keeps renewing its lease, and is not
-// resolved to released before that is over.
+// resolved to released before that is over. A lapsed claim that the next call would park can be
+// resolved without that.
 //
 // Open questions (unknown, pending, released with steps) and watched claims are due at some
 // time, and a store that is a [Questions] lists them by it. A sweep looks at them then: it

@@ -29,8 +29,8 @@ const (
 	// EventLapse: somebody else parks a claim that ended or lapsed without outcome.
 	// Uses Seen.
 	EventLapse
-	// EventResolve: a resolver or an operator resolves an unknown. Uses Seen, To and
-	// Margin.
+	// EventResolve: a resolver or an operator resolves an unknown, or a lapsed claim that
+	// would be parked. Uses Seen, To and Margin.
 	EventResolve
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
 	// Owner, Seen and Uncertain.
@@ -116,7 +116,8 @@ const (
 	DoReused
 	// DoUnreadable: fail closed.
 	DoUnreadable
-	// DoTooEarly: a resolution to released must wait for the parked lease.
+	// DoTooEarly: a resolution of a claim, and one to released, must wait for the end of
+	// the lease.
 	DoTooEarly
 )
 
@@ -242,10 +243,10 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 		return Decision{DoApply, rec.State}
 	}
 	switch {
-	case rec.State != Unknown && !(ev.Again && rec.Resolved):
+	case rec.State != Unknown && rec.State != InProgress && !(ev.Again && rec.Resolved):
 		return refuse(rec)
-	case ev.To == Released && !rec.Lapsed(now, ev.Margin):
-		// The parked attempt may still be running under the lease it was given.
+	case (ev.To == Released || rec.State == InProgress) && !rec.Lapsed(now, ev.Margin):
+		// The attempt may still be running under the lease it was given.
 		return Decision{DoTooEarly, rec.State}
 	}
 	return Decision{DoApply, ev.To}

@@ -91,23 +91,23 @@ const writeTable = `
 absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      | -
 pending R                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | -   -   -     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
+in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
 completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
 completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
@@ -352,8 +352,8 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		left := rec.State == protocol.InProgress || rec.State == protocol.Released
 		require.Equal(t, seen && left, changes, where)
 	case protocol.EventResolve:
-		open := rec.State == protocol.Unknown || ev.Again && rec.Resolved
-		early := ev.To == protocol.Released && !rec.Lapsed(instant, skew)
+		open := rec.State == protocol.Unknown || rec.State == protocol.InProgress || ev.Again && rec.Resolved
+		early := (ev.To == protocol.Released || rec.State == protocol.InProgress) && !rec.Lapsed(instant, skew)
 		require.Equal(t, seen && open && !early, changes, where)
 		require.Equal(t, seen && open && early, d.Do == protocol.DoTooEarly, where)
 	case protocol.EventPostpone:

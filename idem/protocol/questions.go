@@ -121,8 +121,8 @@ type Audit struct {
 type Change string
 
 const (
-	// ChangeParked: a sweep or a resolution has parked what an attempt has left. A call that
-	// does so has no entry, see [Lapse].
+	// ChangeParked: a sweep has parked what an attempt has left. A call that does so has no
+	// entry, see [Lapse].
 	ChangeParked Change = "parked"
 	// ChangeResolved: an outcome was recorded, or that there was none.
 	ChangeResolved Change = "resolved"

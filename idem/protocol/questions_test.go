@@ -17,23 +17,23 @@ const questionTable = `
 absent                                      | -   | -  -  -     | -    -       -    -       | -   -   -     -
 pending R                                   | -   | Q  -  -     | -    -       -    -       | -   -   -     -
 pending NR                                  | -   | Q  -  -     | -    -       -    -       | -   -   -     -
-in_progress R live                          | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR live                         | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress R in the margin                 | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR in the margin                | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed                        | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR lapsed                       | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed, past its expiry       | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed, a step                | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR lapsed, a step               | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress R live, an open step            | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed, an open step          | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress R live, watched                 | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed, watched               | P   | P  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress NR lapsed, swept                | P   | -  P  -     | -    -       -    -       | -   -   -     -
-in_progress R live, second attempt          | P   | -  -  -     | -    -       -    -       | -   -   -     -
-in_progress R lapsed, second attempt        | P   | -  -  -     | -    -       -    -       | -   -   -     -
+in_progress R live                          | P   | -  -  -     | -    -       -    -       | early early early -
+in_progress NR live                         | P   | P  -  -     | -    -       -    -       | early early early -
+in_progress R in the margin                 | P   | -  -  -     | -    -       -    -       | early early early -
+in_progress NR in the margin                | P   | P  -  -     | -    -       -    -       | early early early -
+in_progress R lapsed                        | P   | -  -  -     | -    -       -    -       | C   F   R     -
+in_progress NR lapsed                       | P   | P  -  -     | -    -       -    -       | C   F   R     -
+in_progress R lapsed, past its expiry       | P   | -  -  -     | -    -       -    -       | C   F   R     -
+in_progress R lapsed, a step                | P   | -  -  -     | -    -       -    -       | C   F   R     -
+in_progress NR lapsed, a step               | P   | P  -  -     | -    -       -    -       | C   F   R     -
+in_progress R live, an open step            | P   | -  -  -     | -    -       -    -       | early early early -
+in_progress R lapsed, an open step          | P   | -  -  -     | -    -       -    -       | C   F   R     -
+in_progress R live, watched                 | P   | P  -  -     | -    -       -    -       | early early early -
+in_progress R lapsed, watched               | P   | P  -  -     | -    -       -    -       | C   F   R     -
+in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -       -    -       | C   F   R     -
+in_progress NR lapsed, swept                | P   | -  P  -     | -    -       -    -       | C   F   R     -
+in_progress R live, second attempt          | P   | -  -  -     | -    -       -    -       | early early early -
+in_progress R lapsed, second attempt        | P   | -  -  -     | -    -       -    -       | C   F   R     -
 completed                                   | -   | -  -  -     | X    -       C    -       | -   -   -     -
 completed, a step                           | -   | -  -  -     | X    -       C    -       | -   -   -     -
 completed, no expiry                        | -   | -  -  -     | X    -       =    -       | -   -   -     -

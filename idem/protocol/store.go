@@ -73,8 +73,9 @@ type Store interface {
 	// applied by an earlier call while the record has it.
 	RecordReference(ctx context.Context, now time.Time, r ReferenceWrite) error
 
-	// Settle parks what an attempt left behind ([EventLapse]) or resolves an
-	// Unknown ([EventResolve]), on the condition that the record's write is Seen. Its
+	// Settle parks what an attempt left behind ([EventLapse]) or resolves an Unknown or
+	// InProgress record ([EventResolve]), on the condition that its write is Seen, by which
+	// the caller knows that the lease of the latter is over. Its
 	// Audit is written with it or not at all; a store that keeps none refuses it with
 	// errors.ErrUnsupported.
 	Settle(ctx context.Context, now time.Time, s Settlement) error

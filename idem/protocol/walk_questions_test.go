@@ -42,7 +42,9 @@ func (w *state) writes() (all []func(*state) sent) {
 		return nil
 	}
 	if w.rec.State == protocol.InProgress && w.rec.Lapsed(w.now, skew) && (w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted()) {
-		return []func(*state) sent{(*state).lapse}
+		all = append(all, (*state).lapse)
+	} else if w.rec.State == protocol.InProgress {
+		return nil
 	}
 	if !w.rec.Due.After(w.now) && can(protocol.Event{Kind: protocol.EventPostpone, Sweep: w.rec.Sweep}) {
 		all = append(all, func(v *state) sent { return v.postpone(false) })

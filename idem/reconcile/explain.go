@@ -236,33 +236,24 @@ func (r *Reconciler) decision(rec *idem.Record, to idem.State, now time.Time) De
 	if rec == nil {
 		return refused("there is no record")
 	}
-	seen := rec
-	if r.mustPark(rec) {
-		parked, err := r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", By{}).Apply(rec, now)
-		if err != nil {
-			return refused("%v", err)
-		}
-		seen = parked
-	}
-	res := Resolution{To: to, Again: seen.Resolved}
-	ev := protocol.Event{Kind: protocol.EventResolve, Seen: seen.Write, To: to, Margin: r.opts.Margin, Again: res.Again}
-	switch protocol.Next(seen, ev, now).Do {
+	res := Resolution{To: to, Again: rec.Resolved}
+	switch r.allows(rec, res, now) {
 	case protocol.DoTooEarly:
-		return refused("not before %s, when the lease and its margin are over: the parked attempt may still be running", seen.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
+		return refused("not before %s, when the lease and its margin are over: the parked attempt may still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
 	case protocol.DoRefuse:
-		return refused("only an unknown outcome can be resolved, and this one is %s", seen.State)
+		return refused("only an unknown outcome can be resolved, and this one is %s", rec.State)
 	}
 	d := Decision{To: to, Again: res.Again}
 	switch to {
 	case idem.Failed:
-		res.Failure, d.Undo = &idem.Failure{}, notUndone(seen)
+		res.Failure, d.Undo = &idem.Failure{}, notUndone(rec)
 	case idem.Completed:
-		if due := notUndone(seen); seen.Undoing() && len(due) > 0 {
+		if due := notUndone(rec); rec.Undoing() && len(due) > 0 {
 			return refused("it has failed, and its steps are being undone: %s", strings.Join(due, ", "))
 		}
-		res.Result = &idem.Encoded{Codec: seen.Codec}
+		res.Result = &idem.Encoded{Codec: rec.Codec}
 	}
-	after, err := r.settlement(seen, res, By{}).Apply(seen, now)
+	after, err := r.settlement(rec, res, By{}).Apply(rec, now)
 	if err != nil {
 		return refused("%v", err)
 	}

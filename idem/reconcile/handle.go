@@ -104,7 +104,7 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
 	why += s.attemptsOver(rec, op)
-	now, lapse := s.r.now(), s.r.lapse(rec, s.event(op), "a sweep", s.by(why))
+	now, lapse := s.r.now(), s.r.lapse(rec, s.event(op), s.by(why))
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()

@@ -29,9 +29,9 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // attempt may still be running, a resolution to Released is refused with [ErrTooEarly]. One
 // that would forget steps which have not been undone gives [ErrNotUndone]. A record that is
 // not unknown, or that somebody else has resolved first, gives [ErrNotUnknown], an absent one
-// [ErrNotFound].
+// [ErrNotFound]. A resolution that is refused changes nothing.
 //
-// A claim whose lease is over is parked first if its record says that nobody may take it over:
+// A claim whose lease is over counts as unknown if its record says that nobody may take it over:
 // the operation is not repeatable, or the attempt was interrupted in an at-most-once step. A
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
@@ -54,17 +54,6 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
 		}
-		if r.mustPark(rec) {
-			lapse := r.lapse(rec, protocol.Event{Repeat: rec.Repeat}, "a resolution", by)
-			err := r.settle(ctx, 0, lapse)
-			if err != nil && !isAnswer(err) {
-				return err
-			}
-			if err == nil && by.Seen != "" {
-				by.Seen = lapse.Write
-			}
-			continue
-		}
 		if err = r.resolve(ctx, rec, res, by); !isAnswer(err) {
 			return err
 		}
@@ -75,8 +64,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 
 // resolve records the outcome of the record as it was read.
 func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by By) error {
-	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
-	switch protocol.Next(rec, ev, r.now()).Do {
+	switch r.allows(rec, res, r.now()) {
 	case protocol.DoTooEarly:
 		return fmt.Errorf("%w, which is over at %s", ErrTooEarly, rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339Nano))
 	case protocol.DoRefuse:
@@ -99,14 +87,19 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
 }
 
-// mustPark reports whether the record is a lapsed claim that no call may take over.
-func (r *Reconciler) mustPark(rec *idem.Record) bool {
-	return rec.State == idem.InProgress && rec.Lapsed(r.now(), r.opts.Margin) && (rec.Repeat == idem.NotRepeatable || rec.Interrupted())
+// allows says whether the record can be resolved so: DoApply, DoTooEarly or DoRefuse. A claim
+// is no question while its attempt may run, nor if a call may take it over.
+func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) protocol.Action {
+	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable && !rec.Interrupted()) {
+		return protocol.DoRefuse
+	}
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
+	return protocol.Next(rec, ev, now).Do
 }
 
 // lapse parks a lapsed claim. The owner stays: its late outcome still counts.
-func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, where string, by By) protocol.Settlement {
-	s := protocol.Lapse(rec, ev, newID(), where)
+func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by By) protocol.Settlement {
+	s := protocol.Lapse(rec, ev, newID(), "a sweep")
 	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
 	return s
 }

@@ -29,7 +29,7 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		r.sweep(r.sweeper(reconcile.SweepOptions{})) // when it is looked at next is no news
 		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), notHappened, by))
 	})
-	t.Run("a lapsed claim is parked and resolved", func(t *testing.T) {
+	t.Run("a lapsed claim", func(t *testing.T) {
 		r := newRig(t)
 		r.killed(key)
 		r.lapse()

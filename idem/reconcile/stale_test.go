@@ -51,7 +51,7 @@ func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 	r.killed(key)
 	r.lapse()
 	require.ErrorIs(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by), reconcile.ErrNotUnknown)
-	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Equal(t, idem.InProgress, r.Record(key).State)
 	first.Attempt++
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by))
 	require.Equal(t, idem.Released, r.Record(key).State)
@@ -65,7 +65,7 @@ func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	r.killed(key)
 	r.lapse()
 	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
-	r.Faults.Next(idemtest.Settle, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, r.reconciler().Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "webhook", Why: "charge.failed"}))
 		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 		require.ErrorIs(t, err, errPlain)

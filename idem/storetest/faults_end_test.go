@@ -201,7 +201,7 @@ var endFaults = []fault{
 			return w.Apply(rec, now)
 		}
 	}},
-	{"resolution ignores the state", []string{"settle/resolution of a record that is not unknown"}, func(s *faulty) {
+	{"resolution ignores the state", []string{"settle/resolution of a record that has ended"}, func(s *faulty) {
 		s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if w.Kind != protocol.EventResolve {
 				return w.Apply(rec, now)

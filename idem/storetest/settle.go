@@ -54,10 +54,27 @@ func settleCases(steps bool) []check {
 			c.refused(r)
 			c.lands(a.resolve(protocol.Completed))
 		}},
-		{"resolution of a record that is not unknown", func(c *cell) {
+		{"resolution of a claim replaces the owner", func(c *cell) {
+			for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
+				a := c.start()
+				late := a.complete("late")
+				r := a.resolve(to)
+				c.lands(r)
+				c.lands(r)
+				c.refused(late)
+				equal(c, "Owner", r.Owner, c.get(a.id()).Owner)
+			}
+		}},
+		{"resolution of a claim that was renewed since", func(c *cell) {
+			a := c.start()
+			r := a.resolve(protocol.Released)
+			c.lands(a.extend(2 * lease))
+			c.refused(r)
+		}},
+		{"resolution of a record that has ended", func(c *cell) {
 			for _, s := range standing(steps) {
 				a := s.make(c)
-				if c.ref[a.id()].State == protocol.Unknown {
+				if state := c.ref[a.id()].State; state == protocol.Unknown || state == protocol.InProgress {
 					continue
 				}
 				c.refused(a.resolve(protocol.Completed))
