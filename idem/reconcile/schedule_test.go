@@ -279,6 +279,16 @@ func (s *trip) operator() {
 	})
 }
 
+// keeper keeps the record for a dispute, as soon as it has ended.
+func (s *trip) keeper() {
+	store, _ := s.net()
+	r := s.reconciler(store)
+	for range 8 {
+		s.pause(time.Minute)
+		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.By{Who: "carol", Why: "a dispute"})
+	}
+}
+
 // Whatever happens in whatever order, it is paid once at most, the seat is booked exactly if
 // it is paid and completed, every replay is the outcome, and what stays open people have.
 func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
@@ -297,7 +307,7 @@ func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 		}
 	}
 	t.Log(counts)
-	must := []string{"paid", "answered", "resolved", "completed"}
+	must := []string{"paid", "answered", "resolved", "completed", "extended"}
 	if os.Getenv("IDEM_LONG") == "1" { // rare in a few
 		must = append(must, "refunded", "unbooked", "resolved by hand", "told", "parked", "given_up", "failed", "unknown")
 	}
@@ -324,6 +334,7 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 			}
 		})
 		all.Go(func() { s.pause(4 * time.Minute); s.operator() })
+		all.Go(s.keeper)
 		all.Go(func() {
 			for range 3 {
 				s.pause(2 * time.Minute)
@@ -383,6 +394,10 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 	given := 0
 	for _, a := range history {
 		counts[string(a.Change)]++
+		if a.Change == protocol.ChangeExtended && a.From != idem.Released {
+			require.Equal(t, rec.State, a.From, show)
+			require.True(t, rec.ExpiresAt.After(a.At.Add(dispute-time.Hour)), show) // it was asked for before
+		}
 		if a.Change == protocol.ChangeGivenUp {
 			given++
 		}

@@ -93,5 +93,44 @@ var handlingFaults = []fault{
 			return nil
 		}
 	}},
+	{"keeps what has expired", []string{"prolonged/expired"}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			return w.Apply(rec, now.Add(-time.Hour))
+		}
+	}},
+	{"keeps what it has not seen", []string{"prolonged/of what it has not seen"}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if rec != nil && !rec.Bears(w.Write) {
+				w.Seen = rec.Write
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"keeps an open question for a time", []string{"prolonged/whatever has ended is kept, and what is open has no end"}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.State, r.Steps, r.ExpiresAt = protocol.Failed, nil, now.Add(time.Hour) }), now)
+			return changed(next, rec, err, func(r *protocol.Record) { r.State, r.Steps = rec.State, rec.Steps }), err
+		}
+	}},
+	{"keeps for a shorter time", []string{"prolonged/kept as long already"}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.ExpiresAt = now.Add(time.Second) }), now)
+			return changed(next, rec, err, func(*protocol.Record) {}), err
+		}
+	}},
+	{"keeps under the write of the end", []string{
+		"prolonged/a call that took it for expired does not replace it", "prolonged/a result that would not last as long is not added",
+	}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(rec, now)
+			return changed(next, rec, err, func(r *protocol.Record) { r.Write = rec.Write }), err
+		}
+	}},
+	{"forgets over which write it keeps", []string{"prolonged/the own end is known to have landed"}, func(s *faulty) {
+		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(rec, now)
+			return changed(next, rec, err, func(r *protocol.Record) { r.Seen = rec.Seen }), err
+		}
+	}},
 	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) { s.withEarly = true }},
 }

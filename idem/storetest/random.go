@@ -54,7 +54,8 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		return a.c.fresh(func(rec *protocol.Record) { rec.ID = a.id() }).acquire()
 	}
 	ws := append(ownWrites(steps), ownWrites(steps)[0])
-	switch n := r.IntN(len(ws) + 6); n {
+	_, questions := a.c.store.(protocol.Questions)
+	switch n := r.IntN(len(ws) + 7); n {
 	case 0:
 		return a.extend(time.Duration(r.IntN(20)) * lease / 4)
 	case len(ws):
@@ -67,6 +68,11 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[r.IntN(3)])
 	case len(ws) + 4:
 		return a.next().withdraw()
+	case len(ws) + 6:
+		if questions {
+			return a.prolong(time.Duration(r.IntN(100)-50) * time.Hour)
+		}
+		return a.next().acquire()
 	case len(ws) + 5:
 		if steps {
 			return a.step("late", []byte("again"))
