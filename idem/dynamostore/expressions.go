@@ -85,6 +85,8 @@ const (
 	// A part of a step's result goes with the outcome.
 	partExpires = "SET expires_at=:exp"
 	partIsThere = "attribute_exists(pk)"
+	// The part is not there, or not for longer.
+	ifNotExtended = "attribute_not_exists(expires_at) OR expires_at<=:exp"
 	// Of two who keep a record for longer, the one who asks for less comes too late.
 	partExpiring = "expires_at<:exp"
 

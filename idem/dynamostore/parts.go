@@ -69,12 +69,16 @@ func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires tim
 				}
 			}
 			in := &dynamodb.PutItemInput{TableName: s.table, Item: it}
+			if at, ok := it[schema.ExpiresAt]; ok {
+				// A try that arrives late takes nothing from who has extended the record.
+				in.ConditionExpression, in.ExpressionAttributeValues = aws.String(ifNotExtended), item{":exp": at}
+			}
 			part := &call{retrier: k.retrier, ctx: ctx, op: k.op}
 			err := part.do(false, partTime*k.attempt, func(ctx context.Context) error {
 				_, err := s.client.PutItem(ctx, in, s.optFns...)
 				return err
 			})
-			if err != nil {
+			if err != nil && !isConditionFailed(err) { // else it is there already
 				return fmt.Errorf("part %d of %d of the result: %w", n+1, b.Parts, errors.Unwrap(err))
 			}
 			done.Note(prefix + strconv.Itoa(n))

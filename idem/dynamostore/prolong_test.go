@@ -139,6 +139,18 @@ func TestPartsThatAreGoneAreNotKept(t *testing.T) {
 	require.Len(t, f.items(t), 0, "nothing comes back")
 }
 
+// A try that its sender has given up for lost arrives when the record has been extended.
+func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
+	k := newKept(t, nil)
+	require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
+	body := k.codec.pack(k.result)
+	require.Equal(t, k.rec.Body.Parts, body.Parts)
+	call := k.retry.begin(t.Context(), "Finish")
+	defer call.end()
+	require.NoError(t, k.putParts(call, k.id, "o1", body, k.rec.ExpiresAt, nil), "they are there")
+	k.outlived()
+}
+
 // A reply is lost, and the same is sent again: it is kept, with one entry.
 func TestAProlongationWithLostReplies(t *testing.T) {
 	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
