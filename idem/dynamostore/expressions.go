@@ -105,7 +105,7 @@ const (
 	postponeSet = "SET open_due=:due,sweep_id=:id"
 
 	// Like a claim, it says over what it was made.
-	prolongSet = "SET expires_at=:exp,write_id=:id,seen=:seen,updated_at=:now"
+	prolongSet = "SET expires_at=:exp,write_id=:id,seen=:seen"
 
 	// The entry of a change from outside, in its record and beside it.
 	entrySet     = ",audit_entry=:audit_entry"

@@ -50,7 +50,6 @@ func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolo
 		u.num(":exp", expiry(p.ExpiresAt))
 		u.str(":id", p.Write)
 		u.str(":seen", p.Seen)
-		u.num(":now", millis(now))
 		u.num(":at", now.Unix())
 		u.str(":completed", string(protocol.Completed))
 		u.str(":failed", string(protocol.Failed))

@@ -149,7 +149,7 @@ func (p Prolongation) Apply(rec *Record, now time.Time) (*Record, error) {
 		return rec, nil
 	case DoApply:
 		next := rec.Clone()
-		next.ExpiresAt, next.Write, next.Seen, next.UpdatedAt = p.ExpiresAt, p.Write, rec.Write, now
+		next.ExpiresAt, next.Write, next.Seen = p.ExpiresAt, p.Write, rec.Write
 		return next, nil
 	}
 	return nil, &ConflictError{Existing: rec}

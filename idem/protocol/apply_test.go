@@ -143,7 +143,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				return r
 			}, protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
 			func(r *protocol.Record) {
-				r.State, r.ExpiresAt, r.Write, r.Seen, r.UpdatedAt = protocol.Completed, expires.Add(time.Hour), "w", "seen", instant
+				r.State, r.ExpiresAt, r.Write, r.Seen = protocol.Completed, expires.Add(time.Hour), "w", "seen"
 			},
 		},
 		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *protocol.Record) {

@@ -83,7 +83,7 @@ type Erasure struct {
 
 // Prolongation keeps a record that has ended for longer. It is a write of its own: a call that
 // has taken the record for expired no longer replaces it, and the attempt no longer adds a
-// result to it.
+// result to it. UpdatedAt stays: replays say when the outcome was recorded.
 type Prolongation struct {
 	ID string
 	// Seen is the write that was read, Write the id of this one.

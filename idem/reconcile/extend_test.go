@@ -38,6 +38,23 @@ func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
 	require.True(t, again())
 }
 
+// A replay says when the outcome was recorded, not when somebody decided to keep it.
+func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	run := func() idem.Result[int] {
+		res, err := idem.Run(t.Context(), r.Engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		return res
+	}
+	first := run()
+	r.Clock.Advance(time.Hour)
+	require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+	again := run()
+	require.True(t, again.Outcome.Replayed)
+	require.Equal(t, first.Outcome.RecordedAt, again.Outcome.RecordedAt)
+}
+
 func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
 	r := newRig(t)
 	rc, key := r.reconciler(), refund.Key("acme", "r-1")
