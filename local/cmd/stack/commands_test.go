@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -67,7 +68,7 @@ func serving(t *testing.T) (*session, string) {
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t), "--no-tour"))
 	s.until("Still serving")
-	s.listen(5) // DynamoDB, the queue server, the HTTP API, the wire, the provider
+	s.listen(6) // DynamoDB, the queue server, the HTTP API, the wire, the provider, the console
 	url := regexp.MustCompile(`HTTP API at (\S+),`).FindStringSubmatch(s.seen.String())
 	require.Len(t, url, 2)
 	return s, url[1]
@@ -116,6 +117,14 @@ func TestCommands(t *testing.T) {
 	token := strings.TrimSpace(s.must("token", "-tenant", "globex"))
 	require.Eventually(t, func() bool { return pay(t, url, token, "first-key-0123456") == 201 }, patience, poll)
 	require.Regexp(t, `globex +charge +completed`, s.must("records"))
+
+	pages := regexp.MustCompile(`console for operators at (\S+)`).FindStringSubmatch(s.seen.String())
+	require.Len(t, pages, 2)
+	res, err := http.Get(pages[1])
+	require.NoError(t, err)
+	page, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	require.Contains(t, string(page), "<h1>Overview</h1>")
 
 	out = s.must("reset")
 	require.Contains(t, out, "table idem: 4 items deleted")

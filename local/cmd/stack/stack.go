@@ -29,6 +29,7 @@ type stack struct {
 	url      string // of the HTTP API
 	wire     *wire
 	wireURL  string
+	console  string // address of the operators' pages
 	provider *provider
 	issuer   *gateway.Issuer
 	db       *dynamodblocal.Server
@@ -92,6 +93,9 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 		return err
 	}
 	if err := s.startOrders(ctx); err != nil {
+		return err
+	}
+	if err := s.startConsole(); err != nil {
 		return err
 	}
 	return s.announce()

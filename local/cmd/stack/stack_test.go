@@ -240,7 +240,7 @@ func TestNothingIsLeft(t *testing.T) {
 			s := open(t, exec.Command(build(t)))
 			s.until("taking the tour")
 			find(t, s.mark, "/bin/payments") // the first function runs
-			s.listen(5)
+			s.listen(6)
 			pid := s.cmd.Process.Pid
 			if c.victim != "" {
 				pid = find(t, s.mark, c.victim)
@@ -273,7 +273,7 @@ func TestGoRunIsTerminated(t *testing.T) {
 			t.Parallel()
 			s := open(t, exec.Command("go", "run", "../..", "-endpoint", endpoint))
 			s.until("taking the tour")
-			s.listen(4)
+			s.listen(5)
 			require.NoError(t, s.cmd.Process.Signal(signal))
 			_ = s.end() // go run reports the signal
 			s.requireNoFiles()

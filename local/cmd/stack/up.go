@@ -43,6 +43,7 @@ func withStack(ctx context.Context, o options, t task, out io.Writer) error {
 	defer s.close()
 	ctx, cancel := s.whileComplete(ctx)
 	defer cancel()
+	say("console for operators at %s", s.console)
 	say("HTTP API at %s, ready after %v\n", s.url, time.Since(begun).Round(100*time.Millisecond))
 	err = t.run(ctx, s, out)
 	var ended *endedError
@@ -106,12 +107,14 @@ func (s *stack) explain(say func(string, ...any)) error {
 	if err != nil {
 		return err
 	}
-	say("%s", strings.NewReplacer("URL", s.url, "TOKEN", token, "TENANT", defaultTenant).Replace(`
+	say("%s", strings.NewReplacer("CONSOLE", s.console, "URL", s.url, "TOKEN", token, "TENANT", defaultTenant).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant TENANT:
 
   curl -i URL/payments -H 'Idempotency-Key: my-first-payment-1' \
     -H 'Content-Type: application/json' -d '{"amount": 1250, "currency": "EUR"}' \
     -H 'Authorization: Bearer TOKEN'
+
+What is open, in a browser: CONSOLE
 
 From another terminal, in this folder:
 

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// startConsole serves the operators' pages of the records' table. What they read is not
+// counted: no request makes them do so.
+func (s *stack) startConsole() error {
+	client, err := newDynamoDB(s.db.Endpoint())
+	if err != nil {
+		return err
+	}
+	questions, err := dynamostore.NewQuestions(client, recordsTable, nil)
+	if err != nil {
+		return err
+	}
+	r, err := reconcile.New(questions, nil)
+	if err != nil {
+		return err
+	}
+	pages, err := console.New(r, nil)
+	if err != nil {
+		return err
+	}
+	s.console, err = s.listen(0, pages)
+	return err
+}
