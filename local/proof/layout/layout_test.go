@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
 	"idem/emf":         {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
+	"idem/otelidem":    {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
 	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/console":     {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
@@ -80,7 +81,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
 
 type listed struct {
 	ImportPath string

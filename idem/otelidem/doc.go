@@ -1,0 +1,26 @@
+// Package otelidem tells OpenTelemetry what engines, sweepers and relays do.
+//
+//	telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: meters, TracerProvider: traces})
+//	engine, err := idem.New(store, &idem.Options{Observer: idem.Observers(telemetry.Observe, nil)})
+//	lambda.Start(telemetry.Wrap(lambda.NewHandler(handler)))
+//
+// The providers are yours, with their resource (service.name), exporters and sampler; this
+// package imports OpenTelemetry's API alone. [Telemetry.Wrap] has them flushed at the end of
+// an invocation, before Lambda may freeze the process.
+//
+// Metrics have the names of package schema after "idem.", such as idem.executed, and the
+// attribute idem.operation; never a key or a tenant. Counters count calls, attempts, records
+// or messages. Durations are histograms in seconds: idem.claim.duration, idem.handler.duration
+// and idem.finish.duration. idem.open, idem.oldest_open and idem.outbox_oldest are gauges, the
+// last two in seconds.
+//
+// In a trace, the claim, the handler and the recording of its outcome are child spans of the
+// call's span (idem.claim, idem.handler, idem.finish), and everything else is an event of that
+// span (such as idem.replayed). They have the record's id, which begins with the tenant, the
+// operation, the attempt and the state. A span is made when it is over, with the time at which
+// it began; spans that the handler makes are therefore siblings of idem.handler, and not its
+// children. A call outside a trace has no spans.
+//
+// The conventions are those of https://opentelemetry.io/docs/specs/semconv/general/naming/ and
+// https://opentelemetry.io/docs/specs/semconv/general/metrics/.
+package otelidem

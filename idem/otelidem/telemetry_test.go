@@ -1,0 +1,264 @@
+package otelidem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/internal/metric"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/otelidem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var (
+	charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+	refund = idem.Operation{Name: "refund"}
+)
+
+// collector is a user's providers, in memory.
+type collector struct {
+	reader *sdkmetric.ManualReader
+	meters *sdkmetric.MeterProvider
+	spans  *tracetest.SpanRecorder
+	traces *sdktrace.TracerProvider
+}
+
+func newCollector() *collector {
+	c := &collector{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	c.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(c.reader))
+	c.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(c.spans))
+	return c
+}
+
+func (c *collector) telemetry(t *testing.T) *otelidem.Telemetry {
+	o, err := otelidem.New(&otelidem.Options{MeterProvider: c.meters, TracerProvider: c.traces})
+	require.NoError(t, err)
+	return o
+}
+
+// numbers are the metrics by name and operation; of a histogram, its count and sum.
+func (c *collector) numbers(t *testing.T) map[string]any {
+	var all metricdata.ResourceMetrics
+	require.NoError(t, c.reader.Collect(t.Context(), &all))
+	found := map[string]any{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				require.True(t, data.IsMonotonic)
+				for _, p := range data.DataPoints {
+					found[m.Name+of(p.Attributes)] = p.Value
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					found[m.Name+of(p.Attributes)] = p.Value
+				}
+			case metricdata.Histogram[float64]:
+				require.Equal(t, "s", m.Unit)
+				for _, p := range data.DataPoints {
+					found[m.Name+of(p.Attributes)] = fmt.Sprintf("%d: %v s", p.Count, p.Sum)
+				}
+			default:
+				require.Fail(t, "unexpected", "%T", data)
+			}
+		}
+	}
+	return found
+}
+
+// of is what a point is about.
+func of(attrs attribute.Set) string {
+	operation, _ := attrs.Value("idem.operation")
+	return " " + operation.AsString()
+}
+
+func call(ctx context.Context, e *idem.Engine, op idem.Operation, err error) {
+	_, _ = idem.Do(ctx, e, op.Key("acme", "k"), 1, func(context.Context, int) (int, error) {
+		time.Sleep(1500 * time.Millisecond)
+		return 1, err
+	})
+}
+
+func TestMetricsAndSpansOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector()
+		h := idemtest.New(t, nil)
+		for range 2 {
+			h.Faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+				time.Sleep(250 * time.Millisecond)
+				return call.Do(ctx)
+			})
+		}
+		e, err := idem.New(h.Faults, &idem.Options{Observer: c.telemetry(t).Observe})
+		require.NoError(t, err)
+		ctx, span := c.traces.Tracer("user").Start(t.Context(), "POST /payments")
+		began := time.Now()
+		call(ctx, e, charge, nil)
+		call(ctx, e, charge, nil)
+		call(ctx, e, refund, errors.New("the provider said something about Alice"))
+		span.End()
+
+		require.Equal(t, map[string]any{
+			"idem.executed charge": int64(1), "idem.completed charge": int64(1), "idem.replayed charge": int64(1),
+			"idem.claim.duration charge": "1: 0.25 s", "idem.handler.duration charge": "1: 1.5 s",
+			"idem.executed refund": int64(1), "idem.parked refund": int64(1), "idem.handler.duration refund": "1: 1.5 s",
+		}, c.numbers(t))
+
+		ended := c.spans.Ended()
+		var names []string
+		for _, s := range ended {
+			names = append(names, s.Name())
+			if s.Name() != "POST /payments" {
+				require.Equal(t, span.SpanContext().SpanID(), s.Parent().SpanID())
+				require.Equal(t, span.SpanContext().TraceID(), s.SpanContext().TraceID())
+			}
+			require.NotContains(t, fmt.Sprint(s.Attributes(), s.Status(), s.Events()), "Alice")
+		}
+		require.Equal(t, []string{"idem.claim", "idem.handler", "idem.handler", "POST /payments"}, names[:4])
+		require.Equal(t, began, ended[0].StartTime())
+		require.Equal(t, 250*time.Millisecond, ended[0].EndTime().Sub(ended[0].StartTime()))
+		require.Equal(t, ended[0].EndTime(), ended[1].StartTime())
+		require.Equal(t, 1500*time.Millisecond, ended[1].EndTime().Sub(ended[1].StartTime()))
+		require.Equal(t, codes.Unset, ended[1].Status().Code)
+		require.Equal(t, codes.Error, ended[2].Status().Code)
+		var events []string
+		for _, e := range ended[3].Events() {
+			events = append(events, e.Name)
+		}
+		require.Contains(t, events, "idem.replayed")
+	})
+}
+
+// What is not in a trace makes no traces of its own.
+func TestACallOutsideATraceHasNoSpans(t *testing.T) {
+	c := newCollector()
+	e, err := idem.New(memstore.New(), &idem.Options{Observer: c.telemetry(t).Observe})
+	require.NoError(t, err)
+	_, err = idem.Do(t.Context(), e, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	require.Empty(t, c.spans.Ended())
+	require.Equal(t, int64(1), c.numbers(t)["idem.completed charge"])
+}
+
+func TestEveryMetricIsMade(t *testing.T) {
+	c := newCollector()
+	o := c.telemetry(t)
+	o.Add(t.Context(), "charge", func(yield func(string, int) bool) {
+		for _, m := range metric.All {
+			if !yield(m.Name, 7) {
+				return
+			}
+		}
+		yield("none", 1)
+	})
+	for _, kind := range []notice.Kind{notice.Claimed, notice.Executed, notice.Completed, "of a later release"} {
+		o.Observe(t.Context(), notice.Notice{Kind: kind, Operation: "charge", Took: time.Second})
+	}
+	require.Len(t, c.numbers(t), len(metric.All))
+}
+
+func TestASweep(t *testing.T) {
+	c := newCollector()
+	o := c.telemetry(t)
+	r, err := reconcile.New(memstore.New(), nil)
+	require.NoError(t, err)
+	open, err := r.OpenQuestions(t.Context())
+	require.NoError(t, err)
+	o.Add(t.Context(), "", reconcile.Report{Left: 2}.Counts())
+	o.Add(t.Context(), "", open[0].Counts())
+	require.Equal(t, map[string]any{"idem.swept ": int64(1), "idem.sweep_left ": int64(2), "idem.open ": int64(0), "idem.oldest_open ": int64(0)}, c.numbers(t))
+}
+
+// handler is a lambda.Handler.
+type handler func(context.Context, []byte) ([]byte, error)
+
+func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { return h(ctx, payload) }
+
+// exporter counts what reaches it, and may hang.
+type exporter struct {
+	spans int
+	hangs bool
+}
+
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if e.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	e.spans += len(spans)
+	return nil
+}
+
+func (*exporter) Shutdown(context.Context) error { return nil }
+
+// Lambda freezes the process after an invocation: what is not exported by then waits for
+// the next one, or is lost.
+func TestAnInvocationEndsWithAFlush(t *testing.T) {
+	e := &exporter{}
+	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(time.Hour)))
+	o, err := otelidem.New(&otelidem.Options{MeterProvider: newCollector().meters, TracerProvider: traces})
+	require.NoError(t, err)
+	h := o.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
+		_, span := traces.Tracer("user").Start(ctx, "POST /payments")
+		span.End()
+		if string(payload) == "panic" {
+			panic("boom")
+		}
+		return payload, nil
+	}))
+	got, err := h.Invoke(t.Context(), []byte("answer"))
+	require.NoError(t, err)
+	require.Equal(t, "answer", string(got))
+	require.Equal(t, 1, e.spans)
+	require.PanicsWithValue(t, "boom", func() { _, _ = h.Invoke(t.Context(), []byte("panic")) })
+	require.Equal(t, 2, e.spans)
+}
+
+func TestAnExporterThatHangsCostsASecondAndNoAnswer(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	var logged bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&exporter{hangs: true}, sdktrace.WithBatchTimeout(time.Hour)))
+		defer func() { _ = traces.Shutdown(context.Background()) }()
+		o, err := otelidem.New(&otelidem.Options{TracerProvider: traces})
+		require.NoError(t, err)
+		h := o.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
+			_, span := traces.Tracer("user").Start(ctx, "POST /payments")
+			span.End()
+			return payload, nil
+		}))
+		began := time.Now()
+		got, err := h.Invoke(t.Context(), []byte("answer"))
+		require.NoError(t, err)
+		require.Equal(t, "answer", string(got))
+		require.Equal(t, otelidem.DefaultFlushTimeout, time.Since(began))
+	})
+	require.Contains(t, logged.String(), "telemetry could not be flushed")
+}
+
+func TestWithoutProvidersNothingHappens(t *testing.T) {
+	o, err := otelidem.New(nil)
+	require.NoError(t, err)
+	o.Observe(t.Context(), notice.Notice{Kind: notice.Completed, Operation: "charge", Took: time.Second})
+	require.NoError(t, o.Flush(t.Context()))
+	_, err = otelidem.New(&otelidem.Options{FlushTimeout: -1})
+	require.ErrorContains(t, err, "cannot be negative")
+}
