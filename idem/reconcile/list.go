@@ -78,7 +78,8 @@ func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Listing, 
 			l.Next = fmt.Sprint(shard, " ", at)
 			return l, nil
 		}
-		due, err := r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: never, Page: at, Limit: limit})
+		q := protocol.DueQuery{Shard: shard, Until: never, Page: at, Limit: limit}
+		due, err := r.due(ctx, f, q, maxRead-l.Read)
 		if err != nil {
 			return Listing{}, err
 		}
@@ -91,6 +92,29 @@ func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Listing, 
 		}
 	}
 	return l, nil
+}
+
+// due reads entries of a shard of the index. If the filter lets few keys through, it reads as
+// many as it may at once: names cost no read of a record.
+func (r *Reconciler) due(ctx context.Context, f Filter, q protocol.DueQuery, most int) (protocol.DuePage, error) {
+	if f.Operations != nil || f.Tenants != nil {
+		ahead := q
+		ahead.Limit = most
+		due, err := r.store.Due(ctx, ahead)
+		if err != nil {
+			return due, err
+		}
+		named := 0
+		for _, id := range due.IDs {
+			if f.names(id) {
+				named++
+			}
+		}
+		if named <= q.Limit {
+			return due, nil
+		}
+	}
+	return r.store.Due(ctx, q)
 }
 
 func parsePage(page string) (shard int, at string, err error) {

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,4 +148,37 @@ func TestMistakesOfAList(t *testing.T) {
 	}
 	_, err := rc.List(t.Context(), reconcile.Filter{Limit: -1}, "")
 	require.ErrorContains(t, err, "Limit is -1")
+}
+
+// A filter that lets few keys through costs a query for a thousand entries, whatever the limit.
+func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
+	r := newRig(t)
+	for i := range 200 {
+		r.end(refund.Key("acme", fmt.Sprint("r-", i)), errPlain)
+	}
+	one := webhook.Key("acme", "w-1")
+	r.killed(one)
+	store := &countingDue{Store: r.Faults}
+	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(t, err)
+	l, err := rc.List(t.Context(), reconcile.Filter{Operations: []string{"webhook"}, Limit: 1}, "")
+	require.NoError(t, err)
+	require.Len(t, l.Records, 1)
+	require.Equal(t, one.ID(), l.Records[0].ID)
+	require.LessOrEqual(t, store.queries, protocol.Shards)
+
+	// Among many that it lets through, it has the limit.
+	l, err = rc.List(t.Context(), reconcile.Filter{Operations: []string{"refund"}, Limit: 3}, "")
+	require.NoError(t, err)
+	require.Len(t, l.Records, 3)
+}
+
+type countingDue struct {
+	reconcile.Store
+	queries int
+}
+
+func (c *countingDue) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	c.queries++
+	return c.Store.Due(ctx, q)
 }

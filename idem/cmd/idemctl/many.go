@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -60,9 +61,17 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err != nil {
 		return err
 	}
-	found, err := s.collect(ctx, r, query, "", m.Limit+1)
+	var found reconcile.Listing
+	err = s.pages(ctx, r, query, func(rec *idem.Record) error {
+		found.Records = append(found.Records, rec)
+		if len(found.Records) > m.Limit {
+			return errEnough
+		}
+		return nil
+	}, func(id string) { found.Unreadable = append(found.Unreadable, id) })
+	s.sort(&found)
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errEnough):
 		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
 	case len(found.Records) > m.Limit:
 		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
