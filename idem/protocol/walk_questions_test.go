@@ -59,7 +59,7 @@ func (w *state) writes() (all []func(*state) sent) {
 		all = append(all, (*state).prolong)
 	}
 	for _, to := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
-		again := w.rec.State != protocol.Unknown
+		again := w.rec.Resolved
 		if can(protocol.Event{Kind: protocol.EventResolve, To: to, Again: again}) {
 			all = append(all, func(v *state) sent { return v.resolve(to, again) })
 		}

@@ -167,7 +167,7 @@ func (w *state) keepsOutcome(t *testing.T, what string, before, next *protocol.R
 		require.True(t, before.Resolved, "an attempt's outcome is replaced: %v", w.trail)
 	case what == erased:
 		require.Nil(t, next)
-	case what == prolonged && next != before:
+	case what == prolonged && next.Write != before.Write:
 		require.True(t, before.ExpiresAt.Before(next.ExpiresAt), "a prolongation shortens: %v", w.trail)
 		after := next.Clone()
 		after.Write, after.Seen, after.ExpiresAt, after.UpdatedAt = before.Write, before.Seen, before.ExpiresAt, before.UpdatedAt

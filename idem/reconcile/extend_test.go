@@ -252,7 +252,7 @@ func TestALateOriginalAndAnExtension(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, out, "the recorded outcome")
 	require.True(t, r.Record(key).ExpiresAt.After(r.Clock.Now().Add(dispute-time.Minute)))
-	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeExtended}, r.changes(key))
+	require.Equal(t, []protocol.Change{protocol.ChangeResolved, protocol.ChangeExtended}, r.changes(key))
 }
 
 // The reply to the outcome was lost, and somebody has extended the record before the attempt
