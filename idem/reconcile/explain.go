@@ -167,12 +167,9 @@ func whyReplaced(rec *idem.Record, at time.Time) string {
 }
 
 func skipped(rec *idem.Record) string {
-	var done, interrupted []string
+	var done []string
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		switch s := rec.Steps[name]; {
-		case s.Begun:
-			interrupted = append(interrupted, name)
-		case s.Done():
+		if rec.Steps[name].Done() {
 			done = append(done, name)
 		}
 	}
@@ -180,10 +177,20 @@ func skipped(rec *idem.Record) string {
 	if len(done) > 0 {
 		fmt.Fprintf(&text, ", and skips the steps that are recorded: %s", strings.Join(done, ", "))
 	}
-	if len(interrupted) > 0 {
-		fmt.Fprintf(&text, ", and is asked about the interrupted steps: %s", strings.Join(interrupted, ", "))
+	if open := interrupted(rec); len(open) > 0 {
+		fmt.Fprintf(&text, ", and is asked about the interrupted steps: %s", strings.Join(open, ", "))
 	}
 	return text.String()
+}
+
+// interrupted lists the steps that began and left no outcome.
+func interrupted(rec *idem.Record) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		if rec.Steps[name].Begun {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func replayed(rec *idem.Record) string {
@@ -258,5 +265,11 @@ func (r *Reconciler) decision(rec *idem.Record, to idem.State, now time.Time) De
 		return refused("%v", err)
 	}
 	d.Then = r.gets(after, sameInput, now)
+	switch open := interrupted(rec); {
+	case to == idem.Released && len(open) > 0:
+		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect.", strings.Join(open, ", "))
+	case to == idem.Completed && len(rec.Steps) > 0:
+		d.Then += " Steps that are not recorded never run."
+	}
 	return d
 }

@@ -118,7 +118,7 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 		return err
 	}
 	s.did(notice.SweepParked, rec, parked.State, why, nil)
-	return s.ask(parked, op)
+	return s.ask(parked, s.operation(parked))
 }
 
 // attemptsOver says of a repeatable operation that is parked that it has had its attempts.

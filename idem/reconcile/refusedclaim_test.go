@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -152,3 +153,26 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 }
 
 func nil2(context.Context, int) (int, error) { panic("it must not run") }
+
+func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	decisions := r.explain(key).Decisions
+	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.", decisions[0].Then)
+	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
+		"It runs charge again without asking: release it only if that provably had no effect.", decisions[2].Then)
+}
+
+// OnAbandoned says what becomes of work that goes on, and nothing of what is unknown.
+func TestAnUnknownOutcomeWithoutProbeGoesToPeopleSoon(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
+		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { return nil },
+	}}})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, r.sweep(s))
+	require.Equal(t, r.Record(key).OpenSince.Add(reconcile.DefaultGiveUpAfter), r.Record(key).Due)
+	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+}

@@ -63,7 +63,8 @@ type Operation struct {
 	// operation's name.
 	Provider string
 	// GiveUpAfter is the age of a question at which people get it. Zero means
-	// [DefaultGiveUpAfter], and with Probe or OnAbandoned [DefaultProbeAge]. Probe is asked
+	// [DefaultGiveUpAfter], and [DefaultProbeAge] with Probe, or for work that OnAbandoned is
+	// told of: nobody is asked about an Unknown operation without Probe. Probe is asked
 	// once more before that. While the circuit is open, the question waits for it until it
 	// is twice as old, and so it does if each call of Probe ends its process.
 	GiveUpAfter time.Duration
@@ -195,33 +196,31 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		if op.GiveUpAfter < 0 || op.GiveUpProbes < 0 {
 			return bad("operation "+name, "GiveUpAfter is %v and GiveUpProbes %d: neither can be negative", op.GiveUpAfter, op.GiveUpProbes)
 		}
-		if op.GiveUpAfter == 0 && (op.Probe != nil || op.OnAbandoned != nil) {
-			op.GiveUpAfter = DefaultProbeAge
-		}
 		if op.Provider == "" {
 			op.Provider = name
 		}
 		if op.Probe != nil && s.circuits[op.Provider] == nil {
 			s.circuits[op.Provider] = newCircuit(op.Provider)
 		}
-		s.operations[name] = withDefaults(op)
+		s.operations[name] = op
 	}
 	return s, nil
-}
-
-func withDefaults(op Operation) Operation {
-	if op.GiveUpAfter == 0 {
-		op.GiveUpAfter = DefaultGiveUpAfter
-	}
-	return op
 }
 
 // operation is what the sweeper knows of the record's operation: if it does not know it,
 // what the record says.
 func (s *Sweeper) operation(rec *idem.Record) Operation {
 	_, name := namesOf(rec.ID)
-	if op, ok := s.operations[name]; ok {
-		return op
+	op, ok := s.operations[name]
+	if !ok {
+		op = Operation{Operation: idem.Operation{Name: name, Repeat: rec.Repeat}, Provider: name}
 	}
-	return withDefaults(Operation{Operation: idem.Operation{Name: name, Repeat: rec.Repeat}, Provider: name})
+	switch {
+	case op.GiveUpAfter != 0:
+	case op.Probe != nil, op.OnAbandoned != nil && rec.State != idem.Unknown:
+		op.GiveUpAfter = DefaultProbeAge
+	default:
+		op.GiveUpAfter = DefaultGiveUpAfter
+	}
+	return op
 }
