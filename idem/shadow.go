@@ -10,9 +10,10 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// shadowBudget bounds the store calls of a call in shadow, before its handler and once more
-// after it: several times what DynamoDB takes over a new connection.
-const shadowBudget = 250 * time.Millisecond
+// shadowShare of [Options.ClaimBudget] bounds the store calls of a call in shadow, before its
+// handler and once more after it: a quarter of a second, several times what DynamoDB takes over
+// a new connection.
+const shadowShare = 4
 
 // shadowSuffix ends the ids of records of shadow mode: no call outside of it finds them.
 const shadowSuffix = "#shadow"
@@ -142,7 +143,7 @@ func (o *observation) unobserved(ctx context.Context, err error) {
 // within bounds the store calls, by a tenth of the time that is left too. The caller's
 // cancellation is the handler's affair.
 func (o *observation) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	budget := shadowBudget
+	budget := o.engine.opts.ClaimBudget / shadowShare
 	if end, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(end)/10)
 	}

@@ -45,6 +45,7 @@ var (
 	unnoticed     = idem.Operation{Name: "path", Watch: idem.LeaveAbandonedUnnoticed}
 	silent        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.LeaveAbandonedUnnoticed}
 	watched       = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
+	observed      = idem.Operation{Name: "path", Shadow: true}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
 	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
 	errBroken     = errors.New("the connection broke")
@@ -71,6 +72,10 @@ func All() []Path {
 		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(killed(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
 		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
 		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
+		{Name: "in shadow, first", Calls: map[string]int{put: 1, update: 1}, Play: run(observed, small)},
+		{Name: "in shadow, first, an error", Calls: map[string]int{put: 1, update: 1}, Play: fails(observed, errBroken)},
+		{Name: "in shadow, duplicate", Calls: map[string]int{put: 1}, Before: run(observed, small), Play: run(observed, small)},
+		{Name: "in shadow, duplicate, unknown", Calls: map[string]int{put: 1}, Before: fails(observed, errBroken), Play: run(observed, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: renew(repeatable)},
 		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable), Play: renew(notRepeatable)},
 		{Name: "reference", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: refer(repeatable)},
