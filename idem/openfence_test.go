@@ -89,16 +89,28 @@ func TestAClaimInDoubtDoesNotLandAfterAnAttemptThatExecutedNothing(t *testing.T)
 // get the key.
 func TestARefusalWithoutAClaimForgetsNoEarlierAttempt(t *testing.T) {
 	for _, doubt := range []bool{true, false} {
-		r, key := newBankRig(t), openOp(false).Key("t", "k")
-		killed(t, r.rig, key)
-		r.clock.Advance(time.Hour)
-		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: idem.NotExecuted(errPlain), doubt: doubt}, nil))
-		require.Same(t, errPlain, err)
-		c := new(counter)
-		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 2, c.run)
-		require.ErrorIs(t, err, idem.ErrKeyReused, "in doubt %v", doubt)
-		require.Zero(t, c.count())
+		for _, before := range []string{"a lapsed claim", "a lapsed claim that cannot be read", "nothing"} {
+			r, key := newBankRig(t), openOp(false).Key("t", "k")
+			killed(t, r.rig, key)
+			r.clock.Advance(time.Hour)
+			if before == "nothing" {
+				r.mem.Delete(key.ID())
+			}
+			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+			if before == "a lapsed claim that cannot be read" {
+				r.faults.Next(idemtest.Get, idemtest.Refuse)
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: idem.NotExecuted(errPlain), doubt: doubt}, nil))
+			require.Same(t, errPlain, err)
+			c := new(counter)
+			_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 2, c.run)
+			if before == "nothing" {
+				require.NoError(t, err, "nothing was executed under the key")
+				continue
+			}
+			require.ErrorIs(t, err, idem.ErrKeyReused, "in doubt %v, over %s", doubt, before)
+			require.Zero(t, c.count())
+		}
 	}
 }
 
