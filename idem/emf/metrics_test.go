@@ -31,13 +31,13 @@ import (
 
 var charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 
-// log is where a function's lines go.
-type log struct {
+// logs is where a function's lines go.
+type logs struct {
 	mu sync.Mutex
 	bytes.Buffer
 }
 
-func (l *log) Write(b []byte) (int, error) {
+func (l *logs) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Buffer.Write(b)
@@ -46,7 +46,7 @@ func (l *log) Write(b []byte) (int, error) {
 // lines takes the lines, each valid by the schema that AWS publishes and by the format's rules
 // that the schema does not have: every metric and dimension is a member, at most 100 metrics
 // and 100 values.
-func (l *log) lines(t *testing.T) (all []map[string]any) {
+func (l *logs) lines(t *testing.T) (all []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +97,8 @@ func (l *log) lines(t *testing.T) (all []map[string]any) {
 	return all
 }
 
-func metrics(t *testing.T, o emf.Options) (*emf.Metrics, *log) {
-	out := &log{}
+func metrics(t *testing.T, o emf.Options) (*emf.Metrics, *logs) {
+	out := &logs{}
 	o.Out = out
 	if o.Service == "" {
 		o.Service = "payments"
@@ -323,7 +323,7 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 	_, err := emf.New(nil)
 	require.ErrorContains(t, err, "set Options.Service")
 	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "charges")
-	out := &log{}
+	out := &logs{}
 	m, err := emf.New(&emf.Options{Out: out})
 	require.NoError(t, err)
 	m.Observe(t.Context(), notice.Notice{Kind: notice.GivenUp, Operation: "charge"})
