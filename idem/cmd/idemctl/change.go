@@ -48,12 +48,36 @@ type changed struct {
 
 // decide shows a record and what the decision does, asks, and carries it out.
 func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags, d decision) error {
+	return s.confirmed(ctx, r, b, flags, c, func(rec *idem.Record, e reconcile.Explanation) (a action, err error) {
+		if a.then, err = d.of(e); err != nil {
+			return a, err
+		}
+		if a.do, err = d.prepare(rec); err != nil {
+			return a, err
+		}
+		a.to, a.what = d.to, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
+		return a, nil
+	})
+}
+
+// action is a change of a record that somebody may confirm.
+type action struct {
+	to idem.State
+	// what it does, and what calls get then.
+	what, then string
+	do         func(ctx context.Context, by reconcile.By) error
+}
+
+// confirmed shows a record and what an action does, asks, and does it.
+func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags,
+	plan func(rec *idem.Record, e reconcile.Explanation) (action, error),
+) error {
 	rec, err := flags.must(ctx, r)
 	if err != nil {
 		return err
 	}
 	if c.Seen != "" && c.Seen != rec.Write {
-		return fmt.Errorf("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
+		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
 	}
 	by, err := s.by(ctx, b, c)
 	if err != nil {
@@ -64,18 +88,14 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 	e := r.Explain(rec)
 	shown.explain(e)
 	fmt.Fprintln(shown.out)
-	then, err := d.of(e)
+	a, err := plan(rec, e)
 	if err != nil {
 		return err
 	}
-	do, err := d.prepare(rec)
-	if err != nil {
-		return err
-	}
-	shown.field("This will", "%s: the record becomes %s.", decisionName(d.to), shown.state(d.to))
-	shown.field("Then", "a call with the key and the same input gets: %s", plain(then))
+	shown.field("This will", "%s", a.what)
+	shown.field("Then", "a call with the key and the same input gets: %s", plain(a.then))
 	shown.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
-	report := changed{ID: rec.ID, From: rec.State, To: d.to, Then: then, DryRun: c.DryRun}
+	report := changed{ID: rec.ID, From: rec.State, To: a.to, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
 		return s.changed(report)
@@ -86,7 +106,7 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 		}
 	}
 	by.Seen = rec.Write
-	if err := s.carryOut(ctx, do, by); err != nil {
+	if err := s.carryOut(ctx, a.do, by); err != nil {
 		return err
 	}
 	fmt.Fprintln(shown.out, "Done.")
@@ -179,7 +199,7 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case errors.Is(err, reconcile.ErrChanged):
 		return fmt.Errorf("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew (%w)", err)
 	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
-		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrNotFound), errors.As(err, &mistaken):
+		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound), errors.As(err, &mistaken):
 		return fmt.Errorf("refused, and nothing was changed: %w", err)
 	}
 	return fmt.Errorf("it may or may not have been written: look with idemctl history, and repeat it if it was not (%w)", err)

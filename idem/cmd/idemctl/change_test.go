@@ -232,6 +232,24 @@ func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 	})
 }
 
+// A later call gets the outcome until then.
+func TestAnExtendedRecordIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		key := refund.Key("acme", "r-4")
+		require.NoError(t, b.call(key, result))
+		args := []string{"extend", key.ID(), "--for", "1000h", "--reason", "the queue is paused", "--yes"}
+		code, _, errs := b.run(args...)
+		require.Equal(t, exitDone, code, errs)
+		b.Clock.Advance(999 * time.Hour)
+		require.NoError(t, b.call(key, fails(errCut)))
+		b.Clock.Advance(2 * time.Hour)
+		code, _, errs = b.run(args...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "has expired")
+	})
+}
+
 func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
 	changing(t, func(b *bench) {
 		yes := with(releaseR1, "--yes")

@@ -39,6 +39,7 @@ type commands struct {
 
 	Resolve resolveCmd `cmd:"" help:"Record the outcome of an operation whose outcome is unknown."`
 	Release releaseCmd `cmd:"" help:"Record that an operation had no effect: the next call runs the handler again."`
+	Extend  extendCmd  `cmd:"" help:"Keep a record that has ended for longer, such as while the queue of its retries is paused."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
 	Report reportCmd `cmd:"" help:"Add up the log of operations in shadow: what the live mode would have prevented and refused, and what it costs."`

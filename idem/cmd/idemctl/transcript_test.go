@@ -29,6 +29,7 @@ func (b *bench) world() {
 
 // Every command and output of the README, and of testdata, is what the command prints.
 func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
+	t.Setenv("COLUMNS", "80") // of the help
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
 	for _, path := range append(files, "README.md") {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// extendCmd keeps a record that has ended for longer.
+type extendCmd struct {
+	recordFlags
+	changeFlags
+	For   time.Duration `xor:"until" placeholder:"720h" help:"Keep it for this long from now."`
+	Until time.Time     `xor:"until" placeholder:"2026-05-01T00:00:00Z" help:"Keep it until then."`
+}
+
+// Run runs the command.
+func (c *extendCmd) Run(ctx context.Context, s *session) error {
+	until := c.Until
+	switch {
+	case c.For < 0:
+		return misuse("--for is %v: it cannot be negative", c.For)
+	case c.For > 0:
+		until = s.now().Add(c.For)
+	case until.IsZero():
+		return misuse("say until when: --for or --until")
+	}
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	return s.confirmed(ctx, r, b, c.recordFlags, c.changeFlags, func(rec *idem.Record, e reconcile.Explanation) (action, error) {
+		switch {
+		case !rec.Ended():
+			return action{}, fmt.Errorf("extend is refused, and nothing was changed: the record is %s, and is kept until it has an outcome", rec.State)
+		case rec.Expired(s.now()):
+			return action{}, fmt.Errorf("extend is refused, and nothing was changed: the record has expired at %s, and the next call runs the handler again", at(rec.ExpiresAt))
+		case rec.ExpiresAt.IsZero():
+			return action{}, errors.New("there is nothing to do: the record never expires")
+		case !rec.ExpiresAt.Before(until):
+			return action{}, fmt.Errorf("there is nothing to do: the record is kept until %s already", at(rec.ExpiresAt))
+		}
+		return action{
+			to: rec.State, then: e.SameInput, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), at(until)),
+			do: func(ctx context.Context, by reconcile.By) error { return r.Extend(ctx, rec.ID, until, by) },
+		}, nil
+	})
+}
