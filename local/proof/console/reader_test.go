@@ -100,10 +100,10 @@ func TestEveryControlHasAName(t *testing.T) {
 				if n.Ignored || n.Role == nil {
 					continue
 				}
-				switch fmt.Sprintf("%s", n.Role.Value) {
+				switch n.Role.Value.String() {
 				case `"link"`, `"button"`, `"textbox"`, `"checkbox"`, `"radio"`, `"combobox"`, `"region"`, `"navigation"`, `"form"`:
 					require.NotNil(t, n.Name)
-					require.NotEqual(t, `""`, fmt.Sprintf("%s", n.Name.Value), "%s without a name", n.Role.Value)
+					require.NotEqual(t, `""`, n.Name.Value.String(), "%s without a name", n.Role.Value)
 					named++
 				}
 			}
