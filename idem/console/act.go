@@ -35,13 +35,20 @@ const (
 // words for what may be decided.
 type words struct{ Name, Verb, What string }
 
-// forgotten is the target of a removal, beside the states.
-const forgotten = "forgotten"
+// forgotten and extended are the targets of a removal and of an extension, beside the states.
+const (
+	forgotten = "forgotten"
+	extended  = "extended"
+)
+
+// days for which a record can be kept.
+var days = []choice{{Value: "7", Text: "7 days"}, {Value: "30", Text: "30 days"}, {Value: "90", Text: "90 days"}, {Value: "366", Text: "a year"}}
 
 var wordsOf = map[string]words{
 	string(idem.Completed): {"completed", "Resolve to completed", "It records that the operation took effect."},
 	string(idem.Failed):    {"failed", "Resolve to failed", "It records that the operation has failed for good."},
 	string(idem.Released):  {"released", "Resolve to released", "It records that the operation did not take effect."},
+	extended:               {"extended", "Keep the record longer", "It keeps the record, and with it its outcome, longer than its retention."},
 	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result."},
 }
 
@@ -60,6 +67,10 @@ type action struct {
 	Write    string
 	Decision reconcile.Decision
 	Typed    typed `json:"-"`
+	// Resolves says that the decision records an outcome.
+	Resolves bool
+	Days     []choice
+	Expires  moment
 	// JSON says that a result can be typed; Typeable also if Options.Encode can make it.
 	JSON, Typeable bool
 	Hint           string
@@ -74,18 +85,19 @@ type action struct {
 type typed struct {
 	Why, Ref, Message, Type, Code string
 	Known, Result                 string
+	Days                          string
 	Undone                        bool
 }
 
 // form is the page of a decision.
 func (c *console) form(r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	return c.formOf(r, q.Get("id"), q.Get("to"), typed{Known: "no"}, "")
+	return c.formOf(r, q.Get("id"), q.Get("to"), typed{Known: "no", Days: "30"}, "")
 }
 
 func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string) (*page, error) {
 	if _, ok := wordsOf[to]; !ok {
-		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, or forgotten.", Record: id}
+		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
 	}
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
@@ -95,7 +107,13 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: c.decided(rec, to), Typed: t,
 		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
 	}
+	body.Resolves = to != forgotten && to != extended
+	for _, d := range days {
+		d.Chosen = d.Value == t.Days
+		body.Days = append(body.Days, d)
+	}
 	if rec != nil {
+		body.Expires = c.moment(rec.ExpiresAt)
 		body.Write, body.Seen = rec.Write, rec.Write
 		body.JSON = rec.Codec == ""
 		body.Typeable, body.Hint = body.JSON || c.opts.Encode != nil, c.opts.EncodeHint
@@ -112,10 +130,28 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 
 // decided is what the decision would do now.
 func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
+	if to == extended {
+		return c.extension(rec)
+	}
 	all := c.r.Explain(rec).Decisions
 	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d.To) == to })]
 	d.Refused = refusal(d)
 	return d
+}
+
+// extension is what keeping the record longer would do.
+func (c *console) extension(rec *idem.Record) reconcile.Decision {
+	switch {
+	case rec == nil:
+		return reconcile.Decision{Refused: "there is no record"}
+	case !rec.Ended():
+		return reconcile.Decision{Refused: fmt.Sprintf("only a record that has ended can be kept for longer, and it is %s", rec.State)}
+	case rec.ExpiresAt.IsZero():
+		return reconcile.Decision{Refused: "it never expires"}
+	case rec.Expired(c.opts.Now()):
+		return reconcile.Decision{Refused: "it has expired"}
+	}
+	return reconcile.Decision{To: rec.State, Then: c.r.Explain(rec).SameInput}
 }
 
 // token shows that this console has made the form, for this operator and decision about the
@@ -144,7 +180,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	t := typed{
 		Why: strings.TrimSpace(r.PostForm.Get("why")), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
 		Message: r.PostForm.Get("message"), Type: r.PostForm.Get("type"), Code: r.PostForm.Get("code"),
-		Known: r.PostForm.Get("known"), Result: strings.TrimSpace(r.PostForm.Get("result")), Undone: r.PostForm.Get("undone") == "1",
+		Known: r.PostForm.Get("known"), Days: r.PostForm.Get("days"), Result: strings.TrimSpace(r.PostForm.Get("result")), Undone: r.PostForm.Get("undone") == "1",
 	}
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
@@ -178,18 +214,14 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		}
 		c.write(w, r, p)
 	}
-	res, mistake := c.resolution(rec, d, t)
+	change, mistake := c.change(rec, to, d, t)
 	if mistake != "" {
 		again(mistake)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeFor)
 	defer cancel()
-	if to == forgotten {
-		err = c.r.Forget(ctx, id, by)
-	} else {
-		err = c.r.Resolve(ctx, id, res, by)
-	}
+	err = change(ctx, by)
 	var config *idem.ConfigError
 	var store *idem.StoreError
 	switch {
@@ -213,12 +245,32 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// change makes the decision, as it was typed, or says what is wrong with that.
+func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t typed) (do func(context.Context, reconcile.By) error, mistake string) {
+	if t.Why == "" {
+		return nil, "The reason is missing: say why, for those who read it in a year."
+	}
+	switch to {
+	case forgotten:
+		return func(ctx context.Context, by reconcile.By) error { return c.r.Forget(ctx, rec.ID, by) }, ""
+	case extended:
+		if !slices.ContainsFunc(days, func(d choice) bool { return d.Value == t.Days }) {
+			return nil, "Choose for how long the record is kept."
+		}
+		n, _ := strconv.Atoi(t.Days) // one of them
+		until := c.opts.Now().Add(time.Duration(n) * 24 * time.Hour)
+		if !until.After(rec.ExpiresAt) {
+			return nil, "The record is kept as long already: choose a longer time."
+		}
+		return func(ctx context.Context, by reconcile.By) error { return c.r.Extend(ctx, rec.ID, until, by) }, ""
+	}
+	res, mistake := c.resolution(rec, d, t)
+	return func(ctx context.Context, by reconcile.By) error { return c.r.Resolve(ctx, rec.ID, res, by) }, mistake
+}
+
 // resolution is what the operator has found out, or what is wrong with what was typed.
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
 	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
-	if t.Why == "" {
-		return res, "The reason is missing: say why, for those who read it in a year."
-	}
 	switch d.To {
 	case idem.Failed:
 		if strings.TrimSpace(t.Message) == "" {
@@ -261,7 +313,8 @@ func (c *console) stale(w http.ResponseWriter, r *http.Request, id, to string, b
 		return
 	}
 	mine := slices.ContainsFunc(history, func(a protocol.Audit) bool {
-		decided := a.Change == protocol.ChangeResolved && string(a.To) == to || a.Change == protocol.ChangeForgotten && to == forgotten
+		decided := a.Change == protocol.ChangeResolved && string(a.To) == to ||
+			a.Change == protocol.ChangeForgotten && to == forgotten || a.Change == protocol.ChangeExtended && to == extended
 		return decided && a.Who == by.Who && a.Why == by.Why && a.Tool == by.Tool && !a.At.Before(since)
 	})
 	if mine {

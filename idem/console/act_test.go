@@ -69,6 +69,34 @@ func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	require.Equal(t, 1, r.changes(id))
 }
 
+func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
+	r := newRig(t, console.Options{})
+	key := refund.Key("acme", "r-1")
+	id := r.end(key, 7, nil)
+	form := r.form(id, "extended")
+	form.Set("days", "30")
+	done := r.post("/ops/act", form)
+	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
+	require.Contains(t, r.get(done.Header.Get("Location")).text, "Kept longer")
+	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+	require.Equal(t, 1, r.changes(id))
+
+	shorter := r.form(id, "extended")
+	shorter.Set("days", "7")
+	a := r.post("/ops/act", shorter)
+	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+	require.Contains(t, a.text, "kept as long already")
+	shorter.Set("days", "1000000")
+	require.Equal(t, http.StatusUnprocessableEntity, r.post("/ops/act", shorter).StatusCode)
+	require.Equal(t, 1, r.changes(id))
+
+	open := r.end(refund.Key("acme", "r-2"), nil, errCut)
+	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {open}, "to": {"extended"}}.Encode()).text, "only a record that has ended can be kept for longer")
+	r.Clock.Advance(31 * 24 * time.Hour)
+	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"extended"}}.Encode()).text, "it has expired")
+}
+
 func TestTwoClicksAtOnceChangeOnce(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)

@@ -157,7 +157,7 @@ func (c *console) latest(ctx context.Context) (all []changed, read int, err erro
 			if len(all) == overviewChanges {
 				break
 			}
-			all = append(all, changed{c.change(a), c.idRow(a.ID)})
+			all = append(all, changed{c.happening(a), c.idRow(a.ID)})
 		}
 		if p.Next == "" {
 			break

@@ -81,7 +81,7 @@ func (c *console) record(r *http.Request) (*page, error) {
 	}
 	body := c.view(id, rec, history)
 	if q.Get("done") == "1" && len(history) > 0 {
-		last := c.change(history[len(history)-1])
+		last := c.happening(history[len(history)-1])
 		body.Done = &last
 	}
 	body.ShowErrors = q.Get("show") == "error"
@@ -119,8 +119,9 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Steps = c.steps(rec)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
-			v.Decisions = append(v.Decisions, c.decision(id, d))
+			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d.To), d))
 		}
+		v.Decisions = append(v.Decisions, c.decision(id, extended, c.extension(rec)))
 	}
 	v.Timeline = c.timeline(rec, e, history)
 	return v
@@ -130,11 +131,11 @@ func (c *console) showURL(id, what, at string) string {
 	return c.opts.Prefix + "/record?" + url.Values{"id": {id}, "show": {what}}.Encode() + "#" + at
 }
 
-func (c *console) decision(id string, d reconcile.Decision) decisionView {
-	w := wordsOf[targetOf(d.To)]
+func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
+	w := wordsOf[to]
 	return decisionView{
 		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: refusal(d), Undo: d.Undo, Again: d.Again,
-		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {targetOf(d.To)}}.Encode(),
+		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
 	}
 }
 
@@ -195,7 +196,7 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 		}
 	}
 	for _, a := range history {
-		all = append(all, c.change(a))
+		all = append(all, c.happening(a))
 	}
 	for _, ch := range e.Changes {
 		if ch.At.Year() < 9999 {
@@ -206,8 +207,8 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 	return all
 }
 
-// change is a change by people, a webhook or a sweep.
-func (c *console) change(a protocol.Audit) happening {
+// happening is a change by people, a webhook or a sweep.
+func (c *console) happening(a protocol.Audit) happening {
 	h := happening{At: c.moment(a.At), Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, Change: string(a.Change)}
 	switch a.Change {
 	case protocol.ChangeParked:
@@ -216,6 +217,8 @@ func (c *console) change(a protocol.Audit) happening {
 		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)
 	case protocol.ChangeGivenUp:
 		h.What, h.Text = "Given up", "The sweep left the question to people."
+	case protocol.ChangeExtended:
+		h.What, h.Text = "Kept longer", "The record expires later."
 	case protocol.ChangeForgotten:
 		h.What, h.Text = "Forgotten", "The record was removed."
 		if a.Unconfirmed {
@@ -275,5 +278,6 @@ func readable(body []byte) string {
 
 // isStale reports whether the change was refused because the record is another one by now.
 func isStale(err error) bool {
-	return errors.Is(err, reconcile.ErrChanged) || errors.Is(err, reconcile.ErrNotUnknown) || errors.Is(err, reconcile.ErrNotFound) || errors.Is(err, reconcile.ErrOpen)
+	return errors.Is(err, reconcile.ErrChanged) || errors.Is(err, reconcile.ErrNotUnknown) || errors.Is(err, reconcile.ErrNotFound) ||
+		errors.Is(err, reconcile.ErrOpen) || errors.Is(err, reconcile.ErrExpired)
 }

@@ -37,7 +37,7 @@ func (s *service) pages() map[string]string {
 	return map[string]string{
 		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
 		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"), "failed": formPage(undone.ID(), "failed"),
-		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
+		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "extended": formPage(ended.ID(), "extended"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
 	}
 }
 
