@@ -68,21 +68,24 @@ func (s *trip) net() (store *idemtest.Faults, kill func()) {
 	var cut time.Time
 	store.Always(func(ctx context.Context, c *idemtest.Call) error {
 		s.mu.Lock()
-		calm, gone := s.calm, dead
+		calm, gone, over := s.calm, dead, cut
 		s.mu.Unlock()
 		switch {
 		case gone:
 			return &protocol.ConflictError{} // as a dead process's store of idemtest
 		case calm:
 			return c.Do(ctx)
-		case time.Now().Before(cut):
+		case time.Now().Before(over):
 			select {
 			case <-ctx.Done():
 				return c.Lost()
-			case <-time.After(time.Until(cut)):
+			case <-time.After(time.Until(over)):
 			}
 		case s.n(40) == 0:
-			cut = time.Now().Add(time.Duration(s.n(int(time.Minute))))
+			over = time.Now().Add(time.Duration(s.n(int(time.Minute))))
+			s.mu.Lock()
+			cut = over
+			s.mu.Unlock()
 		}
 		wait := time.Duration(s.n(int(20 * time.Millisecond)))
 		if s.n(25) == 0 {
