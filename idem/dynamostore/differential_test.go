@@ -314,6 +314,9 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 				}
 			}
 			st.ClearSteps = append(st.ClearSteps, "no such step")
+			for name := range rec.Steps {
+				st.Steps = append(st.Steps, protocol.StepWrite{Name: name, Result: []byte("told"), Compensates: g.chance(50)})
+			}
 		}
 	}
 	return anyWrite{name: "settlement", audited: st.Audit != nil, what: st, apply: st.Apply,

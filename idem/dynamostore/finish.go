@@ -162,7 +162,7 @@ func (s *Store) ended(old item, err error, k *call, write string, e protocol.End
 const maxItem = 400 << 10
 
 // Settle implements [idem.Store]: one UpdateItem, after the parts of a large
-// result, and after one read if steps are to be cleared. It writes no audit entry: see
+// result, and after one read if steps are to be cleared or recorded. It writes no audit entry: see
 // [Questions.Settle].
 func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
 	if w.Audit != nil {
@@ -184,8 +184,11 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 		return err
 	}
 	steps, cleared := likely(w.Ending), (*clearing)(nil)
-	if len(w.ClearSteps) > 0 && w.Ending.State != protocol.Completed && w.Ending.State != protocol.Failed {
+	if len(w.ClearSteps)+len(w.Steps) > 0 && w.Ending.State != protocol.Completed && w.Ending.State != protocol.Failed {
 		if cleared, err = s.clearing(k, w); err != nil {
+			return err
+		}
+		if err = cleared.putParts(s, k, w); err != nil {
 			return err
 		}
 		if w.Ending.State == protocol.Released {
@@ -237,6 +240,8 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			old = spent
 		}
 		s.expireSteps(k, w.ID, w.Ending, old)
+	} else if err == errRefused && cleared != nil && !landed(old) {
+		cleared.expireParts(s, k, w, now)
 	}
 	return s.ended(old, err, k, w.Write, w.Ending)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -190,10 +191,11 @@ func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires tim
 	_ = g.Wait()
 }
 
-// clearing is the removal of the begin marks that a record has.
+// clearing is the removal of the begin marks that a record has, and what replaces others.
 type clearing struct {
 	after  ifReleased
 	remove []string // nil to remove all
+	record map[string]protocol.RecordedStep
 }
 
 // clearing reads the record, since an expression can remove a member only of a
@@ -206,7 +208,7 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	if it == nil || writeOf(it) != w.Seen {
 		// The write will be refused, or has landed: its condition finds out.
-		return &clearing{withoutSteps, []string{}}, nil
+		return &clearing{after: withoutSteps, remove: []string{}}, nil
 	}
 	rec, err := decode(it)
 	if err != nil {
@@ -220,13 +222,56 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 			remove = append(remove, name)
 		}
 	}
+	record := map[string]protocol.RecordedStep{}
+	for _, step := range w.Steps {
+		if !left[step.Name].Begun {
+			continue
+		}
+		if len(step.Result) > s.maxResult {
+			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
+		}
+		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write}
+		if step.Failure == nil {
+			// Whether the record is full already is for its attempts to know.
+			entry.Body = s.codec.packUpTo(step.Result, stepInlineFullUpTo)
+		}
+		record[step.Name] = entry
+	}
 	switch {
 	case len(left) > 0:
-		return &clearing{withSteps, remove}, nil
+		return &clearing{withSteps, remove, record}, nil
 	case len(rec.Steps) > 0:
-		return &clearing{withoutSteps, nil}, nil
+		return &clearing{after: withoutSteps}, nil
 	}
-	return &clearing{withoutSteps, remove}, nil
+	return &clearing{after: withoutSteps, remove: remove}, nil
+}
+
+// putParts stores the large results of the steps, before anything is written to the record.
+func (c *clearing) putParts(s *Store, k *call, w protocol.Settlement) error {
+	for _, step := range c.record {
+		if step.Body.Parts == 0 {
+			continue
+		}
+		// Without an expiry: the table never forgets an open question.
+		if err := s.putParts(k, w.ID, w.Write, step.Body, time.Time{}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expireParts gives the parts of a settlement that was refused an expiry: nothing will ever
+// name them.
+func (c *clearing) expireParts(s *Store, k *call, w protocol.Settlement, now time.Time) {
+	var prefixes []string
+	var parts []int
+	for _, step := range c.record {
+		if step.Body.Parts > 0 {
+			prefixes = append(prefixes, partKeyPrefix(w.ID, w.Write, step.Body.Digest))
+			parts = append(parts, step.Body.Parts)
+		}
+	}
+	s.expireParts(k, prefixes, parts, now)
 }
 
 func (c *clearing) apply(u *update) {
@@ -234,10 +279,16 @@ func (c *clearing) apply(u *update) {
 		u.drop(schema.Steps)
 		return
 	}
-	if len(c.remove) == 0 {
+	if len(c.remove)+len(c.record) == 0 {
 		return
 	}
-	u.names = make(map[string]string, len(c.remove))
+	u.names = make(map[string]string, len(c.remove)+len(c.record))
+	for i, name := range slices.Sorted(maps.Keys(c.record)) {
+		n := strconv.Itoa(i)
+		u.names["#done"+n] = name
+		u.add("," + schema.Steps + ".#done" + n + "=:done" + n)
+		u.item[":done"+n] = encodeStep(c.record[name])
+	}
 	for i, name := range c.remove {
 		alias := "#step" + strconv.Itoa(i)
 		u.names[alias] = name

@@ -95,6 +95,11 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	if err := s.fits(w.Ending.Result); err != nil {
 		return err
 	}
+	for _, step := range w.Steps {
+		if err := s.fits(step.Result); err != nil {
+			return err
+		}
+	}
 	return s.write(ctx, "Settle", w.ID, now, w.Apply, with{audit: w.Audit})
 }
 

@@ -229,6 +229,12 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	for _, name := range s.ClearSteps {
 		delete(next.Steps, name)
 	}
+	for _, step := range s.Steps {
+		if next.Steps[step.Name].Begun {
+			step.Write, step.Begin, step.NotExecuted = s.Write, false, false
+			next.Steps[step.Name] = step.Recorded(now)
+		}
+	}
 	if !next.Open() {
 		next.ExpiresAt = s.Ending.ExpiresAt // no step is left to be remembered
 	}

@@ -299,6 +299,9 @@ type Settlement struct {
 	Ending Ending
 	// ClearSteps names the begin marks to remove, which closes those steps.
 	ClearSteps []string
+	// Steps are the outcomes of steps that have a begin mark, which they replace. Name, Failure,
+	// Omitted, Result and Compensates count. A step without such a mark stays as it is.
+	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.
 	Again bool
 	// LargeSteps: see [Finish].

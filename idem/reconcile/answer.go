@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"errors"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Answer is what a probe has found out. The zero value is StillUnknown(0).
@@ -23,8 +25,9 @@ const (
 	cannotBeKnown
 )
 
-// CompletedWith answers that the operation took effect, and that its handler would have
-// returned out. Out must be the handler's result type: only the encoding is checked, as
+// CompletedWith answers that the operation took effect as a whole, and that its handler would
+// have returned out: steps that are not recorded never run. Of an operation that was interrupted
+// in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only the encoding is checked, as
 // [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
 // that has failed and is being undone, or has been.
 func CompletedWith[Out any](out Out) Answer {
@@ -51,9 +54,46 @@ func FailedWith(f idem.Failure) Answer {
 }
 
 // NotExecuted answers that the operation had no effect and that none can follow: the next
-// call runs the handler again. The answer does not count while the parked attempt may still
+// call runs the handler again, and in it each interrupted step: see [ContinueWith]. The answer does not count while the parked attempt may still
 // be running; the probe is then asked once more after that.
 func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: idem.Released}} }
+
+// ContinueWith answers what became of the steps that were interrupted, by name, as
+// [Resolution.Steps] says: the next call gets it as their outcomes and goes on with the steps
+// after them. Nothing else of the operation may have taken effect without being recorded. As
+// with NotExecuted, it does not count while the parked attempt may still be running.
+func ContinueWith(steps map[string]Answer) Answer {
+	return Answer{kind: resolved, res: Resolution{To: idem.Released, Steps: steps}}
+}
+
+// asStep says why the answer cannot be that about a step.
+func (a Answer) asStep() error {
+	switch {
+	case a.kind != resolved:
+		return errors.New("it is no outcome: use CompletedWith, CompletedWithoutResult, FailedWith or NotExecuted")
+	case a.err != nil:
+		return a.err
+	case len(a.res.Steps) > 0:
+		return errors.New("steps have no steps")
+	case a.res.Ref != "":
+		return errors.New("it has a reference, which a record has one of: give it with the resolution")
+	case a.res.Result != nil && a.res.Result.Codec != "":
+		return errors.New("its result is " + a.res.Result.Codec + ", and later attempts read JSON: use CompletedWith")
+	}
+	return a.res.check()
+}
+
+// step is the write of the answer as that about a step.
+func (a Answer) step(name string) protocol.StepWrite {
+	w := protocol.StepWrite{Name: name, Failure: a.res.Failure}
+	switch {
+	case a.res.Result != nil:
+		w.Result = a.res.Result.Body
+	case a.res.To == idem.Completed:
+		w.Omitted, w.Failure = true, &idem.Failure{Message: "it took effect, and its result is not known"}
+	}
+	return w
+}
 
 // StillUnknown answers that the provider does not know yet, and after what time to ask
 // again, [Operation.GiveUpAfter] at most. Zero leaves the time to the sweep.

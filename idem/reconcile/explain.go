@@ -267,7 +267,7 @@ func (r *Reconciler) decision(rec *idem.Record, to idem.State, now time.Time) De
 	d.Then = r.gets(after, sameInput, now)
 	switch open := interrupted(rec); {
 	case to == idem.Released && len(open) > 0:
-		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect.", strings.Join(open, ", "))
+		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", strings.Join(open, ", "))
 	case to == idem.Completed && len(rec.Steps) > 0:
 		d.Then += " Steps that are not recorded never run."
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -80,7 +83,7 @@ func poison(rec *idem.Record, op Operation) bool {
 // settled records the outcome that the provider has told. An answer that the record does not
 // take goes to people, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
-	why := "the provider says that it " + said(a.res.To)
+	why := "the provider says that it " + said(a.res)
 	err := a.err
 	if err == nil {
 		err = a.res.check()
@@ -119,12 +122,14 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
 }
 
-func said(to idem.State) string {
-	switch to {
-	case idem.Completed:
+func said(res Resolution) string {
+	switch {
+	case res.To == idem.Completed:
 		return "took effect"
-	case idem.Failed:
+	case res.To == idem.Failed:
 		return "has failed"
+	case len(res.Steps) > 0:
+		return "goes on after " + strings.Join(slices.Sorted(maps.Keys(res.Steps)), ", ")
 	}
 	return "had no effect"
 }

@@ -28,6 +28,13 @@ type Resolution struct {
 	Result *idem.Encoded
 	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
 	Failure *idem.Failure
+	// Steps of To Released are what became of the steps that were interrupted, by name:
+	// [CompletedWith] the result of the step's function, [CompletedWithoutResult],
+	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
+	// only what was not executed runs again. All interrupted steps must be named. Nil means
+	// that none of them was executed: all of them run again. That the step has a compensation
+	// is known again once an attempt has reached it.
+	Steps map[string]Answer
 	// Undone says that what the steps did has been undone by hand. It is for To Failed.
 	// Without it a record with compensations that have not run is refused with a
 	// [*NotUndoneError].
@@ -55,12 +62,19 @@ func (r Resolution) check() error {
 		return bad("Failure is nil: say what the failure is")
 	case r.To != idem.Completed && r.Result != nil:
 		return bad("Result is given: only a completed outcome has one")
+	case r.To != idem.Released && len(r.Steps) > 0:
+		return bad("Steps is given: only what is released goes on after its steps")
 	case r.To != idem.Failed && r.Undone:
 		return bad("Undone is set: only a failed outcome needs its steps undone")
 	case len(r.Ref) > maxReference:
 		return bad(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
 	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
 		return bad("Ref has control characters or is not valid UTF-8: use its hexadecimal form")
+	}
+	for name, a := range r.Steps {
+		if problem := a.asStep(); problem != nil {
+			return bad(fmt.Sprintf("Steps[%q]: %v", name, problem))
+		}
 	}
 	if f := r.Failure; f != nil {
 		for _, text := range []string{f.Message, f.Type, f.Code} {

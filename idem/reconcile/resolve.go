@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -29,7 +30,8 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // attempt may still be running, a resolution to Released is refused with [ErrTooEarly]. One
 // that would forget steps which have not been undone gives [ErrNotUndone]. A record that is
 // not unknown, or that somebody else has resolved first, gives [ErrNotUnknown], an absent one
-// [ErrNotFound]. A resolution that is refused changes nothing.
+// [ErrNotFound]. A resolution that is refused changes nothing. One to Released without
+// [Resolution.Steps] says that the interrupted steps had no effect: the next call runs them again.
 //
 // A claim whose lease is over counts as unknown if its record says that nobody may take it over:
 // the operation is not repeatable, or the attempt was interrupted in an at-most-once step. A
@@ -79,6 +81,19 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
 			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
+	}
+	if len(res.Steps) > 0 {
+		open := interrupted(rec)
+		for name := range res.Steps {
+			if !slices.Contains(open, name) {
+				return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Steps has %q, and the steps without outcome are %q: leave it out", name, open)}
+			}
+		}
+		for _, name := range open {
+			if _, told := res.Steps[name]; !told {
+				return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Steps says nothing of %q, which was interrupted too: say what became of it", name)}
+			}
+		}
 	}
 	undone := res.Undone || res.To == idem.Released || res.To == idem.Completed && !rec.Undoing()
 	if due := notUndone(rec); !undone && len(due) > 0 {
@@ -148,10 +163,15 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 	kept := 0
 	for name, step := range rec.Steps {
 		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
-		if step.Begun {
-			s.ClearSteps = append(s.ClearSteps, name)
-		} else {
+		told, known := res.Steps[name]
+		switch {
+		case !step.Begun:
 			kept++
+		case known && told.res.To != idem.Released:
+			s.Steps = append(s.Steps, told.step(name))
+			kept++
+		default:
+			s.ClearSteps = append(s.ClearSteps, name)
 		}
 	}
 	if res.To == idem.Released && kept > 0 {

@@ -216,6 +216,13 @@ var endFaults = []fault{
 				return w.Apply(rec, now)
 			}
 		}},
+	{"resolution forgets what a step did", []string{"settle/resolution records what an interrupted step did"},
+		func(s *faulty) {
+			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+				w.Steps = nil
+				return w.Apply(rec, now)
+			}
+		}},
 	{"parked attempt reopens itself", []string{
 		"late outcome/uncertain release after another call's park", "fencing/uncertain release after another call's park",
 	}, func(s *faulty) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -112,6 +113,30 @@ func settleCases(steps bool) []check {
 			b := a.next()
 			c.lands(b.acquire())
 			c.lands(b.begin("charge"))
+		}}, check{"resolution records what an interrupted step did", func(c *cell) {
+			for _, done := range []protocol.StepWrite{
+				{Name: "charge", Result: []byte("ch_1")}, {Name: "charge", Result: bytes.Repeat([]byte("charged "), 50_000)},
+				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+			} {
+				a := c.start()
+				c.lands(a.begin("charge"))
+				c.lands(a.begin("book"))
+				c.lands(a.lapse())
+				r := a.resolve(protocol.Released)
+				r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
+				r.Steps = []protocol.StepWrite{done, {Name: "absent", Result: []byte("1")}}
+				late := r
+				late.Write, late.Owner = newID(), newID()
+				c.lands(r)
+				c.lands(r)
+				c.refused(late)
+				equal(c, "number of steps", 1, len(c.get(a.id()).Steps))
+				equal(c, "Done", true, c.get(a.id()).Steps["charge"].Done())
+				b := a.next()
+				c.lands(b.acquire())
+				c.refused(b.begin("charge"))
+				c.lands(b.begin("book"))
+			}
 		}}, check{"another call's park keeps the steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))

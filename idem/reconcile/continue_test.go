@@ -1,0 +1,100 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// A process has died in its at-most-once charge. What is found out about the charge is its
+// outcome, and the next call ships: nobody pays for what is never sent.
+func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	for name, tc := range map[string]struct {
+		charge reconcile.Answer
+		want   shop
+		out    int
+		err    string
+	}{
+		"it took effect":                 {reconcile.CompletedWith(7), shop{shipped: 1}, 7, ""},
+		"it had no effect":               {reconcile.NotExecuted(), shop{charged: 1, shipped: 1}, 7, ""},
+		"it was declined":                {reconcile.FailedWith(idem.Failure{Message: "declined"}), shop{returned: 1}, 0, "declined"},
+		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), shop{returned: 1}, 0, "result"},
+	} {
+		steps := map[string]reconcile.Answer{"charge": tc.charge}
+		goesOn := func(t *testing.T, r *rig) {
+			t.Helper()
+			require.Equal(t, idem.Released, r.Record(key).State)
+			s := new(shop)
+			out, err := r.call(key, shopping(s, func() {}))
+			require.Equal(t, tc.out, out)
+			require.Equal(t, tc.want, *s)
+			if tc.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.err)
+			}
+		}
+		t.Run(name+", a person says", func(t *testing.T) {
+			r := newRig(t)
+			r.diedCharging(key)
+			by := r.seen(key)
+			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
+			goesOn(t, r)
+		})
+		t.Run(name+", a probe says", func(t *testing.T) {
+			r := newRig(t)
+			r.diedCharging(key)
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
+			goesOn(t, r)
+		})
+	}
+}
+
+// What is said of steps is refused if a later attempt could not read it, or if it does not say
+// all: nothing changes then.
+func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	seven := reconcile.CompletedWith(7)
+	for name, res := range map[string]reconcile.Resolution{
+		"the step is done":             {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
+		"there is no such step":        {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "sip": seven}},
+		"another one is open":          {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
+		"no JSON":                      {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("seven")})}},
+		"encoded for requests":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(idem.Encoded{Codec: "http", Body: []byte("7")})}},
+		"it cannot be encoded":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(func() {})}},
+		"no outcome":                   {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.StillUnknown(0)}},
+		"steps of a step":              {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
+		"a reference":                  {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
+		"the operation does not go on": {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.diedCharging(key)
+			before := r.Record(key)
+			var bad *idem.ConfigError
+			require.ErrorAs(t, r.reconciler().Resolve(t.Context(), key.ID(), res, alice), &bad)
+			require.Equal(t, before, r.Record(key))
+		})
+	}
+}
+
+// An answer that the record does not take goes to people.
+func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
+		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
+		}}}})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+}
