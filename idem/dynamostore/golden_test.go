@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,13 @@ func TestRequestsAreGolden(t *testing.T) {
 		schema.Owner: str(owner), schema.Write: str("end.1"), schema.LeaseUntil: num("2209086275000"), schema.CreatedAt: num("2209086245000"),
 		schema.ExpiresAt: num("2209176245"), schema.Body: &types.AttributeValueMemberB{Value: []byte("{}")},
 	}
+	begun := encodeSteps(map[string]protocol.RecordedStep{
+		"book": {Begun: true, Write: "b.1"}, "charge": {Begun: true, Write: "b.2"}, "ship": {Begun: true, Write: "b.3"},
+	})
+	interrupted := maps.Clone(ended)
+	interrupted[schema.State], interrupted[schema.Steps] = str(string(protocol.InProgress)), begun
+	delete(interrupted, schema.Body)
+	delete(interrupted, schema.ExpiresAt)
 	audit := func(c protocol.Change) *protocol.Audit {
 		return &protocol.Audit{
 			ID: id, Entry: "entry-1", At: now, Who: "alice", Why: "her right", Tool: "console", Change: c,
@@ -219,6 +227,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"resolve-released", func(s *Questions) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
+		{"resolve-steps", func(s *Questions) error {
+			w := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
+			w.ClearSteps = []string{"book"}
+			w.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: pattern(1000)}}
+			return s.Settle(ctx, now, w)
+		}},
 		{"lapse-audit", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
 		{"lapse-audit-alone", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
 		{"postpone-alone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
@@ -233,6 +247,9 @@ func TestRequestsAreGolden(t *testing.T) {
 			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-alone")}
 			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
+				if tc.name == "resolve-steps" {
+					return interrupted, nil
+				}
 				return ended, nil // to what reads before it writes
 			}), "table", o)
 			require.NoError(t, err)

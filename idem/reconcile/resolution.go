@@ -144,8 +144,8 @@ type NotUndoneError struct {
 }
 
 func (e *NotUndoneError) Error() string {
-	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or, only if an interrupted step provably had no effect, "+
-		"resolve to released: the next attempt runs that step again, and undoes them or continues", ErrNotUndone, e.Steps)
+	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or resolve to released and say in Resolution.Steps "+
+		"what an interrupted step did, which runs again otherwise: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
