@@ -38,7 +38,7 @@ func (c *console) live(build builder) http.Handler {
 			case r.Context().Err() != nil:
 				return
 			case err != nil:
-				event = "event: trouble\ndata: " + c.told(r, err).Title + "\n\n"
+				event, pause = "event: trouble\ndata: "+c.told(r, err).Title+"\n\n", 5*pause // each time is logged
 			case p.version != shown:
 				event, changed = "event: changed\ndata: "+p.version+"\n\n", true
 			default:

@@ -26,7 +26,7 @@ import (
 var update = flag.Bool("update", false, "make the README's picture anew")
 
 // within bounds one test in the browser.
-const within = 60 * time.Second
+const within = 2 * time.Minute
 
 // chromium is the browser that all tests share, each with a profile of its own in it.
 var chromium = sync.OnceValues(func() (context.Context, error) {
