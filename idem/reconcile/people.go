@@ -14,7 +14,7 @@ import (
 
 // DefaultHelp tells people what to do about a question.
 const DefaultHelp = "Find out from the provider, by token or reference, whether it took effect. " +
-	"Read the record with Lookup and History of a reconcile.Reconciler, and record the outcome with its Resolve. " +
+	"Look with idemctl explain and the record's id, and record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. " +
 	"Until then calls with the key get idem.ErrOutcomeUnknown, and nothing runs again. " +
 	"A record in state in_progress or released needs a call with its key instead, which continues the work."
 

@@ -17,7 +17,7 @@ type filterFlags struct {
 	Operation []string      `placeholder:"NAME" help:"Of these operations only."`
 	Tenant    []string      `placeholder:"NAME" help:"Of these tenants only."`
 	NoTenant  bool          `help:"Of records without a tenant only."`
-	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: ${enum}; the last two only with --all."`
+	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: unknown, in_progress, released, pending; with --all also completed, failed."`
 	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only, or ended so long ago."`
 	GivenUp   bool          `help:"Left to people by the sweep only."`
 }

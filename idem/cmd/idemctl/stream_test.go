@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,16 +22,33 @@ import (
 
 // fakeStream is a stream in memory. An iterator is a shard's id and a position.
 type fakeStream struct {
+	mu     sync.Mutex
 	shards []types.Shard
 	data   map[string][]string // ids of records that were claimed
 	fail   error               // of the next GetRecords
 }
 
 func (f *fakeStream) add(id, parent string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.shards = append(f.shards, types.Shard{ShardId: &id, ParentShardId: &parent, SequenceNumberRange: &types.SequenceNumberRange{}})
 }
 
+func (f *fakeStream) put(shard string, ids ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.data[shard] = append(f.data[shard], ids...)
+}
+
+func (f *fakeStream) failWith(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = err
+}
+
 func (f *fakeStream) end(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for i := range f.shards {
 		if *f.shards[i].ShardId == id {
 			f.shards[i].SequenceNumberRange.EndingSequenceNumber = aws.String("end")
@@ -46,6 +64,8 @@ func (f *fakeStream) ended(id string) bool {
 
 // DescribeStream has one shard a page.
 func (f *fakeStream) DescribeStream(_ context.Context, in *dynamodbstreams.DescribeStreamInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	i := 1 + slices.IndexFunc(f.shards, func(s types.Shard) bool { return *s.ShardId == aws.ToString(in.ExclusiveStartShardId) })
 	d := &types.StreamDescription{Shards: f.shards[i : i+1]}
 	if i+1 < len(f.shards) {
@@ -55,6 +75,8 @@ func (f *fakeStream) DescribeStream(_ context.Context, in *dynamodbstreams.Descr
 }
 
 func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	at := 0
 	switch in.ShardIteratorType {
 	case types.ShardIteratorTypeLatest:
@@ -67,6 +89,8 @@ func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.Get
 }
 
 func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecordsInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.fail; err != nil {
 		f.fail = nil
 		return nil, err
@@ -113,7 +137,7 @@ func TestTheStreamIsFollowedFromNowOn(t *testing.T) {
 	f.add("b", "")
 	f.end("b")
 	f.add("a", "b")
-	seen, _ := following(t, f, func() { f.data["a"] = append(f.data["a"], "1", "2") })
+	seen, _ := following(t, f, func() { f.put("a", "1", "2") })
 	require.Equal(t, []string{"1", "2"}, seen)
 }
 
@@ -123,11 +147,11 @@ func TestChildrenOfAShardComeAfterIt(t *testing.T) {
 	f.add("a", "")
 	seen, _ := following(t, f, func() {
 		time.Sleep(30 * time.Second) // a list of shards is over
-		f.data["a"] = append(f.data["a"], "1", "2")
+		f.put("a", "1", "2")
 		f.end("a")
 		f.add("b", "a")
 		f.add("c", "a")
-		f.data["b"] = append(f.data["b"], "3")
+		f.put("b", "3")
 	})
 	require.Equal(t, []string{"1", "2", "3"}, seen)
 }
@@ -136,10 +160,10 @@ func TestAnExpiredIteratorIsReplaced(t *testing.T) {
 	f := &fakeStream{data: map[string][]string{}}
 	f.add("a", "")
 	seen, lost := following(t, f, func() {
-		f.data["a"] = append(f.data["a"], "1")
+		f.put("a", "1")
 		time.Sleep(5 * time.Second)
-		f.fail = &types.ExpiredIteratorException{}
-		f.data["a"] = append(f.data["a"], "2")
+		f.failWith(&types.ExpiredIteratorException{})
+		f.put("a", "2")
 	})
 	require.Equal(t, []string{"1", "2"}, seen)
 	require.Empty(t, lost)
@@ -148,7 +172,7 @@ func TestAnExpiredIteratorIsReplaced(t *testing.T) {
 func TestWhatWasReadTooLateIsSaid(t *testing.T) {
 	f := &fakeStream{data: map[string][]string{}}
 	f.add("a", "")
-	_, lost := following(t, f, func() { f.fail = &types.TrimmedDataAccessException{} })
+	_, lost := following(t, f, func() { f.failWith(&types.TrimmedDataAccessException{}) })
 	require.Equal(t, []string{"a"}, lost)
 }
 

@@ -20,7 +20,7 @@ import (
 type tailCmd struct {
 	Operation []string      `placeholder:"NAME" help:"Of these operations only."`
 	Tenant    []string      `placeholder:"NAME" help:"Of these tenants only."`
-	To        []idem.State  `enum:"pending,in_progress,completed,failed,released,unknown" placeholder:"STATE" help:"Changes to these states only: ${enum}."`
+	To        []idem.State  `enum:"pending,in_progress,completed,failed,released,unknown" placeholder:"STATE" help:"Changes to these states only: pending, in_progress, completed, failed, released, unknown."`
 	For       time.Duration `placeholder:"10m" help:"End after this long; else Ctrl-C ends it."`
 }
 
