@@ -30,7 +30,7 @@ var stories = map[string]told{
 	"Settling 5":       {time.Hour, (*scene).settledWrongly},
 	"OldestOpen":       {20 * time.Minute, (*scene).unknown},
 	"GivenUp":          {5 * time.Hour, (*scene).givenUp},
-	"PeopleDepth":      {5 * time.Hour, (*scene).givenUp},
+	"PeopleDepth":      {5 * time.Hour, (*scene).inTheQueue},
 	"PeopleAge":        {12 * day, (*scene).givenUp},
 	"Stopped":          {10 * time.Minute, (*scene).died},
 	"OutcomeDropped":   {10 * time.Minute, (*scene).died},
@@ -38,6 +38,7 @@ var stories = map[string]told{
 	"StoreUnavailable": {time.Minute, (*scene).unknown},
 	"RecordUnreadable": {time.Hour, (*scene).unreadable},
 	"KeyReused":        {time.Hour, (*scene).completed},
+	"OutboxDead":       {time.Hour, (*scene).deadLetter},
 	"DeadLettersDepth": {time.Hour, (*scene).unknown},
 	"Age":              {time.Hour, (*scene).unknown},
 	"5xx":              {time.Minute, (*scene).died},
@@ -50,6 +51,9 @@ var stories = map[string]told{
 var decided = map[string]idem.State{
 	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Failed, "Settling 4": idem.Released, "Settling 5": idem.Completed,
 }
+
+// requeue is the block that has dead letters sent again.
+const requeue = "OutboxDead 1"
 
 // Each command of the page does what its section says, about a record that the section is
 // about.
@@ -67,9 +71,17 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			r, s := newReader(t), newScene(t, stories[at].ago)
 			id := stories[at].story(s)
 			before := items(t, s, id)
+			r.env = append(r.env, s.env...)
+			if name == requeue {
+				r.says = "1" // how many
+			}
 			shown := r.follow(b, id)
 			if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
 				require.Contains(t, shown, id, "the commands show the record")
+			}
+			if name == requeue {
+				require.Equal(t, 1, s.waiting(), "the relay will send it")
+				return
 			}
 			want, ok := decided[name]
 			if !ok {

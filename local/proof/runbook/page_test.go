@@ -74,11 +74,12 @@ func table(t *testing.T) string {
 	return m[1]
 }
 
-// reader is somebody at a terminal who follows the page, and says yes to what is asked.
+// reader is somebody at a terminal who follows the page.
 type reader struct {
 	t      *testing.T
 	folder string
 	env    []string
+	says   string // to what is asked
 }
 
 // newReader has idemctl on the path, and the profile that the page names.
@@ -87,7 +88,7 @@ func newReader(t *testing.T) *reader {
 	if runtime.GOOS != "linux" {
 		t.Skip("script(1) of util-linux makes the terminal")
 	}
-	r := &reader{t: t, folder: t.TempDir()}
+	r := &reader{t: t, folder: t.TempDir(), says: "yes"}
 	config := filepath.Join(r.folder, "config")
 	require.NoError(t, os.WriteFile(config, []byte("[profile production]\n"), 0o600))
 	r.env = []string{
@@ -121,7 +122,7 @@ func (r *reader) run(b block, id string) (shown string, err error) {
 	require.NoError(r.t, err)
 	defer keyboard.Close()
 	defer hand.Close()
-	_, err = hand.WriteString(strings.Repeat("yes\n", strings.Count(b.commands, "\n")))
+	_, err = hand.WriteString(strings.Repeat(r.says+"\n", strings.Count(b.commands, "\n")))
 	require.NoError(r.t, err)
 	cmd.Stdin = keyboard
 	out, err := cmd.CombinedOutput()

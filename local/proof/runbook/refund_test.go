@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -42,14 +43,14 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start starts an example function.
-func start(t *testing.T, name string, timeout time.Duration, env ...string) *runtime.Pool {
+func start(t *testing.T, name string, timeout time.Duration, output io.Writer, env ...string) *runtime.Pool {
 	t.Helper()
 	pool, err := runtime.Start(context.Background(), runtime.Function{
 		Path: testmain.Program(t, "../../../lambda/functions/"+name), Timeout: timeout,
 		Env: append([]string{
 			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", schema.EnvEndpoint + "=" + dynamotest.Endpoint(t), schema.EnvTable + "=" + table(t),
 		}, env...),
-	}, nil)
+	}, &runtime.Options{Output: output})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
@@ -63,9 +64,10 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	atProvider := &provider{got: make(chan struct{}, 9)}
 	server := httptest.NewServer(atProvider)
 	t.Cleanup(server.Close)
+	var said bytes.Buffer // by the sweeper
 	people := queuetest.New(t, queuetest.Spec{})
-	payments := start(t, "payments", 2*time.Second, "PROVIDER_URL="+server.URL, "PAYMENTS_TENANT=none")
-	sweeper := start(t, "refundsweeper", 20*time.Second, "PROVIDER_URL="+server.URL, "GIVE_UP_AFTER=1ms",
+	payments := start(t, "payments", 2*time.Second, nil, "PROVIDER_URL="+server.URL, "PAYMENTS_TENANT=none")
+	sweeper := start(t, "refundsweeper", 20*time.Second, &said, "PROVIDER_URL="+server.URL, "GIVE_UP_AFTER=1ms",
 		"AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepPeople+"="+people.URL)
 
 	in := events.APIGatewayV2HTTPRequest{
@@ -101,6 +103,9 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 		require.NoError(t, err)
 		return queuetest.Held(t, queuetest.Client(t), people.URL) > 0
 	}, time.Minute, 500*time.Millisecond)
+	sweeper.Close()
+	require.Regexp(t, `"Namespace":"`+schema.MetricNamespace+`","Dimensions":\[\["`+schema.DimensionService+`"\].*"`+
+		schema.DimensionService+`":"refundsweeper".*"`+schema.MetricGivenUp+`":1\b`, said.String(), "which raises GivenUp")
 	retry = ask()
 	require.Equal(t, http.StatusConflict, retry.StatusCode)
 	require.Contains(t, retry.Body, "outcome_unknown")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,10 +16,13 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/outbox/sqssender"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
@@ -36,6 +40,7 @@ type scene struct {
 	table string
 	store *dynamostore.Questions
 	now   func() time.Time
+	env   []string // what a reader knows besides
 }
 
 func newScene(t *testing.T, ago time.Duration) *scene {
@@ -95,18 +100,67 @@ func (s *scene) overHTTP() string {
 }
 
 // givenUp is an unknown refund that the sweep has left to people.
-func (s *scene) givenUp() string {
+func (s *scene) givenUp() string { return s.leftTo(nil) }
+
+func (s *scene) leftTo(people func(context.Context, reconcile.GivenUp) error) string {
 	id := s.unknown()
-	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
-		Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			return reconcile.CannotBeKnown("the provider says nothing"), nil
-		},
-	}}})
+	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{
+		People: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
+			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return reconcile.CannotBeKnown("the provider says nothing"), nil
+			},
+		}},
+	})
 	require.NoError(s.t, err)
 	report, err := sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)
 	require.Equal(s.t, 1, report.GivenUp, "%v", report)
 	return id
+}
+
+// inTheQueue is such a refund, with its message in the queue for people.
+func (s *scene) inTheQueue() string {
+	queue := queuetest.New(s.t, queuetest.Spec{})
+	s.env = []string{"PEOPLE=" + queue.URL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
+	people, err := sqssender.New(queue.Client, queue.URL)
+	require.NoError(s.t, err)
+	return s.leftTo(reconcile.SendTo(people))
+}
+
+// refused is a sender whose destination refuses everything.
+type refused struct{}
+
+func (refused) Send(_ context.Context, messages []outbox.Message) []error {
+	return slices.Repeat([]error{outbox.Reject(errors.New("the queue does not exist"))}, len(messages))
+}
+
+// deadLetter is a completed refund whose message became a dead letter.
+func (s *scene) deadLetter() string {
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
+		tx.Publish("made", outbox.Message{Destination: "orders", Type: "refund.made", Body: []byte("re_1")})
+		return "re_1", nil
+	}))
+	require.NoError(s.t, err)
+	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
+	require.NoError(s.t, err)
+	relay, err := outbox.NewRelay(box, map[string]outbox.Sender{"orders": refused{}}, nil)
+	require.NoError(s.t, err)
+	report, err := relay.Sweep(s.t.Context())
+	require.NoError(s.t, err)
+	require.Equal(s.t, 1, report.Dead, "%v", report)
+	return key.ID()
+}
+
+// waiting counts the outbox's messages that the relay will send.
+func (s *scene) waiting() (n int) {
+	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
+	require.NoError(s.t, err)
+	for shard := range outbox.Shards {
+		entries, _, err := box.Waiting(s.t.Context(), shard, time.Now(), "")
+		require.NoError(s.t, err)
+		n += len(entries)
+	}
+	return n
 }
 
 // settledWrongly is a refund that somebody has called failed.
