@@ -16,6 +16,10 @@
 //
 //	r, err := reconcile.New(h.Store, &reconcile.Options{Now: h.Clock.Now})
 //
+// After five probes in a row without an answer a sweeper leaves the provider alone for a minute
+// of real time, which [Clock.Advance] does not move: test that in package synctest, or go on
+// with a new sweeper.
+//
 // A wrapped handler, of package idemlambda or idemhttp, is made from [Harness.Engine], again
 // after each Restart: idemlambda.Wrap has an example with a crash.
 //

@@ -32,8 +32,8 @@ type Filter struct {
 	Operations, Tenants []string
 	// States of the records. Nil means all of them.
 	States []idem.State
-	// Before is the latest time since which a listed record has been without an outcome, see
-	// [Question]'s Since, or at which it ended. Zero means any time.
+	// Before is the latest time since which a listed record has been without an outcome, which is
+	// its OpenSince, or of a claim its LeaseUntil, or at which it ended. Zero means any time.
 	Before time.Time
 	// GivenUp lists only what was left to people.
 	GivenUp bool
@@ -43,7 +43,8 @@ type Filter struct {
 
 // Listing is one page of a list.
 type Listing struct {
-	// Records of the page, each as it was read.
+	// Records of the page, each as it was read. A claim has no OpenSince: it is without an outcome
+	// since the end of its lease.
 	Records []*idem.Record
 	// Unreadable records: see package protocol's ErrRecordUnreadable.
 	Unreadable []string

@@ -54,7 +54,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case held == nil:
 		// It is asked once more before people get it, unless the provider is gone for long.
 		op.GiveUpAfter = twice(op.GiveUpAfter)
-		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, "the circuit of "+op.Provider+" is open", err)
+		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v", op.Provider, openAfter, openFor), err)
 	case err != nil:
 		return s.wait(held, op, notice.Probed, s.backoff(held.Probes), held.Probes, "the probe gave no answer", err)
 	}

@@ -28,7 +28,8 @@ type Question struct {
 	State idem.State
 	// Attempt is the number of the latest attempt.
 	Attempt int
-	// Steps that are recorded, by name, in order.
+	// Steps that are recorded, in the order of their names: a record does not know in which they
+	// ran.
 	Steps []Step
 	// CreatedAt is when the first attempt claimed, LeaseUntil the end of the latest one's
 	// lease, and Since when the question became open.

@@ -35,7 +35,8 @@ type Options struct {
 	Margin time.Duration
 	// AuditRetention is how long changes are kept. Zero means [DefaultAuditRetention].
 	AuditRetention time.Duration
-	// Now is the clock, for tests. Nil means time.Now.
+	// Now is the clock, for tests. Nil means time.Now. The circuit of a provider
+	// ([Operation.Provider]) has a clock of its own, time.Now.
 	Now func() time.Time
 }
 

@@ -127,11 +127,17 @@ func release(ctx context.Context, r *reconcile.Reconciler, key idem.Key) error {
 	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "no refund with this token"})
 }
 
+func charged(ctx context.Context, r *reconcile.Reconciler, key idem.Key, charge string) error {
+	return r.Resolve(ctx, key.ID(), reconcile.Resolution{
+		To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(charge)},
+	}, reconcile.By{Who: "alice", Why: "ch_123 is in the provider's console"})
+}
+
 var Refund = idem.Operation{Name: "refund"}
 
 // refund tells what the provider calls the refund before it says what became of it.
 func refund(ctx context.Context, payment Payment) (Receipt, error) {
-	if err := idem.SetReference(ctx, payment.ID); err != nil {
+	if err := idem.SetReference(ctx, payment.ID); err != nil && !errors.Is(err, idem.ErrStoreUnavailable) {
 		return Receipt{}, err
 	}
 	return Receipt{}, errors.New("no answer")
