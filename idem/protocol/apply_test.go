@@ -223,6 +223,18 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				delete(r.Steps, "open")
 			},
 		},
+		"resolution that says what an open step did": {
+			parked, protocol.Settlement{
+				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Ending: protocol.Ending{State: protocol.Released},
+				Steps: []protocol.StepWrite{{Name: "open", Result: []byte("ch_1")}, {Name: "done", Result: []byte("2")}, {Name: "absent", Result: []byte("3")}},
+			}.Apply,
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
+				asked(r)
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, want := c.from(), c.from()

@@ -62,6 +62,9 @@ func (w *state) writes() (all []func(*state) sent) {
 		again := w.rec.Resolved
 		if can(protocol.Event{Kind: protocol.EventResolve, To: to, Again: again}) {
 			all = append(all, func(v *state) sent { return v.resolve(to, again) })
+			if to == protocol.Released && w.rec.Interrupted() {
+				all = append(all, func(v *state) sent { return v.goesOn(again) })
+			}
 		}
 	}
 	return all
@@ -92,6 +95,17 @@ func (w *state) resolve(to protocol.State, again bool) sent {
 		what = resolvedAgain + string(to)
 	}
 	return sent{what: what, actor: -1, apply: s.Apply, ids: []string{s.Owner, s.Write, s.Seen}, seen: s.Seen, settles: true}
+}
+
+// goesOn is a resolution to released that says what the open step did.
+func (w *state) goesOn(again bool) sent {
+	sure := w.resolve(protocol.Released, again)
+	s := protocol.Settlement{
+		ID: w.rec.ID, Kind: protocol.EventResolve, Seen: w.rec.Write, Owner: sure.ids[0], Write: sure.ids[1], Again: again,
+		Ending: protocol.Ending{State: protocol.Released}, Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}},
+	}
+	sure.what, sure.apply = "resolution that goes on", s.Apply
+	return sure
 }
 
 func (w *state) postpone(giveUp bool) sent {
