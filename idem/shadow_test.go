@@ -30,7 +30,6 @@ type answered struct {
 	err    error
 	thrown any
 	exited bool
-	ran    int
 	took   time.Duration
 }
 

@@ -87,8 +87,8 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 					h := Wrap(e, inShadow(charge), key, fn)
 					plain := lambda.NewHandler(fn)
 					for i, payload := range payloads {
-						want, wantErr, wantThrown := invoked(plain, payload)
-						got, gotErr, gotThrown := invoked(h, payload)
+						want, wantThrown, wantErr := invoked(plain, payload)
+						got, gotThrown, gotErr := invoked(h, payload)
 						require.Equal(t, string(want), string(got), payload)
 						require.Equal(t, wantErr, gotErr, payload)
 						require.Equal(t, wantThrown, gotThrown, payload)
@@ -100,10 +100,10 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 	}
 }
 
-func invoked(h lambda.Handler, payload string) (body []byte, err error, thrown any) {
+func invoked(h lambda.Handler, payload string) (body []byte, thrown any, err error) {
 	defer func() { thrown = recover() }()
 	body, err = h.Invoke(context.Background(), []byte(payload))
-	return body, err, nil
+	return body, nil, err
 }
 
 // A gateway's handler in shadow gives its own response and error, the fields that the library

@@ -148,7 +148,7 @@ func (t *tally) file(ctx context.Context, s *session, name string) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was read
 		in = f
 	}
 	b := bufio.NewReaderSize(in, 64<<10)
