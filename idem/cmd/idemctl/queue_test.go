@@ -81,7 +81,6 @@ func TestAReplayLosesNothingToDeduplication(t *testing.T) {
 
 // box is a queue in memory: one message a receive.
 type box struct {
-	queues
 	messages []types.Message
 	sources  []string
 	sent     []*sqs.SendMessageInput

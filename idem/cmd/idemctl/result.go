@@ -60,7 +60,7 @@ func (f *resultFlags) read(in io.Reader) (*given, error) {
 		if err != nil {
 			return nil, misuse("the result cannot be read: %v", err)
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		in = file
 	}
 	body, err := io.ReadAll(io.LimitReader(in, maxResult+1))

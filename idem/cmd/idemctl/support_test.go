@@ -44,7 +44,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context()}
-	b.Clock.Advance(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).Sub(time.Now()))
+	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
 		store: b.Faults, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
