@@ -98,7 +98,8 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		}
 	}
 	// What is free now may be claimed later.
-	return &StoreError{Op: "finish", Ambiguous: true, Err: fmt.Errorf("the record changes all the time: %v", err)}
+	last := err.Error() // as a text: a conflict in it is no answer
+	return &StoreError{Op: "finish", Ambiguous: true, Err: errors.New("the record changes all the time: " + last)}
 }
 
 // writeWithdrawal takes back a claim, under the time now. Repeating it is safe.
