@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -278,4 +279,46 @@ func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
 		code, _, errs = b.run(with(failed, "--undone")...)
 		require.Equal(t, exitDone, code, errs)
 	})
+}
+
+// What is said of an interrupted step is what the next call goes on with.
+func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
+	path := t.TempDir() + "/charge.json"
+	require.NoError(t, writeFile(path, "7"))
+	for what, want := range map[string]struct {
+		charged, out int
+		err          string
+	}{
+		"@" + path: {0, 7, ""}, "not-executed": {1, 7, ""}, "failed:declined": {0, 0, "declined"}, "done": {0, 0, "result"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			charged, die := 0, true
+			order := func(ctx context.Context, _ int) (int, error) {
+				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+					if die {
+						b.Crash()
+						return 0, nil
+					}
+					charged++
+					return 7, nil
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			}
+			d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, r1, 1, order) })
+			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
+			b.Restart()
+			b.Clock.Advance(time.Hour)
+			code, _, errs := b.run(with(releaseR1, "--yes", "--step", "charge="+what)...)
+			require.Equal(t, exitDone, code, errs)
+			die = false
+			out, err := idem.Do(t.Context(), b.Engine, r1, 1, order)
+			require.Equal(t, want.out, out)
+			require.Equal(t, want.charged, charged)
+			if want.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want.err)
+			}
+		})
+	}
 }

@@ -22,6 +22,7 @@ type resolveCmd struct {
 	Type    string     `placeholder:"NAME" help:"To failed: the failure's type."`
 	Code    string     `placeholder:"CODE" help:"To failed: the failure's code."`
 	resultFlags
+	stepFlags
 }
 
 // unavailable is what calls get of a completed operation without a result.
@@ -36,6 +37,10 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	steps, err := c.answers()
+	if err != nil {
+		return err
+	}
 	given, err := c.read(s.in)
 	if err != nil {
 		return err
@@ -43,7 +48,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	d := decision{
 		to: c.To, allows: c.allows,
 		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
-			res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref}
+			res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 			if c.To == idem.Failed {
 				res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
 			}
@@ -72,6 +77,10 @@ func (c *resolveCmd) check() error {
 		return misuse("--to failed needs --message: later calls get it")
 	case c.To != idem.Failed && (failure || c.Undone):
 		return misuse("--message, --type, --code and --undone are for --to failed")
+	case c.To != idem.Released && len(c.Step) > 0:
+		return misuse("--step is for --to released: the next call goes on with what became of it")
+	case c.Limit > 0 && len(c.Step) > 0:
+		return misuse("--step is of one record: leave out --limit")
 	case c.To != idem.Completed && (result || c.NoResult):
 		return misuse("a result is for --to completed")
 	case c.To == idem.Completed && result == c.NoResult:

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// stepFlags say what became of interrupted steps.
+type stepFlags struct {
+	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (its result is not known), NAME=failed:TEXT, or NAME=@FILE with its result as JSON. Name all of them; without it they all run again."`
+}
+
+// answers are what the flags say; nil if they say nothing.
+func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
+	var all map[string]reconcile.Answer
+	for _, given := range f.Step {
+		name, what, _ := strings.Cut(given, "=")
+		var a reconcile.Answer
+		failed, isFailed := strings.CutPrefix(what, "failed:")
+		path, isFile := strings.CutPrefix(what, "@")
+		switch {
+		case name == "":
+			return nil, misuse("--step is %q: begin with the step's name", given)
+		case what == "not-executed":
+			a = reconcile.NotExecuted()
+		case what == "done":
+			a = reconcile.CompletedWithoutResult()
+		case isFailed && failed != "":
+			a = reconcile.FailedWith(idem.Failure{Message: failed})
+		case isFile:
+			body, err := os.ReadFile(path)
+			if err != nil {
+				return nil, misuse("the step's result cannot be read: %v", err)
+			}
+			if !json.Valid(body) {
+				return nil, misuse("the step's result in %s is not JSON", path)
+			}
+			a = reconcile.CompletedWith(json.RawMessage(body))
+		default:
+			return nil, misuse("--step is %q: use NAME=not-executed, NAME=done, NAME=failed:TEXT or NAME=@FILE", given)
+		}
+		if all == nil {
+			all = map[string]reconcile.Answer{}
+		}
+		all[name] = a
+	}
+	return all, nil
+}
