@@ -192,7 +192,9 @@ func (s *step) begin() error {
 
 // writeMark writes the begin mark, with the step's reference if that is new.
 func (s *step) writeMark() error {
-	w, ref, r := &protocol.StepWrite{Name: s.name, Begin: true}, s.opts.reference, &s.a.reference
+	// Whoever says what an interrupted step did must know that it has to be undone.
+	w := &protocol.StepWrite{Name: s.name, Begin: true, Compensates: s.opts.compensate != nil}
+	ref, r := s.opts.reference, &s.a.reference
 	if ref == "" {
 		return s.a.journal.write(s.ctx, s.a, w)
 	}

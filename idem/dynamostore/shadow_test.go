@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -59,7 +60,9 @@ func TestShadowOnDynamoDB(t *testing.T) {
 			it := f.raw(t, key(value).ID()+"#shadow")
 			require.Contains(t, it, schema.ExpiresAt)
 			require.NotContains(t, it, schema.OpenShard)
-			require.NotContains(t, it, schema.Body)
+			if body, ok := it[schema.Body].(*types.AttributeValueMemberB); ok {
+				require.Empty(t, body.Value)
+			}
 		}
 		require.Empty(t, dueOf(t, q))
 	}

@@ -98,3 +98,49 @@ func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 }
+
+// What an interrupted step did, as somebody has found out, is undone like all other steps: an
+// attempt that fails before it reaches the step has not undone it.
+func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "w-1")
+	undone := 0
+	steps := &idem.StepConfig[int]{
+		Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { undone++; return nil },
+	}
+	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+				r.Crash()
+				return 7, nil
+			}, steps)
+		})
+	})
+	require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
+	r.Restart()
+	r.lapse()
+
+	rc := r.reconciler()
+	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
+	var due *reconcile.NotUndoneError
+	require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
+	require.Equal(t, []string{"charge"}, due.Steps, "it may have taken effect")
+
+	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
+	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
+	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Zero(t, undone)
+
+	r.lapse()
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
+		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
+		require.NoError(t, err)
+		require.Equal(t, 7, out)
+		return 0, idem.Permanent(errPlain)
+	})
+	require.ErrorIs(t, err, errPlain)
+	require.Equal(t, 1, undone)
+	require.Equal(t, idem.Failed, r.Record(key).State)
+}

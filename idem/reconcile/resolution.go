@@ -32,8 +32,8 @@ type Resolution struct {
 	// [CompletedWith] the result of the step's function, [CompletedWithoutResult],
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named. Nil means
-	// that none of them was executed: all of them run again. That the step has a compensation
-	// is known again once an attempt has reached it.
+	// that none of them was executed: all of them run again. A step that took effect is undone
+	// like the others if the operation fails.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone by hand. It is for To Failed.
 	// Without it a record with compensations that have not run is refused with a

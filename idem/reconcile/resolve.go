@@ -168,7 +168,9 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 		case !step.Begun:
 			kept++
 		case known && told.res.To != idem.Released:
-			s.Steps = append(s.Steps, told.step(name))
+			w := told.step(name)
+			w.Compensates = step.Compensates && told.res.To == idem.Completed
+			s.Steps = append(s.Steps, w)
 			kept++
 		default:
 			s.ClearSteps = append(s.ClearSteps, name)
