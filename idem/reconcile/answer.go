@@ -61,8 +61,12 @@ func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: id
 // ContinueWith answers what became of the steps that were interrupted, by name, as
 // [Resolution.Steps] says: the next call gets it as their outcomes and goes on with the steps
 // after them. Nothing else of the operation may have taken effect without being recorded. As
-// with NotExecuted, it does not count while the parked attempt may still be running.
+// with NotExecuted, it does not count while the parked attempt may still be running. Without
+// a step it is no answer, and the question goes to people.
 func ContinueWith(steps map[string]Answer) Answer {
+	if steps == nil {
+		steps = map[string]Answer{} // nil would say that nothing was executed
+	}
 	return Answer{kind: resolved, res: Resolution{To: idem.Released, Steps: steps}}
 }
 

@@ -144,3 +144,27 @@ func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
 	require.Equal(t, 1, undone)
 	require.Equal(t, idem.Failed, r.Record(key).State)
 }
+
+// That no step was named is not that nothing was executed.
+func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
+	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t), order.Key("acme", "o-1")
+			r.diedCharging(key)
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+
+			killed := refund.Key("acme", "r-1") // outside a step
+			r.killed(killed)
+			r.lapse()
+			s = r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+			require.Equal(t, idem.Unknown, r.Record(killed).State)
+		})
+	}
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
+	require.ErrorContains(t, err, "Steps is empty")
+}

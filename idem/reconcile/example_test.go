@@ -113,6 +113,9 @@ func ExampleContinueWith() {
 						steps[s.Name] = reconcile.NotExecuted()
 					}
 				}
+				if len(steps) == 0 {
+					return reconcile.CannotBeKnown("it was not interrupted in a step"), nil
+				}
 				return reconcile.ContinueWith(steps), nil
 			},
 			// Send the same input as before: here the whole order, by its number.

@@ -64,6 +64,8 @@ func (r Resolution) check() error {
 		return bad("Result is given: only a completed outcome has one")
 	case r.To != idem.Released && len(r.Steps) > 0:
 		return bad("Steps is given: only what is released goes on after its steps")
+	case r.Steps != nil && len(r.Steps) == 0:
+		return bad("Steps is empty: name the interrupted steps, or leave it nil if nothing was executed")
 	case r.To != idem.Failed && r.Undone:
 		return bad("Undone is set: only a failed outcome needs its steps undone")
 	case len(r.Ref) > maxReference:
