@@ -201,6 +201,7 @@ func TestSettle(t *testing.T) {
 	r, err := reconcile.New(h.Store, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, release(t.Context(), r, key), reconcile.ErrTooEarly)
+	require.ErrorIs(t, charged(t.Context(), r, key, "ch_123"), reconcile.ErrTooEarly)
 	require.NoError(t, settle(t.Context(), r, key, Receipt{Number: "R-7"}))
 	got := idemtest.Deliver(h, 1, call)[0]
 	require.NoError(t, got.Err)
