@@ -36,7 +36,7 @@ type trip struct {
 	seats, paid, refunds int
 	told                 map[string]int
 	answers              []string
-	calls                sync.WaitGroup
+	calls                int // that are on their way
 	counts               map[string]int
 }
 
@@ -94,7 +94,7 @@ func (s *trip) net() (store *idemtest.Faults, kill func()) {
 		select {
 		case <-ctx.Done():
 			if s.n(2) == 0 { // it is on its way
-				s.calls.Go(func() {
+				s.later(func() {
 					s.pause(20 * time.Second)
 					_ = c.Do(context.WithoutCancel(ctx))
 				})
@@ -116,6 +116,31 @@ func (s *trip) net() (store *idemtest.Faults, kill func()) {
 		return c.Do(ctx)
 	})
 	return store, func() { s.mu.Lock(); dead = true; s.mu.Unlock() }
+}
+
+// later has f run beside what follows. A sync.WaitGroup could not be waited for while the
+// timer of an attempt adds to it.
+func (s *trip) later(f func()) {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+	go func() {
+		defer func() { s.mu.Lock(); s.calls--; s.mu.Unlock() }()
+		f()
+	}()
+}
+
+// join waits for what runs beside.
+func (s *trip) join() {
+	for {
+		s.mu.Lock()
+		n := s.calls
+		s.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // call is a client's, of a process of its own.
@@ -237,7 +262,7 @@ func (s *trip) sweeper() *reconcile.Sweeper {
 				return reconcile.NotExecuted(), nil
 			},
 			OnAbandoned: func(context.Context, reconcile.Question) error {
-				s.calls.Go(func() { s.pause(5 * time.Second); s.call() })
+				s.later(func() { s.pause(5 * time.Second); s.call() })
 				return nil
 			}}},
 	})
@@ -346,14 +371,14 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 		})
 	}
 	all.Wait()
-	s.calls.Wait()
+	s.join()
 	s.do("calm", func() { s.calm = true })
 	sw := s.sweeper()
 	for range 120 {
 		time.Sleep(time.Minute)
 		_, err := sw.Sweep(context.Background())
 		require.NoError(t, err)
-		s.calls.Wait()
+		s.join()
 		rec, err := s.store.Get(t.Context(), s.key.ID())
 		require.NoError(t, err)
 		if rec == nil || rec.Due.IsZero() || !rec.GivenUpAt.IsZero() {
