@@ -2,6 +2,7 @@ package idemlambda
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,10 +19,13 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 			op := fulfil
 			op.MaxAttempts = 3
 			var told told
+			var mu sync.Mutex // a batch's messages run side by side
 			runs := map[string]int{}
 			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: told.hook, Logger: quiet},
 				func(ctx context.Context, o order) error {
+					mu.Lock()
 					runs[o.ID]++
+					mu.Unlock()
 					return work(ctx, o)
 				})
 			body := `{"id":"poison","do":"` + do + `"}`
