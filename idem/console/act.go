@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -117,7 +118,7 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		body.Write, body.Seen = rec.Write, rec.Write
 		body.JSON = rec.Codec == ""
 		body.Typeable, body.Hint = body.JSON || c.opts.Encode != nil, c.opts.EncodeHint
-		body.Issued = strconv.FormatInt(c.opts.Now().Unix(), 10)
+		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 	}
 	p := c.page(r, "act", body.Words.Verb, body)
@@ -187,14 +188,14 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, err)
 		return
 	}
-	made, _ := strconv.ParseInt(issued, 10, 64) // signed
-	since := time.Unix(made, 0)
-	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen}
+	second, _, _ := strings.Cut(issued, "-")
+	made, _ := strconv.ParseInt(second, 10, 64) // signed
+	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen, ID: c.decisionID(r.PostForm.Get("token"), t)}
 	if rec == nil || rec.Write != seen {
-		c.stale(w, r, id, to, by, since)
+		c.stale(w, r, id, by)
 		return
 	}
-	if c.opts.Now().Sub(since) > formFor {
+	if c.opts.Now().Sub(time.Unix(made, 0)) > formFor {
 		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Shown too long ago", Text: "The form was shown more than an hour ago. Nothing was changed. Look at the record again.", Record: id})
 		return
 	}
@@ -229,7 +230,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Who)
 		http.Redirect(w, r, c.recordURL(id)+"&done=1", http.StatusSeeOther)
 	case isStale(err):
-		c.stale(w, r, id, to, by, since)
+		c.stale(w, r, id, by)
 	case errors.As(err, &config):
 		again(config.Problem)
 	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone):
@@ -304,20 +305,21 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 	return res, ""
 }
 
+// decisionID names the form together with what was typed into it.
+func (c *console) decisionID(token string, t typed) string {
+	text, _ := json.Marshal(t) // strings
+	return c.token(token, string(text))
+}
+
 // stale says that the record is another one than the operator has seen: because of this very
-// decision, or because of somebody else.
-func (c *console) stale(w http.ResponseWriter, r *http.Request, id, to string, by reconcile.By, since time.Time) {
+// decision, or because of another one.
+func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by reconcile.By) {
 	history, err := c.r.History(r.Context(), id)
 	if err != nil {
 		c.trouble(w, r, err)
 		return
 	}
-	mine := slices.ContainsFunc(history, func(a protocol.Audit) bool {
-		decided := a.Change == protocol.ChangeResolved && string(a.To) == to ||
-			a.Change == protocol.ChangeForgotten && to == forgotten || a.Change == protocol.ChangeExtended && to == extended
-		return decided && a.Who == by.Who && a.Why == by.Why && a.Tool == by.Tool && !a.At.Before(since)
-	})
-	if mine {
+	if slices.ContainsFunc(history, func(a protocol.Audit) bool { return by.Made(a) && !a.Unconfirmed }) {
 		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done", Text: "This decision was recorded before. It was not made a second time.", Record: id})
 		return
 	}

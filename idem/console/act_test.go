@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -95,6 +96,46 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {open}, "to": {"extended"}}.Encode()).text, "only a record that has ended can be kept for longer")
 	r.Clock.Advance(31 * 24 * time.Hour)
 	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"extended"}}.Encode()).text, "it has expired")
+}
+
+// Back, and another choice: the same form says something else now.
+func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
+	for _, tt := range []struct {
+		to            string
+		ended         error
+		first, second url.Values
+	}{
+		{"extended", nil, url.Values{"days": {"30"}}, url.Values{"days": {"366"}}},
+		{"completed", errCut, url.Values{"known": {"no"}}, url.Values{"known": {"yes"}, "result": {`{"number":"re_1"}`}}},
+		{"failed", errCut, url.Values{"message": {"declined"}}, url.Values{"message": {"no such card"}}},
+		{"released", errCut, nil, url.Values{"ref": {"re_1"}}},
+	} {
+		t.Run(tt.to, func(t *testing.T) {
+			r := newRig(t, console.Options{})
+			id := r.end(refund.Key("acme", "r-1"), 7, tt.ended)
+			r.lapse()
+			form := r.form(id, tt.to)
+			maps.Copy(form, tt.first)
+			require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+			require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+			maps.Copy(form, tt.second)
+			require.Contains(t, r.post("/ops/act", form).text, "<h1>The record has changed</h1>")
+			require.Equal(t, 1, r.changes(id))
+		})
+	}
+}
+
+// Somebody else has decided the same, with the same words.
+func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	one := r.form(id, "released")
+	other := r.form(id, "released")
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", one).StatusCode)
+	require.Contains(t, r.post("/ops/act", other).text, "<h1>The record has changed</h1>")
+	require.Contains(t, r.post("/ops/act", one).text, "<h1>Already done</h1>")
+	require.Equal(t, 1, r.changes(id))
 }
 
 func TestTwoClicksAtOnceChangeOnce(t *testing.T) {

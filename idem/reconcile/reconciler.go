@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -107,6 +108,20 @@ type By struct {
 	// the record since, nothing is changed and the error is [ErrChanged]. Empty means the record as
 	// it is now. It is not kept.
 	Seen string
+	// ID names the decision for who makes it, such as a digest of a form: at most 64 letters,
+	// digits, - and _. [By.Made] finds its change in the history. Optional.
+	ID string
+}
+
+// Made reports whether the change is the decision with this ID.
+func (b By) Made(a protocol.Audit) bool { return b.ID != "" && strings.HasPrefix(a.Entry, b.ID+".") }
+
+// entry names a change, each try of a decision another one.
+func (b By) entry() string {
+	if b.ID == "" {
+		return newID()
+	}
+	return b.ID + "." + newID()
 }
 
 func (b By) check() error {
@@ -117,6 +132,10 @@ func (b By) check() error {
 		return &idem.ConfigError{What: "change", Problem: "By.Why is empty: say why, for those who read it in a year"}
 	case len(b.Who) > maxText || len(b.Why) > maxText || len(b.Tool) > maxText:
 		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By has a text of more than %d bytes: shorten it, and link to the rest", maxText)}
+	case len(b.ID) > maxID || strings.ContainsFunc(b.ID, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_'
+	}):
+		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By.ID is %q: use at most %d letters, digits, - and _, such as a digest", b.ID, maxID)}
 	}
 	return nil
 }
@@ -131,11 +150,14 @@ func (b By) about(rec *idem.Record) error {
 
 const maxText = 4 << 10
 
+// maxID bounds By.ID in bytes: a SHA-256 in hexadecimal fits.
+const maxID = 64
+
 // audit is the entry of a change of the record.
 func (r *Reconciler) audit(rec *idem.Record, by By, change protocol.Change, to idem.State, ref string) *protocol.Audit {
 	now := r.now()
 	return &protocol.Audit{
-		ID: rec.ID, Entry: newID(), At: now, Who: by.Who, Why: by.Why, Tool: by.Tool,
+		ID: rec.ID, Entry: by.entry(), At: now, Who: by.Who, Why: by.Why, Tool: by.Tool,
 		Change: change, From: rec.State, To: to, Attempt: rec.Attempt, Ref: ref,
 		ExpiresAt: now.Add(r.opts.AuditRetention),
 	}

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,32 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		require.ErrorIs(t, r.reconciler().Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
 		require.NoError(t, r.reconciler().Forget(t.Context(), key.ID(), r.seen(key)))
 	})
+}
+
+func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
+	r := newRig(t)
+	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	r.end(key, errPlain)
+	r.lapse()
+	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
+		by := alice
+		by.ID = id
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
+	}
+	named, other := alice, alice
+	named.ID, other.ID = "form-1", "form-10"
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Again: true}, alice))
+	history, err := rc.History(t.Context(), key.ID())
+	require.NoError(t, err)
+	made := func(by reconcile.By) (all []bool) {
+		for _, a := range history {
+			all = append(all, by.Made(a))
+		}
+		return all
+	}
+	require.Equal(t, []bool{true, false}, made(named))
+	require.Equal(t, []bool{false, false}, made(other), "an ID that begins like it")
+	require.Equal(t, []bool{false, false}, made(alice), "who has no ID finds none")
 }
