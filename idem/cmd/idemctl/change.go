@@ -72,9 +72,9 @@ type action struct {
 func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags,
 	plan func(rec *idem.Record, e reconcile.Explanation) (action, error),
 ) error {
-	rec, err := flags.must(ctx, r)
+	_, rec, err := flags.must(ctx, r)
 	if err != nil {
-		return err
+		return seeStored(err)
 	}
 	if c.Seen != "" && c.Seen != rec.Write {
 		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")

@@ -24,7 +24,7 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 	}
 	id, rec, err := c.find(ctx, r)
 	if err != nil {
-		return err
+		return seeStored(err)
 	}
 	e := r.Explain(rec)
 	if s.json() {

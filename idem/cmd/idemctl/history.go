@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,10 +43,11 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	id, rec, err := c.find(ctx, r)
-	if err != nil {
-		return err
+	id, rec, unread := c.find(ctx, r)
+	if unread != nil && !errors.Is(unread, idem.ErrRecordUnreadable) {
+		return unread
 	}
+	// The changes lie beside the record: they are there also if it cannot be read.
 	entries, err := r.History(ctx, id)
 	if err != nil {
 		return err
@@ -55,16 +57,22 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 		for _, a := range entries {
 			all = append(all, describeChange(a))
 		}
+		if unread != nil {
+			say(s.err, "The record itself is unreadable: %s", line(unread.Error()))
+		}
 		return s.writeJSON(all)
 	}
-	if rec == nil && len(entries) == 0 {
+	if rec == nil && unread == nil && len(entries) == 0 {
 		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant and value, and the table", id)
 	}
 	s.field("Record", "%s", plain(id))
-	if rec != nil {
+	switch {
+	case unread != nil:
+		s.field("Now", "unreadable: %s", line(unread.Error()))
+	case rec != nil:
 		s.field("Created", "%s", at(rec.CreatedAt))
 		s.field("Now", "%s, attempt %d, last written %s", s.state(rec.State), rec.Attempt, at(rec.UpdatedAt))
-	} else {
+	default:
 		s.field("Now", "%s", s.state(idem.Absent))
 	}
 	if len(entries) == 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -152,6 +153,9 @@ func (s *session) list(l reconcile.Listing) {
 			head += ", left to people"
 		case rec.Probes > 0:
 			head += ", asked " + plural(rec.Probes, "time")
+		}
+		if open := begun(rec); len(open) > 0 {
+			head += ", interrupted in " + line(strings.Join(open, ", "))
 		}
 		if rec.Ref != "" {
 			head += ", reference " + line(rec.Ref)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -129,8 +130,23 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", plain(todo[0].Then))
+		shown.rerun(todo)
 	}
 	return todo, refused, nil
+}
+
+// rerun says of which records a step runs again that was interrupted, and may have taken effect.
+func (s *session) rerun(todo []planned) {
+	n := 0
+	for _, p := range todo {
+		if open := begun(p.rec); p.To == idem.Released && len(open) > 0 {
+			if n++; n == 1 {
+				s.field("Steps", "These were interrupted in steps that may have taken effect, and would run them again. "+
+					"First release those that the provider knows, each by its id with --step:")
+			}
+			s.item(plain(p.ID) + " runs again: " + plain(strings.Join(open, ", ")))
+		}
+	}
 }
 
 // carryOutMany goes on after a refusal: the others do not depend on it.

@@ -63,12 +63,12 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 }
 
 // must is find for those that need a record.
-func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (*idem.Record, error) {
+func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
 		err = fmt.Errorf("there is no record %s: check operation, tenant and value, and the table; it may have expired", id)
 	}
-	return rec, err
+	return id, rec, err
 }
 
 // record is how a record is written as JSON: without its value, its result and the text of

@@ -48,6 +48,9 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	d := decision{
 		to: c.To, allows: c.allows,
 		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
+			if err := fit(steps, rec); err != nil {
+				return nil, err
+			}
 			res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 			if c.To == idem.Failed {
 				res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}

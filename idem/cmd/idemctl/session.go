@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // session is one run of a command.
@@ -45,6 +46,8 @@ type backend struct {
 	// scanner reads all records, estimate says how many items that are, and how many bytes.
 	scanner  protocol.Scanner
 	estimate func(ctx context.Context) (items, bytes int64, err error)
+	// stored reads a record's attributes as they are; nil if there are none.
+	stored func(ctx context.Context, id string) (map[string]types.AttributeValue, error)
 	// letters are the dead letters of the outbox.
 	letters letters
 	// streams reads the table's stream, whose ARN stream finds.
@@ -96,6 +99,15 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 			return os.Getenv("USER")
 		},
 		check: func(ctx context.Context) error { return dynamostore.Check(ctx, client, g.Table) },
+		stored: func(ctx context.Context, id string) (map[string]types.AttributeValue, error) {
+			got, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &g.Table, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
+				schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+			}})
+			if err != nil {
+				return nil, err
+			}
+			return got.Item, nil
+		},
 		estimate: func(ctx context.Context) (int64, int64, error) {
 			d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &g.Table})
 			if err != nil || d.Table == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -17,11 +18,14 @@ type showCmd struct {
 
 // Run runs the command.
 func (c *showCmd) Run(ctx context.Context, s *session) error {
-	r, _, err := s.reconciler(ctx)
+	r, b, err := s.reconciler(ctx)
 	if err != nil {
 		return err
 	}
-	rec, err := c.must(ctx, r)
+	id, rec, err := c.must(ctx, r)
+	if errors.Is(err, idem.ErrRecordUnreadable) {
+		return s.showStored(ctx, b, id, err)
+	}
 	if err != nil {
 		return err
 	}

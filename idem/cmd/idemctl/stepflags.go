@@ -2,7 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -46,7 +50,52 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 		if all == nil {
 			all = map[string]reconcile.Answer{}
 		}
+		if _, twice := all[name]; twice {
+			return nil, misuse("--step names %q twice: say once what became of it", name)
+		}
 		all[name] = a
 	}
 	return all, nil
+}
+
+// fit refuses words about steps that the record does not ask about, and silence about those
+// that it does.
+func fit(steps map[string]reconcile.Answer, rec *idem.Record) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	open := begun(rec)
+	for _, name := range slices.Sorted(maps.Keys(steps)) {
+		switch {
+		case slices.Contains(open, name):
+		case len(open) == 0:
+			return fmt.Errorf("--step names %q, and no step of the record was interrupted: nothing was changed", name)
+		default:
+			return fmt.Errorf("--step names %q, and what was interrupted is %s: nothing was changed", name, quoted(open))
+		}
+	}
+	for _, name := range open {
+		if _, said := steps[name]; !said {
+			return fmt.Errorf("--step says nothing of %q, which was interrupted too: nothing was changed", name)
+		}
+	}
+	return nil
+}
+
+// begun lists the steps of the record that began and left no outcome.
+func begun(rec *idem.Record) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		if rec.Steps[name].Begun {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func quoted(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
+	}
+	return strings.Join(all, ", ")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -23,6 +24,7 @@ import (
 var (
 	refund  = idem.Operation{Name: "refund", Retention: 30 * 24 * time.Hour}
 	payment = idem.Operation{Name: "payment"}
+	order   = idem.Operation{Name: "order"}
 	invoice = idem.Operation{Name: "invoice", Repeat: idem.Repeatable, KeepValue: true}
 
 	errCut = errors.New("the connection to the provider was cut")
@@ -40,15 +42,30 @@ type bench struct {
 	ctx       context.Context
 	backend   backend
 	box       queues
+	spoilt    map[string]map[string]types.AttributeValue
+}
+
+// store is the bench's, whose spoilt records cannot be read.
+type store struct {
+	reconcile.Store
+	b *bench
+}
+
+func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
+	if s.b.spoilt[id] != nil {
+		return nil, fmt.Errorf("%w: record %q: it is of version 99, and this code reads up to 1", idem.ErrRecordUnreadable, id)
+	}
+	return s.Store.Get(ctx, id)
 }
 
 func newBench(t *testing.T) *bench {
 	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context()}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
-		store: b.Faults, scanner: b.Store, caller: func(context.Context) string { return "alice" },
+		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
 		letters:  b.dead(),
+		stored:   func(_ context.Context, id string) (map[string]types.AttributeValue, error) { return b.spoilt[id], nil },
 		check:    func(context.Context) error { return nil },
 	}
 	b.box = b.inBox()
@@ -154,6 +171,33 @@ func (b *bench) stepped(key idem.Key) {
 		require.NoError(b.t, err)
 		return 0, errCut
 	}))
+}
+
+// spoil makes a record one that a newer version has written.
+func (b *bench) spoil(key idem.Key) {
+	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
+	number := func(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
+	b.spoilt = map[string]map[string]types.AttributeValue{key.ID(): {
+		"pk": text(key.ID()), "sk": text("#"), "v": number("99"), "in_state": text("unknown"), "created_at": number("1772442000000"),
+		"expires_at": number("1772542000"), "key_value": text("secret"), "body": &types.AttributeValueMemberB{Value: []byte("secret")},
+		"failure": &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"message": text("secret")}},
+		"new_one": &types.AttributeValueMemberL{Value: []types.AttributeValue{text("secret")}}, "repeatable": &types.AttributeValueMemberBOOL{Value: true},
+	}}
+}
+
+// interrupted leaves a claim whose process died in an at-most-once step.
+func (b *bench) interrupted(key idem.Key) {
+	b.t.Helper()
+	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+				b.Crash()
+				return 0, nil
+			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+		})
+	})
+	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
+	b.Restart()
 }
 
 func (b *bench) reconciler() *reconcile.Reconciler {

@@ -27,6 +27,19 @@ func (b *bench) world() {
 	b.Clock.Advance(15 * time.Second)
 }
 
+// more is what single transcripts look at besides.
+var more = map[string]func(*bench){
+	"steps.txt": func(b *bench) {
+		b.interrupted(order.Key("acme", "o-1"))
+		b.unknown(order.Key("acme", "o-2"))
+		b.Clock.Advance(time.Hour)
+	},
+	"unreadable.txt": func(b *bench) {
+		_, _, _ = b.run("resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "case 4711", "--yes")
+		b.spoil(r1)
+	},
+}
+
 // Every command and output of the README, and of testdata, is what the command prints.
 func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 	t.Setenv("COLUMNS", "80") // of the help
@@ -39,6 +52,9 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				b.world()
+				if tell := more[filepath.Base(path)]; tell != nil {
+					tell(b)
+				}
 				golden(t, path, b.transcript(string(text)))
 			})
 		})
