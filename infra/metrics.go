@@ -53,6 +53,7 @@ func (m *Monitoring) engine(f awslambda.Function, p *MonitoringProps) {
 	m.graph(name+": troubles", sums(f, schema.MetricStoreUnavailable, schema.MetricFailedOpen, schema.MetricOutcomeQueued,
 		schema.MetricOutcomeDropped, schema.MetricUnreadable, schema.MetricLeaseLost)...)
 	m.graph(name+": times (p99)", metrics(f, "p99", schema.MetricClaimTime, schema.MetricHandlerTime, schema.MetricFinishTime)...)
+	m.graph(name+": DynamoDB units, if it asks", sums(f, schema.MetricWriteUnits, schema.MetricReadUnits)...)
 }
 
 func (m *Monitoring) unreadable(name string, f awslambda.IFunction) {

@@ -17,6 +17,10 @@
 //	report, err := sweeper.Sweep(ctx) // with SweepOptions.Observer: metrics.Observe
 //	metrics.Add("", report.Counts())
 //
+// A client of DynamoDB adds write and read units by operation, if it asks for them:
+//
+//	cfg.APIOptions = append(cfg.APIOptions, dynamostore.AskUnits(table, metrics.Units))
+//
 // Package schema has the names. Each metric has the dimension service, and once more
 // service and operation. Both are few: a metric for each operation and one for the service.
 // CloudWatch bills each of them in the hours in which it has values.

@@ -23,7 +23,7 @@ const (
 )
 
 // units in the words of CloudWatch.
-var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count", metric.Age: "Seconds", metric.Time: "Milliseconds"}
+var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count", metric.Age: "Seconds", metric.Time: "Milliseconds", metric.Units: "Count"}
 
 // Flush writes what was counted since the last time, a line for each operation, and one
 // more for each 100 durations that one metric has beyond the first. If the context is that
@@ -106,7 +106,7 @@ func (s *series) has(i int) bool { return s.numbers[i].set || len(s.times[i]) > 
 // take appends the value or the values of a metric, and takes them out of the series.
 func (s *series) take(b []byte, i int) []byte {
 	if s.numbers[i].set {
-		b = strconv.AppendInt(b, int64(s.numbers[i].n), 10)
+		b = strconv.AppendFloat(b, s.numbers[i].n, 'f', -1, 64)
 		s.numbers[i] = number{}
 		return b
 	}

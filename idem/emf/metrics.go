@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/metric"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // maxTenants bounds the tenants whose duplicates are counted between two lines of an
@@ -80,8 +81,16 @@ type series struct {
 }
 
 type number struct {
-	n   int
+	n   float64
 	set bool
+}
+
+// add adds to a sum. Nothing is added up to nothing, which has no value.
+func (s *series) add(i int, n float64) {
+	if n != 0 {
+		s.numbers[i].n += n
+		s.numbers[i].set, s.some = true, true
+	}
 }
 
 // of returns the operation's series.
@@ -110,13 +119,12 @@ func (m *Metrics) Observe(_ context.Context, n notice.Notice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(n.Operation)
-	s.some = true
 	if counted {
-		s.numbers[count].n++
-		s.numbers[count].set = true
+		s.add(count, 1)
 	}
 	if timed {
 		s.times[time] = append(s.times[time], milliseconds(n.Took))
+		s.some = true
 	}
 	if m.tenants && n.Tenant != "" && metric.IsDuplicate(n.Kind) {
 		if _, there := s.tenants[n.Tenant]; there || len(s.tenants) < maxTenants {
@@ -134,20 +142,34 @@ func (m *Metrics) Add(operation string, counts iter.Seq2[string, int]) {
 	s := m.of(operation)
 	for name, n := range counts {
 		i, ok := metric.Number(name)
-		switch {
-		case !ok || metric.All[i].Kind == metric.Time:
-			continue
-		case metric.All[i].Kind != metric.Count:
-			s.numbers[i] = number{n, true}
-		case n != 0:
-			s.numbers[i].n += n
-			s.numbers[i].set = true
-		default:
+		if !ok {
 			continue
 		}
-		s.some = true
+		switch metric.All[i].Kind {
+		case metric.Count, metric.Units:
+			s.add(i, float64(n))
+		case metric.Level, metric.Age:
+			s.numbers[i] = number{float64(n), true}
+			s.some = true
+		}
 	}
 }
+
+// Units adds write and read units of DynamoDB to the operation, or to the service if the
+// operation is empty. It is for dynamostore.AskUnits.
+func (m *Metrics) Units(_ context.Context, operation string, write, read float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(operation)
+	s.add(writeUnits, write)
+	s.add(readUnits, read)
+}
+
+// Places in metric.All.
+var (
+	writeUnits, _ = metric.Number(schema.MetricWriteUnits)
+	readUnits, _  = metric.Number(schema.MetricReadUnits)
+)
 
 // Handler is a handler of aws-lambda-go (its lambda.Handler).
 type Handler interface {

@@ -56,6 +56,7 @@ type flusher interface {
 // instrument is one of these.
 type instrument struct {
 	counter   otelmetric.Int64Counter
+	sum       otelmetric.Float64Counter
 	gauge     otelmetric.Int64Gauge
 	histogram otelmetric.Float64Histogram
 }
@@ -92,6 +93,8 @@ func New(o *Options) (*Telemetry, error) {
 		switch m.Kind {
 		case metric.Count:
 			i.counter, err = meter.Int64Counter("idem." + m.Name)
+		case metric.Units:
+			i.sum, err = meter.Float64Counter("idem."+m.Name, otelmetric.WithUnit("{unit}"))
 		case metric.Level:
 			i.gauge, err = meter.Int64Gauge("idem." + m.Name)
 		case metric.Age:
@@ -157,8 +160,20 @@ func (t *Telemetry) Add(ctx context.Context, operation string, counts iter.Seq2[
 		switch metric.All[i].Kind {
 		case metric.Count:
 			t.instruments[i].counter.Add(ctx, int64(n), t.of(operation))
+		case metric.Units:
+			t.instruments[i].sum.Add(ctx, float64(n), t.of(operation))
 		case metric.Level, metric.Age:
 			t.instruments[i].gauge.Record(ctx, int64(n), t.of(operation))
+		}
+	}
+}
+
+// Units adds write and read units of DynamoDB for the operation; empty means none. It is for
+// dynamostore.AskUnits.
+func (t *Telemetry) Units(ctx context.Context, operation string, write, read float64) {
+	for name, n := range map[string]float64{schema.MetricWriteUnits: write, schema.MetricReadUnits: read} {
+		if i, ok := metric.Number(name); ok && n > 0 {
+			t.instruments[i].sum.Add(ctx, n, t.of(operation))
 		}
 	}
 }

@@ -66,6 +66,12 @@ func (c *collector) numbers(t *testing.T) map[string]any {
 				for _, p := range data.DataPoints {
 					found[m.Name+of(p.Attributes)] = p.Value
 				}
+			case metricdata.Sum[float64]:
+				require.True(t, data.IsMonotonic)
+				require.Equal(t, "{unit}", m.Unit)
+				for _, p := range data.DataPoints {
+					found[m.Name+of(p.Attributes)] = p.Value
+				}
 			case metricdata.Gauge[int64]:
 				for _, p := range data.DataPoints {
 					found[m.Name+of(p.Attributes)] = p.Value

@@ -55,6 +55,13 @@ const (
 	MetricFinishTime  = "finish_time"  // from the handler's end until its outcome is recorded
 )
 
+// Units of DynamoDB that calls on the table took, by operation, where the program asks for them
+// (dynamostore.AskUnits). Those of a sweep's queries are under the service alone.
+const (
+	MetricWriteUnits = "write_units"
+	MetricReadUnits  = "read_units"
+)
+
 // Counts of a sweep by operation. The names are kinds of notices too.
 const (
 	MetricSweepParked    = "sweep_parked"    // a lapsed claim became unknown

@@ -16,6 +16,7 @@ const (
 	Level             // how many there are now
 	Age               // how old something is now, in seconds
 	Time              // durations in milliseconds
+	Units             // sums that may have a fraction
 )
 
 // Metric is one of All.
@@ -54,6 +55,8 @@ var All = []Metric{
 	{schema.MetricClaimTime, Time},
 	{schema.MetricHandlerTime, Time},
 	{schema.MetricFinishTime, Time},
+	{schema.MetricWriteUnits, Units},
+	{schema.MetricReadUnits, Units},
 	{schema.MetricSweepParked, Count},
 	{schema.MetricSweepPostponed, Count},
 	{schema.MetricSweepFailed, Count},
