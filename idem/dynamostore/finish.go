@@ -233,14 +233,17 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 		return s.updateOutside(k, w.ID, u, ifSeen+from+cond, entry)
 	}
 	fits := func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil }
-	landed := func(old item) bool { return bears(old, w.Write) }
+	landed := func(old item) bool { return landedSettlement(old, w) }
 	old, err := s.filing(k, entry, landed, func() (item, error) { return inForm(steps, w.Write, send, fits) })
-	if err == nil {
+	switch {
+	case err == nil:
 		if tx != nil {
 			old = spent
 		}
 		s.expireSteps(k, w.ID, w.Ending, old)
-	} else if err == errRefused && cleared != nil && !landed(old) {
+	case err == errRefused && landed(old):
+		return nil
+	case err == errRefused && cleared != nil:
 		cleared.expireParts(s, k, w, now)
 	}
 	return s.ended(old, err, k, w.Write, w.Ending)

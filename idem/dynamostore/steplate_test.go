@@ -2,7 +2,9 @@ package dynamostore
 
 import (
 	"net/http"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,6 +47,42 @@ func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 			}
 			require.Equal(t, "o2", isConflict(t, err).Owner)
 		})
+	}
+}
+
+// The reply to a resolution that records what a step did is lost, and two attempts have had
+// the record when the store asks again: the resolution has landed, and what it says of the
+// step is kept as long as the record is.
+func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
+	f, ctx, id, result := open(t, nil), t.Context(), "k", noise(4<<10)
+	require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
+	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
+	w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
+	w.Steps = []protocol.StepWrite{{Name: "charge", Result: result}}
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "UpdateItem" {
+			return nil, nil
+		}
+		resp, err := f.wire.loseReply(req)
+		f.wire.set(nil)
+		for _, owner := range []string{"o2", "o3"} {
+			next, rec := claim(id, owner), f.get(t, id)
+			next.Seen, next.Record.Steps, next.Record.ExpiresAt = rec.Write, rec.Steps, time.Time{}
+			require.NoError(t, f.Acquire(ctx, base, next))
+		}
+		return resp, err
+	})
+	require.NoError(t, f.Settle(ctx, base, w))
+	rec := f.get(t, id)
+	require.Equal(t, "o3", rec.Owner)
+	got, err := f.StepResult(ctx, rec, "charge")
+	require.NoError(t, err)
+	require.Equal(t, result, got)
+	body := rec.Steps["charge"].Body
+	require.Positive(t, body.Parts)
+	for n := range body.Parts {
+		require.NotContains(t, f.raw(t, partKeyPrefix(id, w.Write, body.Digest)+strconv.Itoa(n)), schema.ExpiresAt)
 	}
 }
 

@@ -144,12 +144,25 @@ func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Begin && (text(old, schema.Owner) != w.Owner || text(old, schema.State) != string(protocol.InProgress)) {
 		return false
 	}
-	steps, ok := old[schema.Steps].(*types.AttributeValueMemberM)
+	return madeStep(old, w.Name, w.Write)
+}
+
+// landedSettlement looks at the entries of the steps that it records too: the record may
+// have been claimed since, more than once.
+func landedSettlement(old item, w protocol.Settlement) bool {
+	return bears(old, w.Write) || slices.ContainsFunc(w.Steps, func(step protocol.StepWrite) bool {
+		return madeStep(old, step.Name, w.Write)
+	})
+}
+
+// madeStep reports whether the write with this id made the step's entry.
+func madeStep(rec item, name, write string) bool {
+	steps, ok := rec[schema.Steps].(*types.AttributeValueMemberM)
 	if !ok {
 		return false
 	}
-	step, ok := steps.Value[w.Name].(*types.AttributeValueMemberM)
-	return ok && text(step.Value, schema.Write) == w.Write
+	step, ok := steps.Value[name].(*types.AttributeValueMemberM)
+	return ok && text(step.Value, schema.Write) == write
 }
 
 // expireSteps lets the large results of the steps that went with an outcome expire

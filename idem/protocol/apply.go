@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The Apply methods are the effect of each write on a record: the reference that
 // every store is compared with, and all that an in-memory store needs. A nil
@@ -213,7 +216,7 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 
 // Apply returns the record after it was parked or resolved from outside.
 func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
-	if rec.Bears(s.Write) {
+	if rec.Bears(s.Write) || s.recorded(rec) {
 		return rec, nil
 	}
 	// A margin that never ends a wait is the engine's to add: stores have no clock.
@@ -240,6 +243,15 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next.question(now)
 	return next, nil
+}
+
+// recorded reports whether the record has a step that the settlement recorded: it has landed,
+// however often the record was claimed since.
+func (s Settlement) recorded(rec *Record) bool {
+	return rec != nil && slices.ContainsFunc(s.Steps, func(step StepWrite) bool {
+		made, ok := rec.Steps[step.Name]
+		return ok && made.Write == s.Write
+	})
 }
 
 // Event is what the end is for the machine.

@@ -11,8 +11,8 @@ import (
 // applied, by this call or an earlier one with the same id. Otherwise it returns
 //
 //   - a [*ConflictError] with the conflicting record, if the condition
-//     did not hold and the record does not bear the write's id, as its Write or, but
-//     for claims, extensions and steps, as its Seen;
+//     did not hold and the record does not bear the write's id, as its Write, in the
+//     entry of a step or, but for claims, extensions and steps, as its Seen;
 //   - an error that matches [ErrRecordUnreadable], if that record cannot be read;
 //   - a [*RefusedError] if writes that should commit with it were refused, with
 //     nothing written;

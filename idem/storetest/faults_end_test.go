@@ -154,6 +154,15 @@ var endFaults = []fault{
 				return w.Apply(rec, now)
 			}
 		}},
+	{"landed resolution is known by the record's write", []string{"write id/a resolution that recorded a step counts as landed after later claims"},
+		func(s *faulty) {
+			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+				if len(w.Steps) > 0 && !rec.Bears(w.Write) && rec.Steps[w.Steps[0].Name].Write == w.Write {
+					return nil, &protocol.ConflictError{Existing: rec}
+				}
+				return w.Apply(rec, now)
+			}
+		}},
 	{"another call's park drops the owner", []string{
 		"settle/another call's park keeps the owner and the lease", "late outcome/completion after another call's park",
 	}, func(s *faulty) {

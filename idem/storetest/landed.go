@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strings"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -215,6 +216,26 @@ func writeIDCases(steps bool) []check {
 				c.lands(w)
 				c.lands(a.next().acquire())
 				c.lands(w)
+			}},
+			check{"a resolution that recorded a step counts as landed after later claims", func(c *cell) {
+				a := c.start()
+				c.lands(a.begin("charge"))
+				c.lands(a.lapse())
+				w := a.resolve(protocol.Released)
+				w.ClearSteps, w.Ending.ExpiresAt = nil, time.Time{}
+				w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(100 << 10)}}
+				c.lands(w)
+				for range 2 {
+					b := a.next()
+					c.lands(b.acquire())
+					c.lands(w)
+					c.lands(b.release(true))
+					c.lands(w)
+				}
+				b := a.next()
+				c.lands(b.acquire())
+				c.lands(b.complete("done"))
+				c.refused(w) // not known any more
 			}},
 			check{"a begin mark is leave to run only under its claim", func(c *cell) {
 				for _, end := range []func(*attempt) write{
