@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -39,6 +40,8 @@ type overview struct {
 	Unreadable                     []row
 	// Changes are the latest ones by people, webhooks and sweeps.
 	Changes []changed
+	// Rates are what happened in the last hour and in the last day.
+	Rates []rateRow
 	// More says that there is more in the index than was read.
 	More bool
 	Read int
@@ -105,10 +108,12 @@ func (c *console) overview(r *http.Request) (*page, error) {
 	}
 	body.Records = body.Records[:min(len(body.Records), overviewOldest)]
 	p := c.page(r, "overview", "Overview", body)
-	if body.Changes, p.read, err = c.latest(r.Context()); err != nil {
+	n, err := c.readNews(r.Context())
+	if err != nil {
 		return nil, err
 	}
-	p.read += body.Read
+	body.Changes, body.Rates = c.latest(n.latest), c.rates(open, body.More, n)
+	p.read = body.Read + n.read
 	return p, c.follow(p, "", nil)
 }
 
@@ -142,28 +147,12 @@ type changed struct {
 	Record row
 }
 
-// latest are the latest changes of the last day, the latest first. If there are more than one page
-// of them, it looks at a shorter time.
-func (c *console) latest(ctx context.Context) (all []changed, read int, err error) {
-	to := c.opts.Now().Add(time.Second) // with those of now
-	for _, span := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
-		p, err := c.r.Changes(ctx, to.Add(-span), to, "")
-		if err != nil {
-			return nil, 0, err
-		}
-		read += len(p.Entries)
-		all = all[:0]
-		for _, a := range slices.Backward(p.Entries) {
-			if len(all) == overviewChanges {
-				break
-			}
-			all = append(all, changed{c.happening(a), c.idRow(a.ID)})
-		}
-		if p.Next == "" {
-			break
-		}
+// latest are the latest of the changes, the latest first.
+func (c *console) latest(changes []protocol.Audit) (all []changed) {
+	for _, a := range slices.Backward(changes[max(0, len(changes)-overviewChanges):]) {
+		all = append(all, changed{c.happening(a), c.idRow(a.ID)})
 	}
-	return all, read, nil
+	return all
 }
 
 // unreadable is a record that cannot be read.
