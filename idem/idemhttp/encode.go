@@ -26,3 +26,14 @@ func (c *Contract) Encode(res *Response) (idem.Encoded, error) {
 		},
 	}, nil
 }
+
+// Decode decodes a response as it is recorded, with the codec's name of its record, to show it
+// to people: it is what later callers get, but for the marks of a replay. A result of another
+// codec is an [*idem.ConfigError]. One that is damaged, or of a newer version, matches
+// [idem.ErrRecordUnreadable]. The response's body shares the memory of the encoded one.
+func Decode(e idem.Encoded) (*Response, error) {
+	if e.Codec != codecName {
+		return nil, mistake("the result is encoded as %q: only that of an HTTP request is a response", e.Codec)
+	}
+	return decode(e.Body)
+}

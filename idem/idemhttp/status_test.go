@@ -162,4 +162,14 @@ func TestEncode(t *testing.T) {
 	require.Equal(t, 201, again.Status)
 	require.Equal(t, created().Body, again.Body)
 	require.NotContains(t, again.Headers, "Set-Cookie")
+
+	// To be shown, it is decoded.
+	shown, err := Decode(res)
+	require.NoError(t, err)
+	require.Equal(t, created().Body, shown.Body)
+	require.NotContains(t, shown.Headers, "Set-Cookie")
+	_, err = Decode(damaged)
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	_, err = Decode(idem.Encoded{Body: res.Body})
+	require.ErrorAs(t, err, &mistaken)
 }

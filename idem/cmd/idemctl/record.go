@@ -98,6 +98,7 @@ type record struct {
 	Omitted    bool           `json:"result_omitted,omitempty"`
 	Result     string         `json:"result,omitempty"`
 	Binary     []byte         `json:"result_base64,omitempty"` // a result that is no text
+	Response   *response      `json:"response,omitempty"`      // instead of both, for an HTTP request
 	Failure    *failure       `json:"failure,omitempty"`
 	Steps      []recordedStep `json:"steps,omitempty"`
 	// Write is what a change may be made conditional on.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -35,11 +34,7 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return fmt.Errorf("the result cannot be read: %w", err)
 		}
-		if utf8.Valid(result) {
-			d.Result = string(result)
-		} else {
-			d.Binary = result
-		}
+		d.reveal(result)
 	}
 	if s.json() {
 		return s.writeJSON(d)
@@ -106,24 +101,6 @@ func (s *session) show(d record) {
 		}
 		s.field(name, "%s", line)
 		s.field("", "token %s", step.Token)
-	}
-}
-
-func (s *session) showResult(d record) {
-	codec := d.Codec
-	if codec == "" {
-		codec = "JSON"
-	}
-	switch {
-	case d.Omitted:
-		s.field("Result", "none recorded")
-	case d.Binary != nil:
-		s.field("Result", "%s, encoded as %s, and no text: read it with -o json", plural(d.Size, "byte"), codec)
-	case d.Result != "":
-		s.field("Result", "%s, encoded as %s:", plural(d.Size, "byte"), codec)
-		fmt.Fprintln(s.out, plain(d.Result))
-	case d.State == idem.Completed:
-		s.field("Result", "%s, encoded as %s", plural(d.Size, "byte"), codec)
 	}
 }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/base64"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// An operator reads a response as its caller gets it: its body without the gateway's Base64.
+func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, inText, inJSON string
+	}{
+		"text":   {"paid", "\n\npaid\n", `"body": "paid"`},
+		"binary": {"\xff\xfe\x00", "(a body of 3 bytes that is no text: read it with -o json)", `"body_base64": "//4A"`},
+		"escape": {"a\x1b[2Jb", "a\uFFFD[2Jb", `"body": "a\u001b[2Jb"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				id := b.request("payment-0000000002")
+				contract, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
+				require.NoError(t, err)
+				encoded, err := contract.Encode(&idemhttp.Response{
+					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"}, MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
+					Body: []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
+				})
+				require.NoError(t, err)
+				require.NoError(t, b.reconciler().Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.By{Who: "bob", Why: "found"}))
+				_, out, _ := b.run("show", id, "--show-result")
+				require.Contains(t, out, "HTTP 201 Created\nContent-Type: text/plain\nLink: </a>\nLink: </b>\n")
+				require.Contains(t, out, c.inText)
+				_, out, _ = b.run("show", id, "--show-result", "-o", "json")
+				require.Contains(t, out, c.inJSON)
+				require.Contains(t, out, `"status": 201`)
+				_, out, _ = b.run("show", id)
+				require.NotContains(t, out, "Link")
+			})
+		})
+	}
+}
