@@ -53,11 +53,14 @@ var wordsOf = map[string]words{
 	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result."},
 }
 
-func targetOf(to idem.State) string {
-	if to == idem.Absent {
+func targetOf(d reconcile.Decision) string {
+	switch d.Change {
+	case protocol.ChangeForgotten:
 		return forgotten
+	case protocol.ChangeExtended:
+		return extended
 	}
-	return string(to)
+	return string(d.To)
 }
 
 // action is the form of a decision, with what it says about the record.
@@ -131,28 +134,10 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 
 // decided is what the decision would do now.
 func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
-	if to == extended {
-		return c.extension(rec)
-	}
 	all := c.r.Explain(rec).Decisions
-	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d.To) == to })]
+	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d) == to })]
 	d.Refused = refusal(d)
 	return d
-}
-
-// extension is what keeping the record longer would do.
-func (c *console) extension(rec *idem.Record) reconcile.Decision {
-	switch {
-	case rec == nil:
-		return reconcile.Decision{Refused: "there is no record"}
-	case !rec.Ended():
-		return reconcile.Decision{Refused: fmt.Sprintf("only a record that has ended can be kept for longer, and it is %s", rec.State)}
-	case rec.ExpiresAt.IsZero():
-		return reconcile.Decision{Refused: "it never expires"}
-	case rec.Expired(c.opts.Now()):
-		return reconcile.Decision{Refused: "it has expired"}
-	}
-	return reconcile.Decision{To: rec.State, Then: c.r.Explain(rec).SameInput}
 }
 
 // token shows that this console has made the form, for this operator and decision about the

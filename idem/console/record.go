@@ -119,9 +119,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Steps = c.steps(rec)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
-			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d.To), d))
+			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), d))
 		}
-		v.Decisions = append(v.Decisions, c.decision(id, extended, c.extension(rec)))
 	}
 	v.Timeline = c.timeline(rec, e, history)
 	return v

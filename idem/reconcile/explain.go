@@ -35,20 +35,6 @@ type Change struct {
 	What string    `json:"what"`
 }
 
-// Decision is what somebody may decide about a record.
-type Decision struct {
-	// To is the state that the record would have; [idem.Absent] if it is forgotten.
-	To idem.State `json:"to"`
-	// Refused says why it is not possible now; empty if it is.
-	Refused string `json:"refused,omitempty"`
-	// Again says that it replaces an earlier resolution: set [Resolution.Again].
-	Again bool `json:"again,omitempty"`
-	// Undo are the steps that must have been undone by hand before: set [Resolution.Undone].
-	Undo []string `json:"undo,omitempty"`
-	// Then is what the next call with the key and the same input would get.
-	Then string `json:"then,omitempty"`
-}
-
 // Explain says what the record means now. It makes no call. A nil record is one that does not
 // exist. Calls to come are taken to have the record's declaration, and no
 // [idem.Operation.MaxAttempts].
@@ -61,16 +47,9 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 		e.State = rec.State
 	}
 	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
-		e.Decisions = append(e.Decisions, r.decision(rec, to, now))
+		e.Decisions = append(e.Decisions, r.resolving(rec, plainly(rec, to), now))
 	}
-	forget := Decision{To: idem.Absent, Then: r.gets(nil, sameInput, now)}
-	switch {
-	case rec == nil:
-		forget = Decision{To: idem.Absent, Refused: "there is no record"}
-	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
-		forget = Decision{To: idem.Absent, Refused: fmt.Sprintf("%v, and it is %s", ErrOpen, rec.State)}
-	}
-	e.Decisions = append(e.Decisions, forget)
+	e.Decisions = append(e.Decisions, r.extending(rec, now), r.forgetting(rec, now))
 	return e
 }
 
@@ -166,20 +145,33 @@ func whyReplaced(rec *idem.Record, at time.Time) string {
 	return "nothing was executed under the key, so it belongs to no input yet"
 }
 
+// skipped says what the next attempt gets of the steps that are recorded.
 func skipped(rec *idem.Record) string {
-	var done []string
+	if rec.Undoing() {
+		return ", and goes on undoing what its steps did"
+	}
+	var done, failed, lost []string
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Done() {
+		switch step := rec.Steps[name]; {
+		case !step.Done():
+		case step.Omitted:
+			lost = append(lost, name)
+		case step.Failure != nil:
+			failed = append(failed, name)
+		default:
 			done = append(done, name)
 		}
 	}
 	var text strings.Builder
-	if len(done) > 0 {
-		fmt.Fprintf(&text, ", and skips the steps that are recorded: %s", strings.Join(done, ", "))
+	say := func(what string, steps []string) {
+		if len(steps) > 0 {
+			text.WriteString(what + strings.Join(steps, ", "))
+		}
 	}
-	if open := interrupted(rec); len(open) > 0 {
-		fmt.Fprintf(&text, ", and is asked about the interrupted steps: %s", strings.Join(open, ", "))
-	}
+	say(", and skips the steps that are recorded: ", done)
+	say(", and gets the recorded failure of: ", failed)
+	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
+	say(", and is asked about the interrupted steps: ", interrupted(rec))
 	return text.String()
 }
 
@@ -233,43 +225,4 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []Change) {
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return a.At.Compare(b.At) })
 	return all
-}
-
-// decision says what resolving the record to a state would do.
-func (r *Reconciler) decision(rec *idem.Record, to idem.State, now time.Time) Decision {
-	refused := func(format string, args ...any) Decision {
-		return Decision{To: to, Refused: fmt.Sprintf(format, args...)}
-	}
-	if rec == nil {
-		return refused("there is no record")
-	}
-	res := Resolution{To: to, Again: rec.Resolved}
-	switch r.allows(rec, res, now) {
-	case protocol.DoTooEarly:
-		return refused("not before %s, when the lease and its margin are over: the parked attempt may still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
-	case protocol.DoRefuse:
-		return refused("only an unknown outcome can be resolved, and this one is %s", rec.State)
-	}
-	d := Decision{To: to, Again: res.Again}
-	switch to {
-	case idem.Failed:
-		res.Failure, d.Undo = &idem.Failure{}, notUndone(rec)
-	case idem.Completed:
-		if due := notUndone(rec); rec.Undoing() && len(due) > 0 {
-			return refused("it has failed, and its steps are being undone: %s", strings.Join(due, ", "))
-		}
-		res.Result = &idem.Encoded{Codec: rec.Codec}
-	}
-	after, err := r.settlement(rec, res, By{}).Apply(rec, now)
-	if err != nil {
-		return refused("%v", err)
-	}
-	d.Then = r.gets(after, sameInput, now)
-	switch open := interrupted(rec); {
-	case to == idem.Released && len(open) > 0:
-		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", strings.Join(open, ", "))
-	case to == idem.Completed && len(rec.Steps) > 0:
-		d.Then += " Steps that are not recorded never run."
-	}
-	return d
 }

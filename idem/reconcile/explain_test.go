@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -64,6 +65,7 @@ var stories = []struct {
 		require.Error(r.t, err)
 		r.lapse()
 	}},
+	{"unknown in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) { r.diedCharging(key) }},
 	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
 
@@ -171,12 +173,19 @@ func (r *rig) explain(key idem.Key) reconcile.Explanation {
 
 // decide does what an explanation offers.
 func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
-	rc := r.reconciler()
-	if d.To == idem.Absent {
-		if r.Record(key) == nil {
-			return errPlain // forgetting nothing is no mistake, and nothing to offer
-		}
+	rc, rec := r.reconciler(), r.Record(key)
+	switch {
+	case d.Change == protocol.ChangeForgotten && rec == nil:
+		return errPlain // forgetting nothing is no mistake, and nothing to offer
+	case d.Change == protocol.ChangeForgotten:
 		return rc.Forget(r.t.Context(), key.ID(), alice)
+	case d.Change == protocol.ChangeExtended:
+		until := r.Clock.Now().Add(100 * 24 * time.Hour)
+		err := rc.Extend(r.t.Context(), key.ID(), until, alice)
+		if err == nil {
+			require.WithinDuration(r.t, until, r.Record(key).ExpiresAt, time.Second)
+		}
+		return err
 	}
 	res := reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0}
 	switch d.To {
@@ -205,10 +214,11 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 			"an attempt left no outcome and may have taken effect. The handler does not run.",
 		OtherInput: "ErrKeyReused (HTTP 422 idempotency_key_reused). The handler does not run.",
 		Decisions: []reconcile.Decision{
-			{To: idem.Completed, Then: "The recorded result. The handler does not run."},
-			{To: idem.Failed, Then: "The recorded failure. The handler does not run."},
-			{To: idem.Released, Then: "The handler runs, attempt 2."},
-			{To: idem.Absent, Refused: "reconcile: only a record that has ended can be forgotten, and it is in_progress"},
+			{Change: protocol.ChangeResolved, To: idem.Completed, Then: "The recorded result. The handler does not run."},
+			{Change: protocol.ChangeResolved, To: idem.Failed, Then: "The recorded failure. The handler does not run."},
+			{Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2."},
+			{Change: protocol.ChangeExtended, To: idem.InProgress, Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
+			{Change: protocol.ChangeForgotten, Refused: "reconcile: only a record that has ended can be forgotten, and it is in_progress"},
 		},
 	}, e)
 }

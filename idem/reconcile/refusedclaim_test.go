@@ -154,15 +154,6 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 
 func nil2(context.Context, int) (int, error) { panic("it must not run") }
 
-func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
-	r, key := newRig(t), order.Key("acme", "o-1")
-	r.diedCharging(key)
-	decisions := r.explain(key).Decisions
-	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.", decisions[0].Then)
-	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
-		"It runs charge again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", decisions[2].Then)
-}
-
 // OnAbandoned says what becomes of work that goes on, and nothing of what is unknown.
 func TestAnUnknownOutcomeWithoutProbeGoesToPeopleSoon(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")

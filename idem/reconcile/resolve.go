@@ -66,7 +66,15 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 
 // resolve records the outcome of the record as it was read.
 func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by By) error {
-	switch r.allows(rec, res, r.now()) {
+	if err := r.refusal(rec, res, r.now()); err != nil {
+		return err
+	}
+	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
+}
+
+// refusal is why the record does not take the resolution; nil if it does.
+func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) error {
+	switch r.allows(rec, res, now) {
 	case protocol.DoTooEarly:
 		return fmt.Errorf("%w, which is over at %s", ErrTooEarly, rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339Nano))
 	case protocol.DoRefuse:
@@ -99,7 +107,7 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	if due := notUndone(rec); !undone && len(due) > 0 {
 		return &NotUndoneError{Steps: due}
 	}
-	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
+	return nil
 }
 
 // allows says whether the record can be resolved so: DoApply, DoTooEarly or DoRefuse. A claim

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -142,7 +143,7 @@ func (s *session) by(ctx context.Context, b *backend, c changeFlags) (reconcile.
 
 // of says what calls get after the decision, or why it is refused.
 func (d decision) of(e reconcile.Explanation) (then string, err error) {
-	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to })
+	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to && x.Change != protocol.ChangeExtended })
 	if i < 0 {
 		return "", fmt.Errorf("nothing is known of %s here", decisionName(d.to))
 	}

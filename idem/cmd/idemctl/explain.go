@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -62,6 +63,9 @@ func (s *session) explain(e reconcile.Explanation) {
 
 func (s *session) decision(d reconcile.Decision) {
 	name := decisionName(d.To)
+	if d.Change == protocol.ChangeExtended {
+		name = "extend"
+	}
 	if d.Refused != "" {
 		s.item(s.paint(text.Faint, name) + ": not now: " + plain(d.Refused))
 		return

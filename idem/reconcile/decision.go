@@ -1,0 +1,137 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Decision is what somebody may decide about a record.
+type Decision struct {
+	// Change is what it does: [protocol.ChangeResolved], ChangeExtended or ChangeForgotten.
+	Change protocol.Change `json:"change"`
+	// To is the state that the record would have; [idem.Absent] if it is forgotten.
+	To idem.State `json:"to,omitempty"`
+	// Refused says why it is not possible now; empty if it is.
+	Refused string `json:"refused,omitempty"`
+	// Again says that it replaces an earlier resolution: set [Resolution.Again].
+	Again bool `json:"again,omitempty"`
+	// Undo are the steps that must have been undone by hand before: set [Resolution.Undone].
+	Undo []string `json:"undo,omitempty"`
+	// Steps are those of which [Resolution.Steps] may say what became.
+	Steps []string `json:"steps,omitempty"`
+	// Then is what the next call with the key and the same input would get.
+	Then string `json:"then,omitempty"`
+}
+
+// Preview says what a resolution would do to the record now, with the steps and the result that
+// it has. Refused says why [Reconciler.Resolve] would refuse it. Like Explain it makes no call.
+func (r *Reconciler) Preview(rec *idem.Record, res Resolution) Decision {
+	if err := res.check(); err != nil {
+		return Decision{Change: protocol.ChangeResolved, To: res.To, Refused: err.Error()}
+	}
+	return r.resolving(rec, res, r.now())
+}
+
+// plainly is the resolution to a state with all that the record needs for it.
+func plainly(rec *idem.Record, to idem.State) Resolution {
+	res := Resolution{To: to}
+	if rec == nil {
+		return res
+	}
+	res.Again = rec.Resolved
+	switch to {
+	case idem.Completed:
+		res.Result = &idem.Encoded{Codec: rec.Codec}
+	case idem.Failed:
+		res.Failure, res.Undone = &idem.Failure{}, true
+	}
+	return res
+}
+
+// resolving says what a resolution would do.
+func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) Decision {
+	d := Decision{Change: protocol.ChangeResolved, To: res.To}
+	if rec == nil {
+		d.Refused = "there is no record"
+		return d
+	}
+	switch r.allows(rec, res, now) {
+	case protocol.DoTooEarly:
+		d.Refused = fmt.Sprintf("not before %s, when the lease and its margin are over: the parked attempt may still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
+		return d
+	case protocol.DoRefuse:
+		d.Refused = r.refusal(rec, res, now).Error()
+		if !rec.Resolved {
+			d.Refused = fmt.Sprintf("only an unknown outcome can be resolved, and this one is %s", rec.State)
+		}
+		return d
+	}
+	d.Again = rec.Resolved
+	switch res.To {
+	case idem.Failed:
+		d.Undo = notUndone(rec)
+	case idem.Released:
+		d.Steps = interrupted(rec)
+	}
+	if err := r.refusal(rec, res, now); err != nil {
+		d.Refused = err.Error()
+		return d
+	}
+	s := r.settlement(rec, res, By{})
+	after, err := s.Apply(rec, now)
+	if err != nil {
+		d.Refused = err.Error()
+		return d
+	}
+	d.Then = r.gets(after, sameInput, now)
+	switch {
+	case res.To == idem.Completed && len(rec.Steps) > 0:
+		d.Then += " Steps that are not recorded never run."
+	case res.To != idem.Released || len(s.ClearSteps) == 0:
+	case res.Steps == nil:
+		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", strings.Join(d.Steps, ", "))
+	default:
+		d.Then += fmt.Sprintf(" It runs %s again.", strings.Join(slices.Sorted(slices.Values(s.ClearSteps)), ", "))
+	}
+	return d
+}
+
+// extending says what keeping the record for longer would do.
+func (r *Reconciler) extending(rec *idem.Record, now time.Time) Decision {
+	d := Decision{Change: protocol.ChangeExtended}
+	if rec == nil {
+		d.Refused = "there is no record"
+		return d
+	}
+	d.To = rec.State
+	switch {
+	case r.prolongs(rec, never) == protocol.DoApply:
+		d.Then = r.gets(rec, sameInput, now)
+	case !rec.Ended():
+		d.Refused = fmt.Sprintf("only a record that has ended can be kept for longer, and it is %s", rec.State)
+	case rec.Expired(now):
+		d.Refused = "it has expired"
+	default:
+		d.Refused = "it never expires"
+	}
+	return d
+}
+
+// forgetting says what removing the record would do.
+func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
+	d := Decision{Change: protocol.ChangeForgotten}
+	switch {
+	case rec == nil:
+		d.Refused = "there is no record"
+	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
+		d.Refused = fmt.Sprintf("%v, and it is %s", ErrOpen, rec.State)
+	default:
+		d.Then = r.gets(nil, sameInput, now)
+	}
+	return d
+}

@@ -1,0 +1,88 @@
+package reconcile_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	decisions := r.explain(key).Decisions
+	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.", decisions[0].Then)
+	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
+		"It runs charge again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", decisions[2].Then)
+}
+
+// What a preview says of a resolution is what the next call does.
+func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	failure := idem.Failure{Message: "declined"}
+	reserved := "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
+	charge := func(a reconcile.Answer) map[string]reconcile.Answer { return map[string]reconcile.Answer{"charge": a} }
+	for name, tc := range map[string]struct {
+		res  reconcile.Resolution
+		then string
+		want shop
+	}{
+		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
+			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve.", shop{shipped: 1}},
+		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
+			reserved + ". It runs charge again.", shop{charged: 1, shipped: 1}},
+		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},
+			reserved + ", and gets the recorded failure of: charge.", shop{returned: 1}},
+		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWithoutResult())},
+			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge.", shop{returned: 1}},
+		"nothing is said of it": {reconcile.Resolution{To: idem.Released},
+			reserved + ". It runs charge again without asking: release it only if that provably had no effect, " +
+				"or say in Resolution.Steps what it did, and it is skipped.", shop{charged: 1, shipped: 1}},
+		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
+			"ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
+		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true},
+			"The recorded failure. The handler does not run.", shop{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := newRig(t), new(shop)
+			r.diedCharging(key)
+			rc := r.reconciler()
+			d := rc.Preview(r.Record(key), tc.res)
+			require.Empty(t, d.Refused)
+			require.Equal(t, tc.then, d.Then)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.res, alice))
+			_, _ = r.call(key, shopping(s, func() {}))
+			require.Equal(t, tc.want, *s)
+		})
+	}
+}
+
+// A preview refuses what Resolve refuses, in the same words or in plainer ones.
+func TestAPreviewRefusesWhatResolveRefuses(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	for refused, res := range map[string]reconcile.Resolution{
+		`Steps has "sip"`:        {To: idem.Released, Steps: map[string]reconcile.Answer{"sip": reconcile.NotExecuted()}},
+		"Steps is empty":         {To: idem.Released, Steps: map[string]reconcile.Answer{}},
+		"Failure is nil":         {To: idem.Failed},
+		"have not been undone":   {To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
+		"resolution is about at": {To: idem.Released, Attempt: 2},
+	} {
+		r := newRig(t)
+		r.diedCharging(key)
+		rc := r.reconciler()
+		d := rc.Preview(r.Record(key), res)
+		require.Contains(t, d.Refused, refused)
+		require.Empty(t, d.Then)
+		require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), res, alice), refused)
+	}
+	require.Equal(t, "there is no record", newRig(t).reconciler().Preview(nil, reconcile.Resolution{To: idem.Released}).Refused)
+}
+
+// Tools ask for a word about each of them.
+func TestADecisionToReleaseNamesTheStepsToSpeakOf(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
+}
