@@ -18,11 +18,11 @@ import (
 
 // effect is a unit of work that counts how often it was committed.
 type effect struct {
-	n      int
-	refuse error
-	doubt  bool // an earlier try of the refused write may still arrive
-	sealed bool
-	size   int
+	n         int
+	refuse    error
+	ambiguous bool // an earlier try of the refused write may still arrive
+	sealed    bool
+	size      int
 }
 
 func (e *effect) Seal() bool {
@@ -56,7 +56,7 @@ func (l *ledger) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 	}
 	landed := old != nil && old.Write == f.Write
 	if !landed && e.refuse != nil {
-		return &protocol.RefusedError{Err: e.refuse, Ambiguous: e.doubt}
+		return &protocol.RefusedError{Err: e.refuse, Ambiguous: e.ambiguous}
 	}
 	if err := l.Store.Finish(ctx, now, f); err != nil {
 		return err

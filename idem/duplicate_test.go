@@ -167,7 +167,7 @@ func TestWaiterTellsTheLatestLease(t *testing.T) {
 		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
 		var flight *idem.InFlightError
 		require.ErrorAs(t, err, &flight)
-		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it meanwhile")
+		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
 		<-done
 	})
 }

@@ -317,7 +317,7 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 	}
 }
 
-// Another process's claim may land meanwhile, or its withdrawal: the outcome is written
+// Another process's claim may land first, or its withdrawal: the outcome is written
 // over what is left of it.
 func TestFailOpenOutcomeLandsOverAWithdrawnClaim(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)

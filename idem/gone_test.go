@@ -57,7 +57,7 @@ func leftExpired(t *testing.T, r *rig, key idem.Key) {
 	r.clock.Advance(2 * idem.DefaultRetention)
 }
 
-// A commit in atomic mode over an expired record that TTL deletes meanwhile makes the
+// A commit in atomic mode over an expired record that TTL deletes before the commit makes the
 // record.
 func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
 	r, key := newRig(t, nil), atomically.Key("t", "k")

@@ -99,7 +99,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 }
 
 // unfenced makes the caller's error of a commit in doubt whose fence is not known to be
-// written. A claim says by itself that its attempt may have taken effect. Without one
+// written. A claim in the record already says that its attempt may have taken effect. Without one
 // the fence waits to be written, and the key is not run again before.
 func (c *commit) unfenced(ctx context.Context, w protocol.Finish, why error) error {
 	if c.a.failedOpen {

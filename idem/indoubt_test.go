@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// An operation that failed open knows its steps by itself: if its unit is refused
+// An operation that failed open has its steps in memory alone: if its unit is refused
 // permanently, nobody after it could undo them.
 func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
 	op := safe

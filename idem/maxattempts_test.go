@@ -99,7 +99,7 @@ func TestTheLastAttemptParksTheOperationItself(t *testing.T) {
 	require.Equal(t, "the last of 3 attempts: "+errPlain.Error(), status.Failure.Message)
 }
 
-// Whoever must resolve the operation reads in its record who has parked it, when and why,
+// A person who must resolve the operation reads in its record who has parked it, when and why,
 // also if that was a call: the attempt itself has died.
 func TestARecordSaysWhyACallHasParkedIt(t *testing.T) {
 	loose := limited

@@ -88,7 +88,7 @@ func TestAClaimInDoubtDoesNotLandAfterAnAttemptThatExecutedNothing(t *testing.T)
 // effect. It has claimed what an earlier attempt left that may have: another input does not
 // get the key.
 func TestARefusalWithoutAClaimForgetsNoEarlierAttempt(t *testing.T) {
-	for _, doubt := range []bool{true, false} {
+	for _, ambiguous := range []bool{true, false} {
 		for _, before := range []string{"a lapsed claim", "a lapsed claim that cannot be read", "nothing"} {
 			r, key := newBankRig(t), openOp(false).Key("t", "k")
 			killed(t, r.rig, key)
@@ -100,7 +100,7 @@ func TestARefusalWithoutAClaimForgetsNoEarlierAttempt(t *testing.T) {
 			if before == "a lapsed claim that cannot be read" {
 				r.faults.Next(idemtest.Get, idemtest.Refuse)
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: idem.NotExecuted(errPlain), doubt: doubt}, nil))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: idem.NotExecuted(errPlain), ambiguous: ambiguous}, nil))
 			require.Same(t, errPlain, err)
 			c := new(counter)
 			_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 2, c.run)
@@ -108,7 +108,7 @@ func TestARefusalWithoutAClaimForgetsNoEarlierAttempt(t *testing.T) {
 				require.NoError(t, err, "nothing was executed under the key")
 				continue
 			}
-			require.ErrorIs(t, err, idem.ErrKeyReused, "in doubt %v, over %s", doubt, before)
+			require.ErrorIs(t, err, idem.ErrKeyReused, "in doubt %v, over %s", ambiguous, before)
 			require.Zero(t, c.count())
 		}
 	}

@@ -60,9 +60,9 @@ type openBank struct {
 
 // openUnit belongs to an attempt, and may be refused.
 type openUnit struct {
-	id     int
-	refuse error
-	doubt  bool
+	id        int
+	refuse    error
+	ambiguous bool
 }
 
 func (openUnit) Seal() bool { return true }
@@ -81,7 +81,7 @@ func (b *openBank) Finish(ctx context.Context, now time.Time, f protocol.Finish)
 		if _, err := f.Apply(before, now); err != nil {
 			return err
 		}
-		return &protocol.RefusedError{Err: u.refuse, Ambiguous: u.doubt}
+		return &protocol.RefusedError{Err: u.refuse, Ambiguous: u.ambiguous}
 	}
 	err = b.Store.Finish(ctx, now, f)
 	if ok && err == nil && !before.Bears(f.Write) {
@@ -183,7 +183,7 @@ func (x *openRun) play() {
 	x.seen["committed"] += len(x.bank.landed)
 }
 
-// call makes one call. Its handler may have the other process make one meanwhile.
+// call makes one call. Its handler may have the other process make one while it runs.
 func (x *openRun) call(r *rig, depth int) {
 	x.attempts++ // another number than what was recorded before
 	id, executed := x.attempts, false
@@ -199,7 +199,7 @@ func (x *openRun) call(r *rig, depth int) {
 		why := 3 + x.n(3)
 		// While the fence of one that is not repeatable waits, its claim keeps out what another
 		// attempt without a claim has done.
-		u.refuse, u.doubt = ends[why], !x.strict && x.n(2) == 0
+		u.refuse, u.ambiguous = ends[why], !x.strict && x.n(2) == 0
 		nothing = nothing || end == nil && why == len(ends)-1
 		x.seen["refused"]++
 	}

@@ -227,7 +227,7 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
-// An attempt without a claim leaves the outcome that a claimed one has recorded meanwhile.
+// An attempt without a claim leaves the outcome that a claimed one has recorded before it.
 func TestFailOpenLosesToARecordedOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	key := openOp(false).Key("t", "k")

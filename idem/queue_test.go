@@ -133,12 +133,12 @@ func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
 	})
 }
 
-// What somebody else has resolved meanwhile is not overwritten by a late outcome.
+// What somebody else has resolved is not overwritten by a late outcome.
 func TestQueuedOutcomeIsFenced(t *testing.T) {
 	for _, tc := range []struct {
-		name      string
-		op        idem.Operation
-		meanwhile func(t *testing.T, r *rig, key idem.Key)
+		name    string
+		op      idem.Operation
+		between func(t *testing.T, r *rig, key idem.Key)
 	}{
 		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
 			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
@@ -157,7 +157,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 				require.NoError(t, err)
 				r.clock.Advance(time.Minute)
-				tc.meanwhile(t, r, key)
+				tc.between(t, r, key)
 				r.events.take()
 				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
 				require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 	}
 }
 
-// Parked by another call meanwhile, the queued outcome still closes its own question.
+// Parked by another call before that, the queued outcome still closes its own question.
 func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

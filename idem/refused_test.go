@@ -39,18 +39,18 @@ func TestRefusedUnit(t *testing.T) {
 		{"hook: completed", errPlain, says(idem.ClassCompleted), idem.Failed, idem.Failed},
 	} {
 		for _, op := range append(both, atomically) {
-			for _, doubt := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s %d/doubt %v", tc.name, op.Name, op.Mode, doubt), func(t *testing.T) {
+			for _, ambiguous := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s %d/ambiguous %v", tc.name, op.Name, op.Mode, ambiguous), func(t *testing.T) {
 					r := newBankRig(t)
 					op.Classify = tc.classify
 					key, want := op.Key("t", "k"), tc.unsafe
 					if op.Repeat == idem.Repeatable {
 						want = tc.safe
 					}
-					if op.Mode == idem.Atomic && want == idem.Released && !doubt {
+					if op.Mode == idem.Atomic && want == idem.Released && !ambiguous {
 						want = idem.Absent // nothing is written, and nothing need be fenced
 					}
-					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, doubt: doubt}, nil))
+					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, ambiguous: ambiguous}, nil))
 					require.Same(t, errPlain, err)
 					require.Equal(t, want, res.Outcome.State)
 					require.Equal(t, want, r.state(t, key))
@@ -89,11 +89,11 @@ func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 // An operation that fails permanently because its unit was refused undoes its steps,
 // as one does whose handler says so.
 func TestRefusedUnitUndoesSteps(t *testing.T) {
-	for name, doubt := range map[string]bool{"definite": false, "in doubt": true} {
+	for name, ambiguous := range map[string]bool{"definite": false, "in doubt": true} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newBankRig(t), safe.Key("t", "k")
 			var undone []string
-			handler := func(doubt bool) func(context.Context, int) (string, error) {
+			handler := func(ambiguous bool) func(context.Context, int) (string, error) {
 				return func(ctx context.Context, n int) (string, error) {
 					_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
 						&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
@@ -103,12 +103,12 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 					if err != nil {
 						return "", err
 					}
-					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), doubt: doubt}, nil)(ctx, n)
+					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), ambiguous: ambiguous}, nil)(ctx, n)
 				}
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, handler(doubt))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, handler(ambiguous))
 			require.ErrorIs(t, err, errPlain)
-			if doubt {
+			if ambiguous {
 				require.Empty(t, undone, "the commit may still land")
 				require.Equal(t, idem.Released, r.state(t, key))
 				_, err = idem.Do(t.Context(), r.engine, key, 1, handler(false))
@@ -124,17 +124,17 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 // steps are undone as for every operation that did not go through.
 func TestRefusedUnitHasAnAnswer(t *testing.T) {
 	for _, op := range append(both, atomically) {
-		for _, doubt := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s %d/doubt %v", op.Name, op.Mode, doubt), func(t *testing.T) {
+		for _, ambiguous := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %d/ambiguous %v", op.Name, op.Mode, ambiguous), func(t *testing.T) {
 				r, key := newBankRig(t), op.Key("t", "k")
 				undone := 0
 				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-					if op.Mode == idem.Reserved && !doubt {
+					if op.Mode == idem.Reserved && !ambiguous {
 						_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
 							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undone++; return nil }})
 						require.NoError(t, err)
 					}
-					_, err := pay(effect{n: 1, refuse: errPlain, doubt: doubt}, nil)(ctx, 1)
+					_, err := pay(effect{n: 1, refuse: errPlain, ambiguous: ambiguous}, nil)(ctx, 1)
 					require.NoError(t, err)
 					return idem.Answer{Body: []byte("paid"), Refused: func(reason error) idem.Answer {
 						require.Same(t, errPlain, reason)
@@ -145,7 +145,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, "declined", string(out.Body))
 				require.Equal(t, idem.Completed, out.State)
-				if op.Mode == idem.Reserved && !doubt {
+				if op.Mode == idem.Reserved && !ambiguous {
 					require.Equal(t, 1, undone)
 				}
 				again, err := r.engine.Execute(t.Context(), call)

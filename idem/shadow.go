@@ -103,7 +103,7 @@ func (o *observation) claim(ctx context.Context) {
 				return
 			}
 			c := o.newClaim(seen, d.Do)
-			// It is never watched, and the table forgets it by itself.
+			// It is never watched, and TTL deletes it.
 			c.Record.Value, c.Record.Due = "", time.Time{}
 			c.Record.ExpiresAt = o.expires(c.Record.LeaseUntil)
 			err := o.engine.store.Acquire(ctx, o.engine.now(), c)

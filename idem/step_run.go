@@ -192,7 +192,7 @@ func (s *step) begin() error {
 
 // writeMark writes the begin mark, with the step's reference if that is new.
 func (s *step) writeMark() error {
-	// Whoever says what an interrupted step did must know that it has to be undone.
+	// A resolver of an interrupted step must know that it has to be undone.
 	w := &protocol.StepWrite{Name: s.name, Begin: true, Compensates: s.opts.compensate != nil}
 	ref, r := s.opts.reference, &s.a.reference
 	if ref == "" {

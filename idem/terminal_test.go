@@ -52,7 +52,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				require.Equal(t, fact.ExpiresAt, res.Outcome.ExpiresAt)
 				require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
 
-				// The process dies here, or another one is asked meanwhile.
+				// The process dies here, or another one gets the next call.
 				_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, w.run)
 				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 				require.Zero(t, w.count())
@@ -150,7 +150,7 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
 		require.NoError(t, err)
 	}
-	for name, meanwhile := range map[string]func(*testing.T, *rig, idem.Key){
+	for name, between := range map[string]func(*testing.T, *rig, idem.Key){
 		"expired and claimed": again,
 		"expired twice": func(t *testing.T, r *rig, key idem.Key) {
 			again(t, r, key)
@@ -171,7 +171,7 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 					r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
 					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
 					require.NoError(t, err)
-					meanwhile(t, r, key)
+					between(t, r, key)
 					before := r.record(t, key)
 					r.events.take()
 					require.NoError(t, r.engine.Flush(t.Context()))

@@ -12,7 +12,7 @@ import (
 )
 
 // metric is one of the library's metrics of a function: all operations of it together, since
-// CloudWatch does not add up dimensions by itself.
+// CloudWatch does not add up dimensions.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#Dimension
 func metric(f awslambda.IFunction, name, stat string) awscloudwatch.Metric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{

@@ -296,7 +296,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	}
 	st := protocol.Settlement{Audit: g.audit(id, now), ID: id, Kind: protocol.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
-	if g.chance(30) { // somebody has run meanwhile
+	if g.chance(30) { // another attempt has run
 		st.Owner, st.Ending.Ref = g.fresh("o"), "pay"
 	}
 	if state == protocol.Unknown || g.chance(20) {

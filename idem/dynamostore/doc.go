@@ -154,7 +154,7 @@
 // audit_entry. Then the entry's item is put, and the entry is taken out of the record.
 // If the process dies before, the next change, the claim that replaces the record, a
 // [Remover] or [Questions.Forget] does that first. So each change has its entry and each
-// entry its change, whoever dies. [Questions.AuditOf] has the entry at once;
+// entry its change, whichever process dies. [Questions.AuditOf] has the entry at once;
 // [Questions.AuditBetween] once it has its item.
 //
 // When a record is forgotten, its entry is put as unconfirmed first, and confirmed after the

@@ -24,7 +24,7 @@ import (
 //     attribute as it is.
 //   - No entry is without its change: an item is made of an entry that was in the record, or
 //     of one whose write has landed.
-//   - Whoever dies in between leaves the entry in the record, where [Questions.AuditOf] finds
+//   - A process that dies in between leaves the entry in the record, where [Questions.AuditOf] finds
 //     it. Any number may file it: its key and content are the same for all, and it is taken
 //     out by its name.
 //   - A lost reply is told from a refusal by the write's id, as without an entry. An item that
@@ -93,8 +93,8 @@ func entryIn(rec item) (item, error) {
 	return entry, nil
 }
 
-// file puts the item of a record's entry, and takes the entry out of the record. What is in
-// doubt of that says nothing of the call's own write.
+// file puts the item of a record's entry, and takes the entry out of the record. That
+// its reply is lost says nothing of the call's own write.
 func (s *Store) file(k *call, entry item) error {
 	own := *k
 	put := &dynamodb.PutItemInput{TableName: s.table, Item: entry}

@@ -81,7 +81,7 @@ type Store struct {
 	maxResult int
 	codec     codec
 	keys      map[string][]string
-	alone     bool // each write by itself, without transactions
+	alone     bool // each write is one request, without transactions
 	optFns    []func(*dynamodb.Options)
 }
 

@@ -27,11 +27,11 @@ func TestShadowOnDynamoDB(t *testing.T) {
 	broken := fmt.Errorf("the connection broke")
 	for _, op := range []idem.Operation{{Name: "refund", Shadow: true}, {Name: "webhook", Repeat: idem.Repeatable, Shadow: true}} {
 		key := func(value string) idem.Key { return op.Key("t", value) }
-		call := func(value string, in int, end error, meanwhile func()) string {
+		call := func(value string, in int, end error, between func()) string {
 			before := len(told)
 			got, err := idem.Do(t.Context(), engine, key(value), in, func(context.Context, int) (int, error) {
-				if meanwhile != nil {
-					meanwhile()
+				if between != nil {
+					between()
 				}
 				return 7, end
 			})

@@ -180,7 +180,7 @@ func TestFaults(t *testing.T) {
 	}
 	require.Equal(t, idemtest.Acquire, held.Method)
 	require.Equal(t, "id", held.ID)
-	require.NoError(t, held.Do(t.Context()), "a repeat of what landed meanwhile")
+	require.NoError(t, held.Do(t.Context()), "a repeat of what has landed")
 }
 
 func TestFaultsOfReads(t *testing.T) {

@@ -29,7 +29,7 @@ type Notice struct {
 	// Elapsed since the call began, or since the write was queued. Of what a sweep does,
 	// since the record has been without an outcome.
 	Elapsed time.Duration
-	// Took is how long this took by itself, by the process's clock: the claim, from the
+	// Took is how long this alone took, by the process's clock: the claim, from the
 	// call's beginning, of Claimed and TookOver, the handler of Executed, and the recording
 	// of its outcome of Completed, Failed, Released and Parked. 0 for other kinds, and where
 	// no handler has returned.

@@ -51,7 +51,7 @@ func TestSweepReachesEveryShard(t *testing.T) {
 	})
 }
 
-// A sweep says how old the oldest message is that it found, whoever gets it and whether it
+// A sweep says how old the oldest message is that it found, whatever its destination and whether it
 // was sent; the metric and its alarm go by it.
 func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

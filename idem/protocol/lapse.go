@@ -29,8 +29,8 @@ func Lapse(rec *Record, ev Event, write, by string) Settlement {
 	}
 }
 
-// LastAttempt is the failure of an attempt after which there is no other one: whoever must
-// resolve the operation reads why it is parked although it is repeatable. A nil failure is
+// LastAttempt is the failure of an attempt after which there is no other one: it tells the person who
+// resolves the operation why it is parked although it is repeatable. A nil failure is
 // that of an attempt of which nothing is known.
 func LastAttempt(attempts int, f *Failure) *Failure {
 	if f == nil {

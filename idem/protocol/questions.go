@@ -164,7 +164,7 @@ type ExpiredPage struct {
 // Scanner lists all records of a table, for what no index holds. A [Store] may be without it.
 type Scanner interface {
 	// Scan reads a page of a part of the table. All pages of all parts together have each
-	// record that was there all the time, once; of one that was written meanwhile they have an
+	// record that was there all the time, once; of one that is written while they are read they have an
 	// earlier or a later state, or both. It reads everything that the table holds: see the
 	// store for what that costs.
 	Scan(ctx context.Context, q ScanQuery) (ScanPage, error)

@@ -151,7 +151,7 @@ func TestMissingPermission(t *testing.T) {
 					f.err, f.urlErr = nil, nil
 					time.Sleep(pauseWhenDenied)
 					hide(t.Context(), back)
-					require.Len(t, f.hidden, 1, "granted meanwhile")
+					require.Len(t, f.hidden, 1, "the permission has been granted since")
 				})
 			})
 		}

@@ -28,7 +28,7 @@ func childrenOf(t *testing.T, parent int) []int {
 	for _, path := range stats {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has ended
 		}
 		// pid (name) state ppid …; the name may hold anything.
 		head, tail, _ := strings.Cut(string(raw), " (")

@@ -40,7 +40,7 @@ func TestKillSendsNoSIGTERM(t *testing.T) {
 	require.Empty(t, said(t, pool, pid))
 }
 
-// What Close cut short is ErrClosed, also if the process ended by itself.
+// What Close cut short is ErrClosed, also if the process has ended on its own.
 func TestCloseWithExitOnSIGTERM(t *testing.T) {
 	pool := start(t, runtime.Function{Timeout: time.Minute, Env: []string{"FN_SIGTERM=exit"}}, nil)
 	caller := goInvoke(pool, `{"do":"hang"}`)

@@ -142,13 +142,13 @@ func sequences(event []byte) (list []string) {
 }
 
 // play runs a poller in a bubble of time, for a while.
-func play(t *testing.T, f *fakeStream, o *Options, invoke Invoke, meanwhile func()) (stats Stats) {
+func play(t *testing.T, f *fakeStream, o *Options, invoke Invoke, between func()) (stats Stats) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p, err := Start(t.Context(), f, "arn", invoke, o)
 		require.NoError(t, err)
-		if meanwhile != nil {
-			meanwhile()
+		if between != nil {
+			between()
 		}
 		time.Sleep(time.Hour)
 		p.Close()

@@ -41,7 +41,7 @@ func (s *session) must(args ...string) string {
 
 // invoke is must for that command. On a busy machine the store may be too slow for a
 // claim: then the same is invoked again, as a client does that is told so, and what has been
-// executed meanwhile is replayed.
+// executed since is replayed.
 func (s *session) invoke(args ...string) (out string, again bool) {
 	for ; ; again = true {
 		out = s.must(append([]string{"invoke"}, args...)...)

@@ -114,7 +114,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	require.Empty(t, w.wrong)
 	require.LessOrEqual(t, out.runs["charge"], 1, "the at-most-once step")
 	if sc.refers && len(out.runs) > 0 {
-		require.Equal(t, "payment-1", record().Ref, "whoever must find out has a name to ask for")
+		require.Equal(t, "payment-1", record().Ref, "the provider can be asked about it by name")
 	}
 	const whole = "reserve, charge, ship"
 	switch out.state {

@@ -90,7 +90,7 @@ func (r *recorder) count() (n int) {
 const (
 	poisonEvery    = 97
 	permanentEvery = 89
-	// From this run on a message that is not poison does not fail by itself.
+	// From this run on a message that is not poison fails no more.
 	lastFailure = 3
 )
 

@@ -168,9 +168,9 @@ func RequireRefused(t *testing.T, endpoint string) {
 	require.Error(t, err)
 }
 
-// RunToEndOfInput starts a server, calls meanwhile with its URL, and ends its input, which
+// RunToEndOfInput starts a server, calls use with its URL, and ends its input, which
 // must end it. It returns what the server said, with "address" for its address.
-func RunToEndOfInput(t *testing.T, cmd *exec.Cmd, meanwhile func(endpoint string)) string {
+func RunToEndOfInput(t *testing.T, cmd *exec.Cmd, use func(endpoint string)) string {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -184,7 +184,7 @@ func RunToEndOfInput(t *testing.T, cmd *exec.Cmd, meanwhile func(endpoint string
 		_ = cmd.Process.Kill() // the test has failed
 		require.Fail(t, "it does not listen", output.String())
 	}
-	meanwhile("http://" + address)
+	use("http://" + address)
 	require.NoError(t, stdin.Close())
 	require.NoError(t, cmd.Wait(), "it ends with status 0")
 	return strings.ReplaceAll(output.String(), address, "address")
