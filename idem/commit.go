@@ -25,8 +25,8 @@ type commit struct {
 	at  time.Time // under which f was sent last
 	// outer is the call's context, hctx the handler's.
 	outer, hctx context.Context
-	// replaced is set when ans is no longer what f commits.
-	replaced bool
+	// sent is the answer that f commits. A refusal makes another one of ans.
+	sent Answer
 	// owed is f with its result, if f commits without it.
 	owed *terminal
 }
@@ -53,7 +53,7 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
-	c.end, c.replaced, c.owed = end, false, nil
+	c.end, c.sent, c.owed = end, c.ans, nil
 	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
 	if len(end.Result) > largeResult {
 		c.f.Progress = new(protocol.Progress)

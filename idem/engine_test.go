@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // rig is an engine over a store with faults, whose clock can be moved.
@@ -77,6 +78,15 @@ func (r *rig) state(t *testing.T, key idem.Key) idem.State {
 		return rec.State
 	}
 	return idem.Absent
+}
+
+// prolong keeps the key's record for longer, as an operator does.
+func (r *rig) prolong(t *testing.T, key idem.Key) {
+	t.Helper()
+	rec := r.record(t, key)
+	require.NoError(t, r.mem.Prolong(t.Context(), r.clock.Now(), protocol.Prolongation{
+		ID: rec.ID, Seen: rec.Write, Write: "longer", ExpiresAt: rec.ExpiresAt.Add(time.Hour),
+	}))
 }
 
 // events logs what an observer is told, by kind.

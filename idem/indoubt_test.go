@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"syscall"
@@ -87,6 +88,58 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 			require.Equal(t, before, r.state(t, key), "delivered late, it changes nothing")
 			require.Zero(t, r.ledger.sum())
 		})
+	}
+}
+
+// A commit that has landed is the call's outcome, whatever stands in the way of learning it:
+// its reply is lost, or a later try's is a refusal, and meanwhile somebody keeps the record for
+// longer, or another call has the next life of the key.
+func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
+	prolonged := func(t *testing.T, r *bankRig, key idem.Key) { r.prolong(t, key) }
+	for name, tc := range map[string]struct {
+		then      func(*testing.T, *bankRig, idem.Key)
+		refused   bool             // by the next try, which the store makes by itself
+		afterward []idemtest.Fault // of what the call writes then
+	}{
+		"lost":                              {},
+		"refused":                           {refused: true},
+		"lost, kept for longer":             {then: prolonged},
+		"refused, kept for longer":          {then: prolonged, refused: true},
+		"lost, kept for longer, fence lost": {then: prolonged, afterward: []idemtest.Fault{idemtest.LoseRequest}},
+		"lost, expired and claimed by another": {then: func(t *testing.T, r *bankRig, key idem.Key) {
+			r.clock.Advance(48 * time.Hour)
+			next := r.record(t, key).Clone()
+			next.State, next.Owner, next.Write, next.Body = idem.InProgress, "another", "another.0", protocol.Body{}
+			next.LeaseUntil = r.clock.Now().Add(time.Minute)
+			require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: *next, Seen: r.record(t, key).Write, Replace: true}))
+		}},
+	} {
+		for _, op := range append(both, atomically, unseen) {
+			t.Run(fmt.Sprintf("%s/%s %d", name, op.Name, op.Mode), func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+					require.NoError(t, c.Do(ctx))
+					if tc.then != nil {
+						tc.then(t, r, key)
+					}
+					r.faults.Next(idemtest.Finish, tc.afterward...)
+					r.faults.Next(idemtest.Withdraw, tc.afterward...)
+					if tc.refused {
+						return &protocol.RefusedError{Err: errPlain, Ambiguous: true}
+					}
+					return c.Lost()
+				})
+				res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+				require.NoError(t, err)
+				require.Equal(t, "paid", res.Value)
+				require.True(t, res.Outcome.Executed)
+				require.Equal(t, idem.Completed, res.Outcome.State)
+				require.Equal(t, 1, r.ledger.sum())
+				told := r.events.take()
+				require.Equal(t, "completed", told[len(told)-1], "%v", told)
+				require.NotContains(t, told, "lease_lost")
+			})
+		}
 	}
 }
 

@@ -59,7 +59,6 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	if made != nil {
 		c.ans = made(r.Err)
 	}
-	c.replaced = true
 	class := c.rule(context.WithoutCancel(c.hctx), a, c.ans)
 	if class == ClassCompleted {
 		class = ClassFailed // the result was one of writes that are not there

@@ -86,7 +86,7 @@ func (e *Engine) writeTerminal(ctx context.Context, t *terminal) error {
 	} else {
 		err = e.sendTerminal(ctx, t)
 	}
-	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok && conflict.Existing != nil && conflict.Existing.Write == t.whole {
+	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok && conflict.Existing.Bears(t.whole) {
 		// An earlier try with the result has landed after all.
 		t.fact, t.omitted, err = "", nil, nil
 	}

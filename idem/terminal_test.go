@@ -116,9 +116,13 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 // The write with the result may have been on its way when the outcome was written
 // without it: whichever lands first, the result is there in the end.
 func TestResultThatLandsAfterAll(t *testing.T) {
-	for name, deliver := range map[string]func(*testing.T, *idemtest.Call){
-		"before": func(t *testing.T, whole *idemtest.Call) { require.NoError(t, whole.Do(t.Context())) },
-		"never":  func(*testing.T, *idemtest.Call) {},
+	for name, deliver := range map[string]func(*testing.T, *rig, *idemtest.Call){
+		"before": func(t *testing.T, _ *rig, whole *idemtest.Call) { require.NoError(t, whole.Do(t.Context())) },
+		"before, and somebody keeps it for longer": func(t *testing.T, r *rig, whole *idemtest.Call) {
+			require.NoError(t, whole.Do(t.Context()))
+			r.prolong(t, unsafe.Key("t", "k"))
+		},
+		"never": func(*testing.T, *rig, *idemtest.Call) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +132,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 				r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
 				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
 				require.NoError(t, err)
-				deliver(t, whole)
+				deliver(t, r, whole)
 				require.NoError(t, r.engine.Flush(t.Context()))
 				rec := r.record(t, key)
 				require.False(t, rec.Omitted)
