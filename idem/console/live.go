@@ -22,6 +22,10 @@ const (
 // again.
 func (c *console) live(build builder) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if r.Method == http.MethodHead {
+			return
+		}
 		select {
 		case c.streams <- struct{}{}:
 			defer func() { <-c.streams }()
@@ -31,7 +35,6 @@ func (c *console) live(build builder) http.Handler {
 		}
 		shown := r.URL.Query().Get("v")
 		out := http.NewResponseController(w)
-		w.Header().Set("Content-Type", "text/event-stream")
 		for end := time.Now().Add(streamFor); time.Now().Before(end); {
 			event, pause, changed := ": as shown\n\n", c.opts.Poll, false
 			switch p, err := build(r); {

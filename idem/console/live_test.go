@@ -103,3 +103,31 @@ func TestAPageThatIsFollowedIsToldOfTrouble(t *testing.T) {
 	r.Faults.Heal()
 	until(t, lines, ": as shown")
 }
+
+func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
+	r := newRig(t, console.Options{Poll: time.Hour})
+	server := httptest.NewServer(r.h)
+	t.Cleanup(server.Close)
+	staying := html.UnescapeString(regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(r.get("/ops/").text)[1])
+	follow := func(ctx context.Context, method, page string) int {
+		req, err := http.NewRequestWithContext(ctx, method, server.URL+page, nil)
+		require.NoError(t, err)
+		res, err := server.Client().Do(req)
+		require.NoError(t, err)
+		if ctx == t.Context() {
+			require.NoError(t, res.Body.Close())
+		}
+		return res.StatusCode
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	for range 100 {
+		require.Equal(t, http.StatusOK, follow(ctx, http.MethodGet, staying))
+	}
+	require.Equal(t, http.StatusServiceUnavailable, follow(t.Context(), http.MethodGet, "/ops/live/?v=another"))
+	leave()
+	require.Eventually(t, func() bool { return follow(t.Context(), http.MethodGet, "/ops/live/?v=another") == http.StatusOK }, 10*time.Second, time.Millisecond)
+	for range 200 { // which nobody reads
+		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodHead, staying))
+	}
+}
