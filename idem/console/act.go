@@ -100,12 +100,12 @@ func (c *console) form(r *http.Request) (*page, error) {
 }
 
 func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string) (*page, error) {
-	if _, ok := wordsOf[to]; !ok {
-		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
-	}
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := wordsOf[to]; !ok {
+		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
 	}
 	body := &action{
 		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: c.decided(rec, to), Typed: t,

@@ -12,7 +12,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -29,7 +31,7 @@ type console struct {
 }
 
 func parse() (map[string]*template.Template, error) {
-	layout, err := template.ParseFS(assets, "assets/layout.html")
+	layout, err := template.New("page").Funcs(template.FuncMap{"plain": plain}).ParseFS(assets, "assets/layout.html")
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +76,26 @@ func (c *console) routes() *http.ServeMux {
 		c.fail(w, r, problem{Status: http.StatusNotFound, Title: "No such page", Text: "The console has no page under this address."})
 	})
 	return mux
+}
+
+// most is how much of a text a page shows, in bytes.
+const most = 256 << 10
+
+// plain writes out the characters of others that cannot be seen, or that turn round what
+// stands beside them, such as a right-to-left override. A long text is cut off.
+func plain(text string) string {
+	var out strings.Builder
+	for at, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		switch {
+		case at >= most:
+			return out.String() + "\n(cut off; idemctl shows all of it)"
+		case r == '\n' || r == '\t' || r == '\u00a0' || unicode.IsPrint(r):
+			out.WriteRune(r)
+		default:
+			fmt.Fprintf(&out, "\\u%04x", r)
+		}
+	}
+	return out.String()
 }
 
 // builders make the pages that can be followed, by their paths.

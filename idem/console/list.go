@@ -137,5 +137,9 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) {
 		}
 		id = key.ID()
 	}
+	if err := checkID(id); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
 	http.Redirect(w, r, c.recordURL(id), http.StatusSeeOther)
 }

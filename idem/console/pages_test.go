@@ -2,6 +2,8 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,6 +88,97 @@ func TestNoTextOfARecordIsMarkup(t *testing.T) {
 			require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
 			pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "done": {"1"}}.Encode())
 			hurt("resolved")
+		})
+	}
+}
+
+// turned are characters that cannot be seen, that end lines, or that turn round what stands
+// beside them; Go's unicode.IsPrint has none of them.
+const (
+	formats = "\u202e\u2066\u200f\u200b\u2028\ufeff"
+	turned  = formats + "\u0007\u001b[31m\u0085"
+)
+
+func TestNoTextOfARecordHidesOrTurnsAnother(t *testing.T) {
+	r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + turned, nil }})
+	op := idem.Operation{Name: "refund" + turned, KeepValue: true}
+	key := op.Key("acme"+turned, "value"+turned)
+	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+		_, err := idem.Step(ctx, "step"+formats, func(context.Context) (string, error) { return "seat" + turned, nil }, &idem.StepConfig[string]{
+			Compensate: func(context.Context, string) error { return errors.New("undo" + turned) },
+		})
+		if err != nil {
+			return "", err
+		}
+		return "", idem.Permanent(errors.New("failure" + turned))
+	})
+	require.Error(t, err)
+	id := key.ID()
+	r.lapse()
+	q := func(more ...string) string {
+		v := url.Values{"id": {id}}
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v.Encode()
+	}
+	pages := []string{"/ops/", "/ops/list", "/ops/list?state=" + url.QueryEscape(turned), "/ops/record?" + q(), "/ops/record?" + q("show", "value"),
+		"/ops/record?" + q("show", "error"), "/ops/record?" + q("show", "step:step"+formats), "/ops/record?" + q("done", "1"), "/ops/act?" + q("to", "failed"), "/ops/act?" + q("to", "released"), "/ops/record?id=" + url.QueryEscape(turned)}
+	look := func() {
+		t.Helper()
+		for _, page := range pages {
+			a := r.get(page)
+			require.Equal(t, -1, strings.IndexFunc(a.text, func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }), "%s: %q", page, a.text)
+		}
+	}
+	look()
+	record := r.get("/ops/record?" + q("show", "value")).text
+	for _, text := range []string{"acme", "refund", "value", "step"} {
+		require.Contains(t, record, text+`\u202e\u2066\u200f\u200b\u2028\ufeff`, "it is seen that there is something")
+	}
+	form := r.form(id, "failed")
+	for _, field := range []string{"why", "message", "type", "code"} {
+		form.Set(field, field+turned)
+	}
+	form.Set("undone", "1")
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	look()
+}
+
+func TestTheLinesOfAReasonStayLines(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	form := r.form(id, "completed")
+	form.Set("why", "the provider\r\nsays so") // as browsers send it
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "<blockquote>the provider\nsays so</blockquote>")
+}
+
+func TestALongTextIsCutOff(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), strings.Repeat("\u00e4", 1<<20), nil)
+	a := r.get("/ops/record?" + url.Values{"id": {id}, "show": {"result"}}.Encode())
+	require.Equal(t, http.StatusOK, a.StatusCode)
+	require.Less(t, len(a.text), 300<<10)
+	require.Contains(t, a.text, "2097154 bytes")
+	require.Contains(t, a.text, "cut off")
+	require.True(t, utf8.ValidString(a.text))
+	binary := r.end(refund.Key("acme", "r-2"), json.RawMessage("\"\xff\""), nil)
+	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {binary}, "show": {"result"}}.Encode()).text, "(not a text)")
+}
+
+func TestWhatCannotBeAnIdIsNotLookedUp(t *testing.T) {
+	r := newRig(t, console.Options{})
+	r.Faults.Always(idemtest.Refuse)
+	for name, id := range map[string]string{
+		"too long": "acme#refund#" + strings.Repeat("x", 2048), "not UTF-8": "acme#refund#\xff", "a wrong escape": "%zz#refund#x", "two parts": "acme#refund", "four parts": "a#b#c#d",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, page := range []string{"record", "act"} {
+				a := r.get("/ops/" + page + "?" + url.Values{"id": {id}, "to": {"failed"}}.Encode())
+				require.Equal(t, http.StatusBadRequest, a.StatusCode, page)
+			}
+			require.Equal(t, http.StatusBadRequest, r.post("/ops/find", url.Values{"id": {id}}).StatusCode)
 		})
 	}
 }

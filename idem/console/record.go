@@ -96,10 +96,24 @@ func (c *console) record(r *http.Request) (*page, error) {
 	return p, c.follow(p, "record", url.Values{"id": {id}})
 }
 
+// maxID bounds a record's id in bytes: DynamoDB's limit for a partition key.
+const maxID = 2048
+
+func checkID(id string) error {
+	_, operation, _ := namesOf(id)
+	switch {
+	case operation == "":
+		return problem{Status: http.StatusBadRequest, Title: "No record's id", Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
+	case len(id) > maxID || !utf8.ValidString(id):
+		return problem{Status: http.StatusBadRequest, Title: "No record's id", Text: fmt.Sprintf("An id has at most %d bytes, of valid UTF-8.", maxID)}
+	}
+	return nil
+}
+
 // lookup reads the record; nil if there is none.
 func (c *console) lookup(ctx context.Context, id string) (*idem.Record, error) {
-	if _, operation, _ := namesOf(id); operation == "" {
-		return nil, problem{Status: http.StatusBadRequest, Title: "No record's id", Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
+	if err := checkID(id); err != nil {
+		return nil, err
 	}
 	return c.r.Lookup(ctx, id)
 }
@@ -257,22 +271,11 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Bytes, s.Text = len(body), readable(body)
+	s.Bytes, s.Text = len(body), "(not a text)"
+	if utf8.Valid(body) {
+		s.Text = string(body)
+	}
 	return s, nil
-}
-
-// most is how much of a result a page shows.
-const most = 256 << 10
-
-// readable is the text of a result, or the beginning of a long one.
-func readable(body []byte) string {
-	if !utf8.Valid(body) {
-		return "(not a text)"
-	}
-	if len(body) > most {
-		return strings.ToValidUTF8(string(body[:most]), "") + "\n… cut off; idemctl shows all of it"
-	}
-	return string(body)
 }
 
 // isStale reports whether the change was refused because the record is another one by now.
