@@ -1,8 +1,12 @@
+//go:build !race
+
 package emf_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"strconv"
 	"testing"
 
@@ -14,50 +18,91 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-// maxAllocs is what metrics may allocate in an invocation.
+// maxAllocs is what metrics and log lines may allocate in an invocation.
 const maxAllocs = 20
 
-// invocations returns a function that invokes a handler: half of its calls are executed, half
-// are replays. Without metrics nobody is told.
-func invocations(t testing.TB, with bool) func() {
-	var h emf.Handler
-	observer := func(context.Context, notice.Notice) {}
+// watching is what looks at the invocations of a benchmark.
+type watching int
+
+const (
+	nobody   watching = iota
+	byItself          // the engine's default
+	metered           // metrics
+	logged            // metrics, and what somebody must look at in the log
+	verbose           // metrics, and every notice in the log
+)
+
+// ends are those of an invocation, by name.
+var ends = map[string]struct {
+	again bool  // with the key of the one before
+	err   error // of its handler
+}{
+	"executed": {},
+	"replayed": {again: true},
+	"parked":   {err: errors.New("the connection broke")},
+}
+
+// invocations returns a function that invokes a handler, which ends like that.
+func invocations(t testing.TB, w watching, end string) func() {
 	m, err := emf.New(&emf.Options{Service: "payments", Out: io.Discard})
 	require.NoError(t, err)
-	if with {
-		observer = m.Observe
+	logger := func(level slog.Level) idem.Observer {
+		return idem.LogTo(slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: level})))
 	}
+	observer := map[watching]idem.Observer{
+		nobody:  func(context.Context, notice.Notice) {},
+		metered: m.Observe,
+		logged:  idem.Observers(m.Observe, logger(slog.LevelInfo)),
+		verbose: idem.Observers(m.Observe, logger(slog.LevelDebug)),
+	}[w]
 	engine, err := idem.New(memstore.New(), &idem.Options{Observer: observer})
 	require.NoError(t, err)
-	h = handler(func(ctx context.Context, payload []byte) ([]byte, error) {
-		return idem.Do(ctx, engine, charge.Key("acme", string(payload)), 1, func(context.Context, int) ([]byte, error) { return nil, nil })
+	op, c := idem.Operation{Name: "charge"}, ends[end]
+	var h emf.Handler = handler(func(ctx context.Context, payload []byte) ([]byte, error) {
+		return idem.Do(ctx, engine, op.Key("acme", string(payload)), 1, func(context.Context, int) ([]byte, error) { return nil, c.err })
 	})
-	if with {
+	if w >= metered {
 		h = m.Wrap(h)
 	}
 	n := 0
 	ctx := invocation(t.Context(), "c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
 	return func() {
-		n++
-		_, err := h.Invoke(ctx, strconv.AppendInt(nil, int64(n/2), 10))
-		require.NoError(t, err)
+		if !c.again || n == 0 {
+			n++
+		}
+		_, err := h.Invoke(ctx, strconv.AppendInt(nil, int64(n), 10))
+		require.Equal(t, c.err, err)
 	}
 }
 
-func TestMetricsAllocateLittle(t *testing.T) {
-	with, without := testing.AllocsPerRun(500, invocations(t, true)), testing.AllocsPerRun(500, invocations(t, false))
-	t.Logf("%v allocations with metrics, %v without", with, without)
-	require.LessOrEqual(t, with-without, float64(maxAllocs))
+func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
+	for end, c := range ends {
+		allocs := map[watching]float64{}
+		for w := nobody; w <= verbose; w++ {
+			if w == byItself && c.err != nil {
+				continue // it logs a line of that
+			}
+			allocs[w] = testing.AllocsPerRun(500, invocations(t, w, end))
+		}
+		t.Logf("%s: %v allocations without an observer, %v more with metrics, %v with log lines too, %v with all of them", end,
+			allocs[nobody], allocs[metered]-allocs[nobody], allocs[logged]-allocs[nobody], allocs[verbose]-allocs[nobody])
+		require.LessOrEqual(t, allocs[verbose]-allocs[nobody], float64(maxAllocs), end)
+		if c.err == nil {
+			require.Equal(t, allocs[nobody], allocs[byItself], end)
+		}
+	}
 }
 
 func BenchmarkInvocation(b *testing.B) {
-	for name, with := range map[string]bool{"metrics": true, "none": false} {
-		b.Run(name, func(b *testing.B) {
-			invoke := invocations(b, with)
-			b.ReportAllocs()
-			for b.Loop() {
-				invoke()
-			}
-		})
+	for end := range ends {
+		for name, w := range map[string]watching{"nobody": nobody, "metrics": metered, "metrics and log": logged, "metrics and every notice": verbose} {
+			b.Run(end+"/"+name, func(b *testing.B) {
+				invoke := invocations(b, w, end)
+				b.ReportAllocs()
+				for b.Loop() {
+					invoke()
+				}
+			})
+		}
 	}
 }
