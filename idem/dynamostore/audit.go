@@ -63,6 +63,16 @@ func encodeAudit(a *protocol.Audit) item {
 	if a.Ref != "" {
 		v.str(schema.AuditRef, a.Ref)
 	}
+	if len(a.Steps) > 0 {
+		steps := make(item, len(a.Steps))
+		for name, word := range a.Steps {
+			steps[name] = &types.AttributeValueMemberS{Value: string(word)}
+		}
+		v.item[schema.AuditSteps] = &types.AttributeValueMemberM{Value: steps}
+	}
+	if !a.Until.IsZero() {
+		v.num(schema.AuditUntil, expiry(a.Until))
+	}
 	if !a.ExpiresAt.IsZero() {
 		v.num(schema.ExpiresAt, expiry(a.ExpiresAt))
 	}
@@ -80,6 +90,15 @@ func decodeAudit(it item) (protocol.Audit, error) {
 		From: protocol.State(d.str(schema.AuditFrom)), To: protocol.State(d.optStr(schema.AuditTo)),
 		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
 		Unconfirmed: d.flag(schema.AuditUnconfirmed),
+	}
+	for name := range d.members(schema.AuditSteps) {
+		if a.Steps == nil {
+			a.Steps = map[string]protocol.StepWord{}
+		}
+		a.Steps[name] = protocol.StepWord(text(d.members(schema.AuditSteps), name))
+	}
+	if d.has(schema.AuditUntil) {
+		a.Until = time.Unix(d.numUpTo(schema.AuditUntil, maxSeconds), 0).UTC()
 	}
 	if d.has(schema.ExpiresAt) {
 		a.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()

@@ -328,7 +328,10 @@ func (g *generator) audit(id string, now time.Time) *protocol.Audit {
 	if g.chance(50) {
 		return nil
 	}
-	return &protocol.Audit{ID: id, Entry: g.fresh("e"), At: now, Who: "alice", Why: "why", Change: protocol.ChangeResolved, From: protocol.Unknown}
+	return &protocol.Audit{
+		ID: id, Entry: g.fresh("e"), At: now, Who: "alice", Why: "why", Change: protocol.ChangeResolved, From: protocol.Unknown,
+		Steps: map[string]protocol.StepWord{"charge": protocol.StepFailed},
+	}
 }
 
 func (g *generator) claim(id, write string, state protocol.State, now time.Time) protocol.Claim {

@@ -99,8 +99,10 @@ func TestRequestsAreGolden(t *testing.T) {
 		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
 		Audit: audit(protocol.ChangeParked),
 	}
+	keeps := audit(protocol.ChangeExtended)
+	keeps.Until = day.Add(day.Sub(now))
 	extended := protocol.Prolongation{
-		ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now)), Audit: audit(protocol.ChangeExtended),
+		ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: keeps.Until, Audit: keeps,
 	}
 	ctx := context.Background()
 

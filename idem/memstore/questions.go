@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,12 @@ func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, pag
 	})
 }
 
+// cloned is an entry of its own.
+func cloned(a protocol.Audit) protocol.Audit {
+	a.Steps = maps.Clone(a.Steps)
+	return a
+}
+
 func (s *Store) audit(ctx context.Context, wanted func(*protocol.Audit) bool) (protocol.AuditPage, error) {
 	if err := alive(ctx, "Audit"); err != nil {
 		return protocol.AuditPage{}, err
@@ -86,7 +93,7 @@ func (s *Store) audit(ctx context.Context, wanted func(*protocol.Audit) bool) (p
 	var p protocol.AuditPage
 	for _, a := range s.audits {
 		if wanted(&a) {
-			p.Entries = append(p.Entries, a)
+			p.Entries = append(p.Entries, cloned(a))
 		}
 	}
 	slices.SortStableFunc(p.Entries, func(a, b protocol.Audit) int { return a.At.Compare(b.At) })

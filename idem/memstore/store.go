@@ -201,7 +201,7 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 		}
 	}
 	if w.audit != nil {
-		s.audits = append(s.audits, *w.audit)
+		s.audits = append(s.audits, cloned(*w.audit))
 	}
 	if next == nil {
 		delete(s.records, id)

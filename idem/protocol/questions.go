@@ -110,6 +110,10 @@ type Audit struct {
 	Attempt  int
 	// Ref is the provider's reference that was given.
 	Ref string
+	// Steps says of a ChangeResolved what was said of steps, by name.
+	Steps map[string]StepWord
+	// Until is until when a ChangeExtended keeps the record, in whole seconds.
+	Until time.Time
 	// Unconfirmed says of a ChangeForgotten that nobody knows whether it was made: a store
 	// without transactions writes the entry first. Whether there is a record shows it.
 	Unconfirmed bool
@@ -132,6 +136,22 @@ const (
 	ChangeExtended Change = "extended"
 	// ChangeForgotten: the record was removed.
 	ChangeForgotten Change = "forgotten"
+)
+
+// StepWord is what a resolution says of a step.
+type StepWord string
+
+const (
+	// StepTookEffect: it took effect, with a result that is recorded.
+	StepTookEffect StepWord = "took_effect"
+	// StepWithoutResult: it took effect, and its result is not known.
+	StepWithoutResult StepWord = "took_effect_without_result"
+	// StepFailed: it has failed for good.
+	StepFailed StepWord = "failed"
+	// StepNotExecuted: it had no effect, and runs again.
+	StepNotExecuted StepWord = "not_executed"
+	// StepUndone: what it did has been undone.
+	StepUndone StepWord = "undone"
 )
 
 // AuditPage is one page of changes.

@@ -99,6 +99,41 @@ func (a Answer) step(name string) protocol.StepWrite {
 	return w
 }
 
+// word is the answer as that about a step, for the audit.
+func (a Answer) word() protocol.StepWord {
+	switch {
+	case a.res.To == idem.Failed:
+		return protocol.StepFailed
+	case a.res.To == idem.Released:
+		return protocol.StepNotExecuted
+	case a.res.Result == nil:
+		return protocol.StepWithoutResult
+	}
+	return protocol.StepTookEffect
+}
+
+// words is what the resolution says of the record's steps; nil if that is nothing.
+func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
+	said := map[string]protocol.StepWord{}
+	switch res.To {
+	case idem.Released:
+		for _, name := range interrupted(rec) {
+			said[name] = protocol.StepNotExecuted
+			if a, told := res.Steps[name]; told {
+				said[name] = a.word()
+			}
+		}
+	case idem.Failed:
+		for _, name := range notUndone(rec) {
+			said[name] = protocol.StepUndone
+		}
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	return said
+}
+
 // StillUnknown answers that the provider does not know yet, and after what time to ask
 // again, [Operation.GiveUpAfter] at most. Zero leaves the time to the sweep.
 func StillUnknown(after time.Duration) Answer { return Answer{after: max(after, 0)} }

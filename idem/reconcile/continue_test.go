@@ -9,6 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -167,4 +168,50 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 	r.diedCharging(key)
 	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
 	require.ErrorContains(t, err, "Steps is empty")
+}
+
+// The history has a word for each step that a resolution settled, and no result.
+func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	failure := idem.Failure{Message: "declined"}
+	charge := func(a reconcile.Answer) reconcile.Resolution {
+		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
+	}
+	for name, tc := range map[string]struct {
+		res  reconcile.Resolution
+		want map[string]protocol.StepWord
+		why  string // of a probe that answers so
+	}{
+		"it took effect":                 {charge(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "goes on after charge"},
+		"it took effect, result unknown": {charge(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "took effect without a known result in charge"},
+		"it was declined":                {charge(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "has failed in charge"},
+		"it had no effect":               {charge(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "had no effect in charge"},
+		"nothing had an effect":          {reconcile.Resolution{To: idem.Released}, map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, ""},
+		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
+		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.diedCharging(key)
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), tc.res, alice))
+			require.Equal(t, tc.want, r.last(key).Steps)
+			if tc.why == "" {
+				return
+			}
+			r = newRig(t)
+			r.diedCharging(key)
+			r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
+			require.Equal(t, tc.want, r.last(key).Steps)
+			require.Equal(t, "the provider says that it "+tc.why, r.last(key).Why)
+		})
+	}
+}
+
+// last is the latest entry of the record's history.
+func (r *rig) last(key idem.Key) protocol.Audit {
+	r.t.Helper()
+	entries, err := r.reconciler().History(r.t.Context(), key.ID())
+	require.NoError(r.t, err)
+	require.NotEmpty(r.t, entries)
+	return entries[len(entries)-1]
 }

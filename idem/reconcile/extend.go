@@ -54,6 +54,7 @@ func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by 
 		p := protocol.Prolongation{
 			ID: id, Seen: rec.Write, Write: newID(), ExpiresAt: until, Audit: r.audit(rec, by, protocol.ChangeExtended, rec.State, ""),
 		}
+		p.Audit.Until = until
 		err = again(ctx, func() error { return r.store.Prolong(ctx, r.now(), p) })
 		if !isAnswer(err) {
 			return err

@@ -27,6 +27,7 @@ func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
 	require.False(t, kept.ExpiresAt.Before(until))
 	require.Less(t, kept.ExpiresAt.Sub(until), time.Second, "whole seconds")
 	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key))
+	require.Equal(t, kept.ExpiresAt, r.last(key).Until)
 	again := func() (ran bool) {
 		_, err := r.call(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
 		require.NoError(t, err)

@@ -122,6 +122,12 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
 }
 
+// wordTexts say what becomes of a step.
+var wordTexts = map[protocol.StepWord]string{
+	protocol.StepTookEffect: "goes on after", protocol.StepWithoutResult: "took effect without a known result in",
+	protocol.StepFailed: "has failed in", protocol.StepNotExecuted: "had no effect in",
+}
+
 func said(res Resolution) string {
 	switch {
 	case res.To == idem.Completed:
@@ -129,7 +135,11 @@ func said(res Resolution) string {
 	case res.To == idem.Failed:
 		return "has failed"
 	case len(res.Steps) > 0:
-		return "goes on after " + strings.Join(slices.Sorted(maps.Keys(res.Steps)), ", ")
+		var texts []string
+		for _, name := range slices.Sorted(maps.Keys(res.Steps)) {
+			texts = append(texts, wordTexts[res.Steps[name].word()]+" "+name)
+		}
+		return strings.Join(texts, ", ")
 	}
 	return "had no effect"
 }

@@ -187,5 +187,6 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 	if res.To == idem.Released && kept > 0 {
 		s.Ending.ExpiresAt = time.Time{}
 	}
+	s.Audit.Steps = words(rec, res)
 	return s
 }

@@ -106,6 +106,10 @@ const (
 	AuditTo      = "to_state"
 	AuditAttempt = "attempt"
 	AuditRef     = "provider_ref"
+	// AuditSteps (M of S) is what was said of each step, AuditUntil until when the record is
+	// kept, in seconds since 1970.
+	AuditSteps = "steps"
+	AuditUntil = "kept_until"
 	// AuditUnconfirmed is true while nobody knows whether the change was made.
 	AuditUnconfirmed = "unconfirmed"
 )

@@ -119,7 +119,7 @@ func prolongCases(h Harness) []check {
 			note := func(w prolong) prolong {
 				w.Audit = &protocol.Audit{
 					ID: a.id(), Entry: newID(), At: c.now, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
-					From: protocol.Completed, To: protocol.Completed, Attempt: 1, ExpiresAt: expiry(c.now),
+					From: protocol.Completed, To: protocol.Completed, Attempt: 1, Until: w.ExpiresAt, ExpiresAt: expiry(c.now),
 				}
 				return w
 			}

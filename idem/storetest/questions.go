@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -315,6 +316,8 @@ func questionCases(h Harness) []check {
 			c.lands(up)
 			r := a.resolve(protocol.Completed)
 			r.Audit = note(protocol.ChangeResolved, protocol.Completed)
+			r.Audit.Steps = map[string]protocol.StepWord{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
+			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
 			c.lands(r)
 			c.lands(r)
 			lost.Audit = &protocol.Audit{ID: a.id(), Entry: newID(), At: c.now, Who: "bob", Why: "too late", Change: protocol.ChangeResolved, From: protocol.Unknown}
@@ -393,7 +396,7 @@ func (c *cell) sameAudit(want []protocol.Audit, p protocol.AuditPage) {
 	c.Helper()
 	got := slices.Clone(p.Entries)
 	for i := range got {
-		got[i].At, got[i].ExpiresAt = got[i].At.UTC(), got[i].ExpiresAt.UTC()
+		got[i].At, got[i].ExpiresAt, got[i].Until = got[i].At.UTC(), got[i].ExpiresAt.UTC(), got[i].Until.UTC()
 	}
 	equal(c, "changes", fmt.Sprint(want), fmt.Sprint(got))
 }
