@@ -22,6 +22,13 @@
 // it began; spans that the handler makes are therefore siblings of idem.handler, and not its
 // children. A call outside a trace has no spans.
 //
-// The conventions are those of https://opentelemetry.io/docs/specs/semconv/general/naming/ and
-// https://opentelemetry.io/docs/specs/semconv/general/metrics/.
+// The span of a handler that failed has the status Error and error.type, the type of its error,
+// and so has its idem.handler.duration; where nobody knows the outcome, that of idem.finish is
+// outcome_unknown. No error's text is told. faas.* and cloud.* belong to the invocation's span
+// and to the resource, messaging.* and db.* to the spans of the clients that send and store:
+// OpenTelemetry's otellambda, its detector for Lambda and otelaws make those.
+//
+// The conventions are those of https://opentelemetry.io/docs/specs/semconv/general/naming/,
+// https://opentelemetry.io/docs/specs/semconv/general/metrics/ and
+// https://opentelemetry.io/docs/specs/semconv/general/recording-errors/.
 package otelidem

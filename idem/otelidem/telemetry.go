@@ -92,11 +92,11 @@ func New(o *Options) (*Telemetry, error) {
 		var err error
 		switch m.Kind {
 		case metric.Count:
-			i.counter, err = meter.Int64Counter("idem." + m.Name)
+			i.counter, err = meter.Int64Counter("idem."+m.Name, otelmetric.WithUnit("{"+m.Of+"}"))
 		case metric.Units:
-			i.sum, err = meter.Float64Counter("idem."+m.Name, otelmetric.WithUnit("{unit}"))
+			i.sum, err = meter.Float64Counter("idem."+m.Name, otelmetric.WithUnit("{"+m.Of+"}"))
 		case metric.Level:
-			i.gauge, err = meter.Int64Gauge("idem." + m.Name)
+			i.gauge, err = meter.Int64Gauge("idem."+m.Name, otelmetric.WithUnit("{"+m.Of+"}"))
 		case metric.Age:
 			i.gauge, err = meter.Int64Gauge("idem."+m.Name, otelmetric.WithUnit("s"))
 		case metric.Time:
@@ -143,7 +143,12 @@ func (t *Telemetry) Observe(ctx context.Context, n notice.Notice) {
 		t.instruments[i].counter.Add(ctx, 1, t.of(n.Operation))
 	}
 	if i, ok := metric.Number(metric.TimeOf(&n)); ok {
-		t.instruments[i].histogram.Record(ctx, n.Took.Seconds(), t.of(n.Operation))
+		h := t.instruments[i].histogram
+		if kind, failed := errorOf(&n); failed {
+			h.Record(ctx, n.Took.Seconds(), t.of(n.Operation), otelmetric.WithAttributes(kind))
+		} else {
+			h.Record(ctx, n.Took.Seconds(), t.of(n.Operation))
+		}
 	}
 	t.trace(ctx, &n)
 }

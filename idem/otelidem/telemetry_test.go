@@ -63,6 +63,7 @@ func (c *collector) numbers(t *testing.T) map[string]any {
 			switch data := m.Data.(type) {
 			case metricdata.Sum[int64]:
 				require.True(t, data.IsMonotonic)
+				require.Regexp(t, `^\{[a-z]+\}$`, m.Unit)
 				for _, p := range data.DataPoints {
 					found[m.Name+of(p.Attributes)] = p.Value
 				}
@@ -92,6 +93,9 @@ func (c *collector) numbers(t *testing.T) map[string]any {
 // of is what a point is about.
 func of(attrs attribute.Set) string {
 	operation, _ := attrs.Value("idem.operation")
+	if failure, ok := attrs.Value("error.type"); ok {
+		return " " + operation.AsString() + " " + failure.AsString()
+	}
 	return " " + operation.AsString()
 }
 
@@ -124,7 +128,7 @@ func TestMetricsAndSpansOfCalls(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"idem.executed charge": int64(1), "idem.completed charge": int64(1), "idem.replayed charge": int64(1),
 			"idem.claim.duration charge": "1: 0.25 s", "idem.handler.duration charge": "1: 1.5 s",
-			"idem.executed refund": int64(1), "idem.parked refund": int64(1), "idem.handler.duration refund": "1: 1.5 s",
+			"idem.executed refund": int64(1), "idem.parked refund": int64(1), "idem.handler.duration refund *errors.errorString": "1: 1.5 s",
 		}, c.numbers(t))
 
 		ended := c.spans.Ended()
@@ -144,6 +148,7 @@ func TestMetricsAndSpansOfCalls(t *testing.T) {
 		require.Equal(t, 1500*time.Millisecond, ended[1].EndTime().Sub(ended[1].StartTime()))
 		require.Equal(t, codes.Unset, ended[1].Status().Code)
 		require.Equal(t, codes.Error, ended[2].Status().Code)
+		require.Contains(t, ended[2].Attributes(), attribute.String("error.type", "*errors.errorString"))
 		var events []string
 		for _, e := range ended[3].Events() {
 			events = append(events, e.Name)

@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/idem-go/idempotency/idem/internal/metric"
@@ -45,12 +46,28 @@ func (t *Telemetry) trace(ctx context.Context, n *notice.Notice) {
 		return
 	}
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now.Add(-n.Took)), trace.WithAttributes(attrs...))
-	switch {
-	case n.Kind == notice.Parked:
-		span.SetStatus(codes.Error, "nobody knows the outcome")
-	case n.Kind == notice.Executed && n.Err != nil:
-		// Not its text, which may be about persons.
-		span.SetStatus(codes.Error, "the handler returned an error or panicked")
+	if kind, failed := errorOf(n); failed {
+		span.SetAttributes(kind)
+		span.SetStatus(codes.Error, failures[n.Kind])
 	}
 	span.End(trace.WithTimestamp(now))
+}
+
+// failures are the descriptions of what failed. The error's text is in none: it may be about
+// persons.
+var failures = map[notice.Kind]string{
+	notice.Parked:   "nobody knows the outcome",
+	notice.Executed: "the handler returned an error or panicked",
+}
+
+// errorOf is the attribute of what failed, and whether it did: the type of the handler's error.
+// https://opentelemetry.io/docs/specs/semconv/general/recording-errors/
+func errorOf(n *notice.Notice) (kind attribute.KeyValue, failed bool) {
+	switch {
+	case n.Kind == notice.Parked:
+		return semconv.ErrorTypeKey.String(string(notice.Unknown)), true
+	case n.Kind == notice.Executed && n.Err != nil:
+		return semconv.ErrorType(n.Err), true
+	}
+	return kind, false
 }
