@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
@@ -100,7 +101,7 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	var conflict *protocol.ConflictError
 	if !errors.As(err, &conflict) {
 		x.notify(ctx, notice.Unreadable, notice.Notice{Attempt: a.rec.Attempt, Err: err})
-		return Outcome{}, errors.Join(&InFlightError{Lost: true}, err)
+		return Outcome{}, fmt.Errorf("%w: %w", &InFlightError{Lost: true}, err)
 	}
 	rec := conflict.Existing
 	n := notice.Notice{Attempt: a.rec.Attempt, Err: ErrLeaseLost}
@@ -109,7 +110,7 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	}
 	x.notify(ctx, notice.LeaseLost, n)
 	if rec == nil {
-		return Outcome{}, &InFlightError{Lost: true}
+		return Outcome{}, fmt.Errorf("%w: %w", &InFlightError{Lost: true}, err)
 	}
 	switch protocol.Next(rec, x.claimEvent(), e.now()).Do {
 	case protocol.DoReplay:

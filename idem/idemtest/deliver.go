@@ -70,9 +70,13 @@ type observation struct{ ran, replayed atomic.Bool }
 
 type observedKey struct{}
 
-// observed returns the observer with the harness's own before it.
-func observed(o idem.Observer) idem.Observer {
+// observed returns the observer with the harness's own before it. A dead process tells
+// nobody anything.
+func (p *process) observed(o idem.Observer) idem.Observer {
 	return func(ctx context.Context, n notice.Notice) {
+		if p.crashed() {
+			return
+		}
 		if s, ok := ctx.Value(observedKey{}).(*observation); ok {
 			switch n.Kind {
 			case notice.Claimed, notice.TookOver, notice.FailedOpen:

@@ -35,8 +35,8 @@ type Harness struct {
 }
 
 // New returns a harness with its first process running. Options are the
-// engine's, nil for the defaults; Now must be left to the harness. The test's end
-// ends the process. A nil tb is for runnable examples, which have none: a mistake
+// engine's, nil for the defaults; Now must be left to the harness, and without an Observer
+// nothing is logged ([idem.LogTo] logs). The test's end ends the process. A nil tb is for runnable examples, which have none: a mistake
 // then panics.
 func New(tb testing.TB, o *idem.Options) *Harness {
 	h := &Harness{Store: memstore.New(), Clock: new(Clock), tb: tb}
@@ -48,7 +48,6 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 		h.fail("Options.Now is set: the harness has a clock of its own, move that")
 	}
 	h.opts.Now = h.Clock.Now
-	h.opts.Observer = observed(h.opts.Observer)
 	h.start()
 	if tb != nil {
 		tb.Cleanup(h.end)
@@ -66,7 +65,9 @@ func (h *Harness) fail(format string, args ...any) {
 
 func (h *Harness) start() {
 	p := newProcess(h.Faults)
-	engine, err := idem.New(p, &h.opts)
+	opts := h.opts
+	opts.Observer = p.observed(opts.Observer)
+	engine, err := idem.New(p, &opts)
 	if err != nil {
 		h.fail("%v", err)
 	}
@@ -82,9 +83,10 @@ func (h *Harness) process() *process {
 }
 
 // Crash kills the process now: from here on none of its store calls reaches the
-// store, its contexts are cancelled, and its deliveries get [ErrCrashed],
-// whatever they would have returned. A handler that calls it keeps running until it
-// returns, and its result is lost.
+// store, its engine tells its observer nothing, its contexts are cancelled, and its
+// deliveries get [ErrCrashed], whatever they would have returned. A handler that calls it
+// keeps running until it returns, and its result is lost; what a wrapper logs of that has
+// ErrCrashed as its error.
 func (h *Harness) Crash() { h.process().crash() }
 
 // CrashAfter kills the process at its n-th store call from now, counted from 1;

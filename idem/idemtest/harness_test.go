@@ -1,8 +1,10 @@
 package idemtest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +103,37 @@ func TestCrashCancelsTheHandler(t *testing.T) {
 	require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 }
 
+// A dead process logs nothing, and whoever logs what its calls returned logs the crash.
+func TestADeadProcessLogsNothing(t *testing.T) {
+	for name, die := range map[string]func(h *idemtest.Harness){
+		"in the handler": func(*idemtest.Harness) {},
+		"at the claim":   func(h *idemtest.Harness) { h.CrashAfter(1, false) }, "after the claim": func(h *idemtest.Harness) { h.CrashAfter(1, true) },
+		"at the end": func(h *idemtest.Harness) { h.CrashAfter(2, false) }, "after the end": func(h *idemtest.Harness) { h.CrashAfter(2, true) },
+	} {
+		for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
+			t.Run(name+"/"+repeat.String(), func(t *testing.T) {
+				var log bytes.Buffer
+				h := idemtest.New(t, &idem.Options{Observer: idem.LogTo(slog.New(slog.NewTextHandler(&log, nil)))})
+				die(h)
+				var err error
+				got := idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (n int, _ error) {
+					n, err = idem.Do(ctx, e, idem.Operation{Name: "op", Repeat: repeat}.Key("t", "k"), 1, func(_ context.Context, n int) (int, error) {
+						if name == "in the handler" {
+							h.Crash()
+						}
+						return n, nil
+					})
+					return n, err
+				})
+				require.ErrorIs(t, got[0].Err, idemtest.ErrCrashed)
+				require.ErrorIs(t, err, idemtest.ErrCrashed)
+				h.Restart()
+				require.Empty(t, log.String())
+			})
+		}
+	}
+}
+
 func TestCrashAfterCanBeTakenBack(t *testing.T) {
 	h := idemtest.New(t, nil)
 	h.CrashAfter(1, true)
@@ -110,12 +143,14 @@ func TestCrashAfterCanBeTakenBack(t *testing.T) {
 
 func TestRestartForgetsWhatWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := idemtest.New(t, nil)
+		told := map[notice.Kind]int{}
+		h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
 		h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 		require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
 		h.Restart()
 		h.Faults.Heal()
 		time.Sleep(time.Minute)
+		require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.OutcomeQueued: 1}, told, "nothing is dropped by who is dead")
 		require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 	})
 }
