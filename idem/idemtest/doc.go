@@ -33,7 +33,8 @@
 // condition that nobody has decided about. What depends on items needs DynamoDB:
 // dynamodblocal.Start, of local/aws/dynamodblocal, starts one, the command
 // local/cmd/with-dynamodb one for a whole go test, and dynamostore.CreateTable makes the
-// table.
+// table. A process that dies there is a copy of the test binary that exits in its handler:
+// dynamodb_test.go, beside this package, is such a test.
 //
 // The package imports testing: use it from tests only.
 package idemtest
