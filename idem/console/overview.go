@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -150,7 +151,11 @@ type changed struct {
 // latest are the latest of the changes, the latest first.
 func (c *console) latest(changes []protocol.Audit) (all []changed) {
 	for _, a := range slices.Backward(changes[max(0, len(changes)-overviewChanges):]) {
-		all = append(all, changed{c.happening(a), c.idRow(a.ID)})
+		about := c.idRow(a.ID)
+		if a.Change == protocol.ChangeReplayed { // it has no page
+			about = row{ID: a.ID, Operation: "queue", Short: path.Base(a.ID)}
+		}
+		all = append(all, changed{c.happening(a), about})
 	}
 	return all
 }

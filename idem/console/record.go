@@ -237,6 +237,13 @@ func (c *console) happening(a protocol.Audit) happening {
 		if a.Unconfirmed {
 			h.Text = "Somebody set out to remove the record. If there is none, it was removed."
 		}
+	case protocol.ChangeRequeued:
+		h.What, h.Text = "Requeued", "A dead letter is sent again: "+a.What+"."
+	case protocol.ChangeReplayed:
+		h.What, h.Text = "Replayed", "Messages of a queue were sent again: "+a.What+"."
+		if a.Unconfirmed {
+			h.Text = "Somebody set out to send messages of a queue again: " + a.What + "."
+		}
 	default:
 		h.What, h.Text = "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
 	}

@@ -55,7 +55,9 @@ func encodeAudit(a *protocol.Audit) item {
 		v.str(schema.AuditTool, a.Tool)
 	}
 	v.str(schema.AuditChange, string(a.Change))
-	v.str(schema.AuditFrom, string(a.From))
+	if a.From != "" {
+		v.str(schema.AuditFrom, string(a.From))
+	}
 	if a.To != "" {
 		v.str(schema.AuditTo, string(a.To))
 	}
@@ -73,6 +75,12 @@ func encodeAudit(a *protocol.Audit) item {
 	if !a.Until.IsZero() {
 		v.num(schema.AuditUntil, expiry(a.Until))
 	}
+	if a.What != "" {
+		v.str(schema.AuditWhat, a.What)
+	}
+	if a.Unconfirmed {
+		v.item[schema.AuditUnconfirmed] = &types.AttributeValueMemberBOOL{Value: true}
+	}
 	if !a.ExpiresAt.IsZero() {
 		v.num(schema.ExpiresAt, expiry(a.ExpiresAt))
 	}
@@ -87,7 +95,7 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	a := protocol.Audit{
 		ID: d.id, At: d.time(schema.OpenDue), Who: d.optStr(schema.AuditWho), Why: d.optStr(schema.AuditWhy),
 		Tool: d.optStr(schema.AuditTool), Change: protocol.Change(d.str(schema.AuditChange)),
-		From: protocol.State(d.str(schema.AuditFrom)), To: protocol.State(d.optStr(schema.AuditTo)),
+		From: protocol.State(d.optStr(schema.AuditFrom)), What: d.optStr(schema.AuditWhat), To: protocol.State(d.optStr(schema.AuditTo)),
 		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
 		Unconfirmed: d.flag(schema.AuditUnconfirmed),
 	}

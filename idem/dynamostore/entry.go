@@ -30,10 +30,10 @@ import (
 //   - A lost reply is told from a refusal by the write's id, as without an entry. An item that
 //     is put late replaces its like.
 //
-// The removal of a record has no record to carry its entry. [Questions.Forget] puts the item
-// first, as unconfirmed, then deletes the record, and confirms. If the deletion is refused
-// and no try of it is in doubt, the item is deleted. So an entry that is confirmed is true,
-// and one whose deletion nobody knows of says so.
+// The removal of a record has no record to carry its entry, nor has what is done to a message
+// beside it. [Questions.Forget] and [Questions.Requeue] put the item first, as unconfirmed, then
+// write, and confirm. If the write is refused and no try of it is in doubt, the item is deleted.
+// So an entry that is confirmed is true, and one whose write nobody knows of says so.
 
 // updateOutside sends the update of a change from outside. Without transactions its entry, if
 // it has one, goes along in the record.
@@ -119,11 +119,12 @@ func (s *Store) file(k *call, entry item) error {
 	return err
 }
 
-// intended removes a record with an audit entry: as unconfirmed first, and confirmed once
-// the record is removed. It returns what remove does.
-func (q *Questions) intended(k *call, a *protocol.Audit, remove func() (item, error)) (item, error) {
-	it := encodeAudit(a)
-	it[schema.AuditUnconfirmed] = &types.AttributeValueMemberBOOL{Value: true}
+// intended makes a write with an audit entry that no record can carry: the entry is put as
+// unconfirmed first, and confirmed once the write is made. It returns what the write does.
+func (q *Questions) intended(k *call, a *protocol.Audit, write func() (item, error)) (item, error) {
+	first := *a
+	first.Unconfirmed = true
+	it := encodeAudit(&first)
 	entry := itemKey(a.ID, text(it, schema.SK))
 	intent := *k
 	err := intent.do(true, intent.attempt, func(ctx context.Context) error {
@@ -135,7 +136,7 @@ func (q *Questions) intended(k *call, a *protocol.Audit, remove func() (item, er
 	if err != nil && !isConditionFailed(err) {
 		return nil, err
 	}
-	old, err := remove()
+	old, err := write()
 	// If what follows fails the entry stays unconfirmed.
 	after := *k
 	switch {
@@ -147,7 +148,7 @@ func (q *Questions) intended(k *call, a *protocol.Audit, remove func() (item, er
 			return err
 		})
 	case err == errRefused && fresh && !k.maybe:
-		// Every deletion that was sent for this entry is known to be refused.
+		// Every write that was sent for this entry is known to be refused.
 		_ = after.do(true, after.attempt, func(ctx context.Context) error {
 			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: entry}, q.optFns...)
 			return err

@@ -61,7 +61,8 @@ const (
 	ifWaiting = "created_at = :created AND in_state IN (:new, :retrying)"
 	// It has not been marked as sent.
 	ifUnsent = "created_at = :created AND in_state <> :state"
-	ifDead   = "created_at = :created AND in_state = :dead"
+	// It died as it was read, and not once more.
+	ifDead = "created_at = :created AND in_state = :dead AND tries = :tries AND reason = :reason"
 	// Nobody has begun this try, or a later one.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
 	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"

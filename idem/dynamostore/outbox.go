@@ -294,21 +294,6 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 	return b.change(ctx, "Dispatch", e, u, ifUnsent, func(now *outbox.Entry) bool { return now.State == outbox.Dispatched })
 }
 
-// Requeue has a dead letter sent again, from its first try on. It returns an error
-// that matches [protocol.ErrNotFound] if there is no such dead letter.
-func (b *Outbox) Requeue(ctx context.Context, e *outbox.Entry) error {
-	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 3, 2)
-	u.str(":state", schema.OutboxNew)
-	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
-	u.item[":at"] = openDue(e.Created, e.Number)
-	u.str(":dead", schema.OutboxDead)
-	ok, err := b.change(ctx, "Requeue", e, u, ifDead, func(now *outbox.Entry) bool { return now.State == outbox.New })
-	if err == nil && !ok {
-		return fmt.Errorf("%w: message %s of record %q is no dead letter", protocol.ErrNotFound, e.ID, e.Record)
-	}
-	return err
-}
-
 // change updates a message on the condition that it is the one that was read. Where
 // an earlier try of the same update may have been applied, and has made its own
 // condition false, done tells by the message as it is now whether it was. That it may
@@ -318,7 +303,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	defer k.end()
 	u.num(":created", millis(e.Created))
 	switch cond {
-	case ifUnsent, ifDead:
+	case ifUnsent:
 	default:
 		u.str(":new", schema.OutboxNew)
 		u.str(":retrying", schema.OutboxRetrying)

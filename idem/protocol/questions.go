@@ -97,7 +97,7 @@ type Prolongation struct {
 // Audit is a change of a record from outside its attempts, as it is kept beside the
 // record. It says nothing of inputs and results.
 type Audit struct {
-	// ID of the record, and of this entry among the record's.
+	// ID of the record, or of a ChangeReplayed the queue's URL, and of this entry among its.
 	ID, Entry string
 	// At is when it was changed.
 	At time.Time
@@ -114,8 +114,12 @@ type Audit struct {
 	Steps map[string]StepWord
 	// Until is until when a ChangeExtended keeps the record, in whole seconds.
 	Until time.Time
-	// Unconfirmed says of a ChangeForgotten that nobody knows whether it was made: a store
-	// without transactions writes the entry first. Whether there is a record shows it.
+	// What was changed, where that is not the record's state: a message of the outbox, or
+	// messages of a queue.
+	What string
+	// Unconfirmed says that nobody knows whether it was made, since the entry was written first:
+	// of a ChangeForgotten or a ChangeRequeued by a store without transactions, and of every
+	// ChangeReplayed. Whether there is a record shows the first.
 	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time
@@ -136,6 +140,12 @@ const (
 	ChangeExtended Change = "extended"
 	// ChangeForgotten: the record was removed.
 	ChangeForgotten Change = "forgotten"
+	// ChangeRequeued: a dead letter of the outbox, published by the record's operation, is sent
+	// again. From and To are empty.
+	ChangeRequeued Change = "requeued"
+	// ChangeReplayed: messages of a dead-letter queue were sent to their queue. From and To are
+	// empty.
+	ChangeReplayed Change = "replayed"
 )
 
 // StepWord is what a resolution says of a step.

@@ -106,6 +106,7 @@ const (
 	AuditTo      = "to_state"
 	AuditAttempt = "attempt"
 	AuditRef     = "provider_ref"
+	AuditWhat    = "what" // what was changed, where that is not the record's state
 	// AuditSteps (M of S) is what was said of each step, AuditUntil until when the record is
 	// kept, in seconds since 1970.
 	AuditSteps = "steps"

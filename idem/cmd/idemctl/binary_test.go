@@ -107,14 +107,16 @@ func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	code, out, errs := o.run("dead", "list")
 	require.Equal(t, exitDone, code, errs)
 	require.Contains(t, out, id)
-	code, _, errs = o.run("dead", "requeue", id)
+	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "--count 1")
-	code, _, errs = o.run("dead", "requeue", id, "--count", "1")
+	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id, "--count", "1")
 	require.Equal(t, exitDone, code, errs)
 	code, out, _ = o.run("dead", "list")
 	require.Equal(t, exitDone, code)
 	require.Equal(t, "No such dead letters.\n", out)
+	_, out, _ = o.run("history", refund.Key("acme", "r-8").ID())
+	require.Regexp(t, `requeued\n  - message `+id+` to orders\n  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
 
 // tail shows what happens until Ctrl-C, which is no failure.

@@ -14,13 +14,18 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// changeFlags are those of every change.
-type changeFlags struct {
+// whyFlags are those of every change.
+type whyFlags struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why, for those who read it in a year. It is kept with the change."`
 	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with --endpoint $$USER."`
-	Yes    bool   `help:"Do not ask."`
 	DryRun bool   `help:"Show what would be done, and write nothing."`
-	Seen   string `placeholder:"WRITE" help:"Refuse if the record's write is another one than this, which show -o json has printed."`
+}
+
+// changeFlags are those of every change of a record.
+type changeFlags struct {
+	whyFlags
+	Yes  bool   `help:"Do not ask."`
+	Seen string `placeholder:"WRITE" help:"Refuse if the record's write is another one than this, which show -o json has printed."`
 }
 
 // writeTime bounds a change that was confirmed. Ctrl-C does not end it: nobody would know
@@ -80,7 +85,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	if c.Seen != "" && c.Seen != rec.Write {
 		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
 	}
-	by, err := s.by(ctx, b, c)
+	by, err := s.by(ctx, b, c.whyFlags)
 	if err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	shown.field("This will", "%s", a.what)
 	shown.field("Then", "a call with the key and the same input gets: %s", plain(a.then))
-	shown.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	shown.signed(by)
 	report := changed{ID: rec.ID, From: rec.State, To: a.to, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
@@ -133,12 +138,17 @@ func (s *session) changed(c changed) error {
 	return nil
 }
 
-func (s *session) by(ctx context.Context, b *backend, c changeFlags) (reconcile.By, error) {
+func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.By, error) {
 	if strings.TrimSpace(c.Reason) == "" {
 		return reconcile.By{}, misuse("--reason is empty: say why, for those who read it in a year")
 	}
 	who, err := s.who(ctx, b, c.Who)
 	return reconcile.By{Who: who, Why: c.Reason, Tool: "idemctl"}, err
+}
+
+// signed writes who makes a change, and why.
+func (s *session) signed(by reconcile.By) {
+	s.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
 }
 
 // of says what calls get after the decision, or why it is refused.

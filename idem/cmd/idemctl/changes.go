@@ -45,7 +45,11 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 			return enc.Encode(describeChange(a))
 		}
 		s.change(a)
-		s.item("record " + line(a.ID))
+		about := "record "
+		if a.Change == protocol.ChangeReplayed {
+			about = "queue "
+		}
+		s.item(about + line(a.ID))
 		return nil
 	})
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // deadCmd is about dead letters of the outbox.
@@ -18,10 +19,9 @@ type deadCmd struct {
 	Requeue deadRequeueCmd `cmd:"" help:"Have dead letters sent again, under the same ids."`
 }
 
-// letters is what the commands do with the outbox: a *dynamostore.Outbox.
+// letters lists dead letters of the outbox: a *dynamostore.Outbox.
 type letters interface {
 	Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error)
-	Requeue(ctx context.Context, e *outbox.Entry) error
 }
 
 // letterFlags say which dead letters.
@@ -144,16 +144,21 @@ func (s *session) letters(all []*outbox.Entry) {
 // deadRequeueCmd has dead letters sent again.
 type deadRequeueCmd struct {
 	letterFlags
-	Count  int  `placeholder:"N" help:"Instead of an answer at a terminal: how many messages it must be."`
-	DryRun bool `help:"Show what would be done, and write nothing."`
+	whyFlags
+	Count int `placeholder:"N" help:"Instead of an answer at a terminal: how many messages it must be."`
 }
 
-// Run runs the command. A message that is no dead letter any more is left as it is.
+// Run runs the command. A message that is no dead letter any more as it was shown is left as it
+// is.
 func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	if c.ID == nil && c.Destination == nil {
 		return misuse("name the messages by their ids, as dead list shows them, or by --destination")
 	}
-	b, err := s.open(ctx, s.globals)
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	by, err := s.by(ctx, b, c.whyFlags)
 	if err != nil {
 		return err
 	}
@@ -170,6 +175,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown.letters(found)
 	n := strconv.Itoa(len(found))
 	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
+	shown.signed(by)
 	switch {
 	case c.DryRun:
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
@@ -186,7 +192,8 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := requeue(ctx, b.letters, e); err != nil {
+		do := func(ctx context.Context, by reconcile.By) error { return r.Requeue(ctx, e, by) }
+		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue
 		}
@@ -202,12 +209,6 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		return fmt.Errorf("not requeued: %s", plural(left, "message"))
 	}
 	return nil
-}
-
-func requeue(ctx context.Context, l letters, e *outbox.Entry) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-	defer cancel()
-	return l.Requeue(ctx, e)
 }
 
 func tries(n int) string {

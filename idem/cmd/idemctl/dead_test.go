@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // drawer keeps dead letters: a page has one.
@@ -41,9 +42,9 @@ func (d *drawer) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 	return mine[1:], "", nil
 }
 
-func (d *drawer) Requeue(_ context.Context, e *outbox.Entry) error {
+func (d *drawer) requeue(e *outbox.Entry) error {
 	if e.ID == d.gone {
-		return errors.New("it is no dead letter")
+		return fmt.Errorf("%w: it is no dead letter", protocol.ErrNotFound)
 	}
 	d.all = slices.DeleteFunc(d.all, func(x *outbox.Entry) bool { return x.ID == e.ID })
 	return nil
@@ -87,10 +88,11 @@ func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
 		d := b.dead()
 		d.gone = d.all[0].ID
 		b.backend.letters = d
-		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--count", "2")
+		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--count", "2", "--reason", "it is there again")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, out, "Done: 1 of 2.")
 		require.Contains(t, errs, "not requeued: 1 message")
 		require.Len(t, d.all, 2)
+		require.Len(t, b.noted, 1, "of what was not changed there is no entry")
 	})
 }

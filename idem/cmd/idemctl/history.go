@@ -22,18 +22,19 @@ type change struct {
 	Change      protocol.Change `json:"change"`
 	From        idem.State      `json:"from"`
 	To          idem.State      `json:"to"`
-	Attempt     int             `json:"attempt"`
+	Attempt     int             `json:"attempt,omitempty"`
 	Who         string          `json:"who"`
 	Why         string          `json:"why"`
 	Tool        string          `json:"tool,omitempty"`
 	Ref         string          `json:"ref,omitempty"`
+	What        string          `json:"what,omitempty"`
 	Unconfirmed bool            `json:"unconfirmed,omitempty"`
 }
 
 func describeChange(a protocol.Audit) change {
 	return change{
 		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
-		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, Unconfirmed: a.Unconfirmed,
+		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Unconfirmed: a.Unconfirmed,
 	}
 }
 
@@ -87,8 +88,13 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 
 // change writes an entry for people.
 func (s *session) change(a protocol.Audit) {
-	to := s.state(a.To)
-	fmt.Fprintf(s.out, "%s  %s: %s -> %s, attempt %d\n", at(a.At), a.Change, s.state(a.From), to, a.Attempt)
+	switch a.Change {
+	case protocol.ChangeRequeued, protocol.ChangeReplayed:
+		fmt.Fprintf(s.out, "%s  %s\n", at(a.At), a.Change)
+		s.item(line(a.What))
+	default:
+		fmt.Fprintf(s.out, "%s  %s: %s -> %s, attempt %d\n", at(a.At), a.Change, s.state(a.From), s.state(a.To), a.Attempt)
+	}
 	by := "by " + plain(a.Who)
 	if a.Tool != "" {
 		by += ", with " + plain(a.Tool)
@@ -99,6 +105,17 @@ func (s *session) change(a protocol.Audit) {
 	s.item(by)
 	s.item("why: " + plain(a.Why))
 	if a.Unconfirmed {
-		s.item("nobody knows whether it was made: whether there is a record shows it")
+		s.item(unconfirmed(a.Change))
 	}
+}
+
+// unconfirmed says what an entry means that was written before its change.
+func unconfirmed(c protocol.Change) string {
+	switch c {
+	case protocol.ChangeRequeued:
+		return "nobody knows whether it was made: whether dead list has the message shows it"
+	case protocol.ChangeReplayed:
+		return "it has not ended, or died: nobody knows how many were sent; the queue has the others"
+	}
+	return "nobody knows whether it was made: whether there is a record shows it"
 }

@@ -54,7 +54,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if len(filter.State) == 0 {
 		filter.State = []idem.State{idem.Unknown}
 	}
-	by, err := s.by(ctx, b, c)
+	by, err := s.by(ctx, b, c.whyFlags)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"), refused)
 	}
 	shown := s.aside()
-	shown.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	shown.signed(by)
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
 		return s.changedMany(todo, true)

@@ -184,15 +184,24 @@ func (s *session) queued(all []queued) {
 // queueReplayCmd sends dead letters to where they come from.
 type queueReplayCmd struct {
 	queueFlags
-	To     string `placeholder:"URL" help:"The queue to send to; else the only one whose dead-letter queue this is."`
-	Count  int    `placeholder:"N" help:"Instead of an answer at a terminal: how many messages to send at most."`
-	DryRun bool   `help:"Say what would be done, and send nothing."`
+	whyFlags
+	To    string `placeholder:"URL" help:"The queue to send to; else the only one whose dead-letter queue this is."`
+	Count int    `placeholder:"N" help:"Instead of an answer at a terminal: how many messages to send at most."`
 }
 
 // Run runs the command. A message is deleted after it was sent: what comes in between sends it
-// twice, and loses none. Its key makes the second one a duplicate.
+// twice, and loses none. Its key makes the second one a duplicate. SQS does not keep who did
+// this: the table does, with an entry that is written before the first message is sent.
 func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
+		return err
+	}
+	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	by, err := s.by(ctx, b, c.whyFlags)
+	if err != nil {
 		return err
 	}
 	q, err := s.queues(ctx, s.globals)
@@ -207,7 +216,8 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	shown.field("From", "%s", line(c.URL))
 	shown.field("To", "%s", line(to))
 	say(shown.out, "This will send at most %s, with their bodies and attributes as they are, and delete each from the first queue after it was sent. "+
-		"They get new message ids, as with a redrive of SQS.", plural(c.Limit, "message"))
+		"They get new message ids, as with a redrive of SQS. The table keeps who did this.", plural(c.Limit, "message"))
+	shown.signed(by)
 	n := strconv.Itoa(c.Limit)
 	switch {
 	case c.DryRun:
@@ -221,17 +231,24 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	done, left := 0, 0
-	err = c.receive(ctx, q, replayFor, func(m *types.Message) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := s.replay(ctx, q, c.URL, to, m); err != nil {
-			left++
-			shown.item(line(aws.ToString(m.MessageId)) + ": " + line(err.Error()))
+	err = r.Replay(ctx, c.URL, fmt.Sprintf("at most %s to %s", plural(c.Limit, "message"), to), by, func(ctx context.Context) (string, error) {
+		err := c.receive(ctx, q, replayFor, func(m *types.Message) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := s.replay(ctx, q, c.URL, to, m); err != nil {
+				left++
+				shown.item(line(aws.ToString(m.MessageId)) + ": " + line(err.Error()))
+				return nil
+			}
+			done++
 			return nil
+		})
+		what := fmt.Sprintf("%s to %s", plural(done, "message"), to)
+		if left > 0 {
+			what += fmt.Sprintf(", and %d may have been sent", left)
 		}
-		done++
-		return nil
+		return what, err
 	})
 	fmt.Fprintf(shown.out, "Done: %d sent.\n", done)
 	if s.json() {

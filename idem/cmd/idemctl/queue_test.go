@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 )
@@ -38,7 +41,7 @@ func (o *tool) runQueue(t *testing.T, args ...string) (code int, out, errs strin
 }
 
 func TestTheCommandReplaysADeadLetterQueue(t *testing.T) {
-	o := &tool{t: t}
+	o := newTool(t)
 	q := queuetest.New(t, queuetest.Spec{MaxReceives: 3})
 	for _, body := range []string{"1", "2", "3"} {
 		send(t, q, q.DeadURL, body, "")
@@ -54,14 +57,17 @@ func TestTheCommandReplaysADeadLetterQueue(t *testing.T) {
 	require.Equal(t, exitDone, code, errs)
 	require.Contains(t, out, "1 byte")
 
-	code, _, errs = o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "2")
+	code, _, errs = o.runQueue(t, "queue", "replay", "--reason", "repaired", "--url", q.DeadURL, "--to", q.URL, "--limit", "2")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "--count 2")
-	code, out, errs = o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "2", "--count", "2")
+	code, out, errs = o.runQueue(t, "queue", "replay", "--reason", "repaired", "--url", q.DeadURL, "--to", q.URL, "--limit", "2", "--count", "2")
 	require.Equal(t, exitDone, code, errs)
 	require.Contains(t, out, "Done: 2 sent.")
 	got := queuetest.Drain(t, q.Client, q.URL)
 	require.Len(t, got, 2)
+	code, out, errs = o.runQueue(t, "changes")
+	require.Equal(t, exitDone, code, errs)
+	require.Regexp(t, `replayed\n  - 2 messages to\s+\S+\n  - by alice, with idemctl\n  - why: repaired\n  - queue `+regexp.QuoteMeta(q.DeadURL), out)
 	require.Equal(t, "order-1", *got[0].MessageAttributes["key"].StringValue)
 	require.Equal(t, 1, queuetest.Held(t, q.Client, q.DeadURL))
 }
@@ -69,10 +75,10 @@ func TestTheCommandReplaysADeadLetterQueue(t *testing.T) {
 // A FIFO queue drops a message with an id that it had within five minutes. Deleted from the
 // dead-letter queue it would be lost.
 func TestAReplayLosesNothingToDeduplication(t *testing.T) {
-	o := &tool{t: t}
+	o := newTool(t)
 	q := queuetest.New(t, queuetest.Spec{FIFO: true, MaxReceives: 3})
 	send(t, q, q.DeadURL, "1", "a")
-	code, _, errs := o.runQueue(t, "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1")
+	code, _, errs := o.runQueue(t, "queue", "replay", "--reason", "repaired", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "stay in the dead-letter queue")
 	require.Zero(t, queuetest.Held(t, q.Client, q.URL))
@@ -86,6 +92,7 @@ type box struct {
 	sent     []*sqs.SendMessageInput
 	deleted  int
 	failSend error
+	onSend   func()
 }
 
 func (b *box) ReceiveMessage(_ context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
@@ -105,6 +112,9 @@ func (b *box) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...func
 		return nil, b.failSend
 	}
 	b.sent = append(b.sent, in)
+	if b.onSend != nil {
+		b.onSend()
+	}
 	return nil, nil
 }
 
@@ -144,7 +154,7 @@ func TestAReplayGoesToWhereTheDeadLettersComeFrom(t *testing.T) {
 		b := newBench(t)
 		box := b.inBox()
 		b.box, b.answers = box, []string{"2"}
-		code, out, errs := b.run("queue", "replay", "--url", "https://sqs/1/orders-dead.fifo", "--limit", "2")
+		code, out, errs := b.run("queue", "replay", "--reason", "repaired", "--url", "https://sqs/1/orders-dead.fifo", "--limit", "2")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, out, "orders.fifo")
 		require.Contains(t, errs, "not deleted: 1 message")
@@ -157,7 +167,7 @@ func TestAReplayGoesToWhereTheDeadLettersComeFrom(t *testing.T) {
 		b.Clock.Advance(time.Hour)
 		for _, sources := range [][]string{nil, {"a", "b"}} {
 			box.sources = sources
-			code, _, errs = b.run("queue", "replay", "--url", "https://sqs/1/dead", "--limit", "1", "--count", "1")
+			code, _, errs = b.run("queue", "replay", "--reason", "repaired", "--url", "https://sqs/1/dead", "--limit", "1", "--count", "1")
 			require.Equal(t, exitFailed, code)
 			require.Contains(t, errs, "use --to")
 		}
@@ -165,8 +175,45 @@ func TestAReplayGoesToWhereTheDeadLettersComeFrom(t *testing.T) {
 		box = b.inBox()
 		box.failSend = errors.New("throttled")
 		b.box = box
-		code, _, _ = b.run("queue", "replay", "--url", "https://sqs/1/dead", "--limit", "2", "--count", "2")
+		code, _, _ = b.run("queue", "replay", "--reason", "repaired", "--url", "https://sqs/1/dead", "--limit", "2", "--count", "2")
 		require.Equal(t, exitFailed, code)
 		require.Zero(t, box.deleted, "what was not sent stays")
 	})
 }
+
+// Who replays is noted before anything is sent, and what was sent afterwards.
+func TestAReplayThatCannotBeNotedSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Clock.Advance(time.Hour)
+		box := b.inBox()
+		b.box = box
+		replay := []string{"queue", "replay", "--url", "https://sqs/1/dead", "--limit", "2", "--count", "2", "--reason", "repaired"}
+		good := b.backend.store
+		b.backend.store = unnoted{good}
+		code, _, errs := b.run(replay...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "nothing was sent")
+		require.Empty(t, box.sent)
+
+		b.backend.store = good
+		ctx, interrupt := context.WithCancel(t.Context())
+		b.ctx, box.onSend = ctx, interrupt
+		code, _, _ = b.run(replay...)
+		require.Equal(t, exitFailed, code, "Ctrl-C")
+		require.Len(t, box.sent, 1)
+		require.Len(t, b.noted, 1)
+		for _, a := range b.noted {
+			require.Equal(t, "1 message to https://sqs/1/orders.fifo", a.What)
+			require.Equal(t, []string{"https://sqs/1/dead", "alice", "repaired"}, []string{a.ID, a.Who, a.Why})
+			require.False(t, a.Unconfirmed)
+		}
+	})
+}
+
+// unnoted is a store to which nothing can be written.
+type unnoted struct{ reconcile.Store }
+
+func (unnoted) Note(context.Context, protocol.Audit) error { return errCut }
+
+func (unnoted) Requeue(context.Context, *outbox.Entry, protocol.Audit) error { return errCut }

@@ -18,6 +18,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -42,6 +44,7 @@ type bench struct {
 	ctx       context.Context
 	backend   backend
 	box       queues
+	noted     map[string]protocol.Audit
 	spoilt    map[string]map[string]types.AttributeValue
 }
 
@@ -59,7 +62,7 @@ func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context()}
+	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
 		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
@@ -70,6 +73,39 @@ func newBench(t *testing.T) *bench {
 	}
 	b.box = b.inBox()
 	return b
+}
+
+// Requeue and Note are what a store does that has an outbox.
+func (s store) Requeue(_ context.Context, e *outbox.Entry, a protocol.Audit) error {
+	if err := s.b.backend.letters.(*drawer).requeue(e); err != nil {
+		return err
+	}
+	s.b.noted[a.Entry] = a
+	return nil
+}
+
+func (s store) Note(_ context.Context, a protocol.Audit) error {
+	s.b.noted[a.Entry] = a
+	return nil
+}
+
+func (s store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+	p, err := s.Store.AuditOf(ctx, id, page)
+	return s.with(p, func(a protocol.Audit) bool { return a.ID == id }), err
+}
+
+func (s store) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
+	return s.with(p, func(a protocol.Audit) bool { return shard == 0 && !a.At.Before(from) && a.At.Before(to) }), err
+}
+
+func (s store) with(p protocol.AuditPage, wanted func(protocol.Audit) bool) protocol.AuditPage {
+	for _, a := range s.b.noted {
+		if wanted(a) {
+			p.Entries = append(p.Entries, a)
+		}
+	}
+	return p
 }
 
 // Read is the person at the terminal.

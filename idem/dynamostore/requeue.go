@@ -1,0 +1,85 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// Requeue has a dead letter sent again, from its first try on, and keeps who did so in one
+// transaction with that; without transactions it writes the audit entry first. It returns an
+// error that matches [protocol.ErrNotFound] if there is no such dead letter any more as it was
+// read.
+func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error {
+	if e.Unreadable != nil {
+		return e.Unreadable
+	}
+	k := q.retry.begin(ctx, "Requeue")
+	defer k.end()
+	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 5, 2)
+	u.str(":state", schema.OutboxNew)
+	u.str(":open_shard", outboxShard(schema.OutboxShard, e.ID, &e.Message))
+	u.item[":at"] = openDue(e.Created, e.Number)
+	u.num(":created", millis(e.Created))
+	u.str(":dead", schema.OutboxDead)
+	u.num(":tries", int64(e.Tries))
+	u.str(":reason", e.Reason)
+	expr, cond := u.expression(), ifDead
+	var old item
+	var err error
+	if q.alone {
+		in := &dynamodb.UpdateItemInput{
+			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
+			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
+		}
+		old, err = q.intended(k, &a, func() (item, error) {
+			return q.send(k, in.Key, func(ctx context.Context) error {
+				_, err := q.client.UpdateItem(ctx, in, q.optFns...)
+				return err
+			})
+		})
+	} else {
+		old, err = q.auditWrite(e.Record, &a).send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
+			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
+			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
+		}})
+	}
+	if err != errRefused {
+		return err
+	}
+	// An earlier try that was applied has made its own condition false. That it may take
+	// another's for its own does no harm: the message is sent again.
+	if k.maybe && old != nil {
+		if now := decodeMessage(old); now.Unreadable == nil && now.Created.Equal(e.Created) && now.State == outbox.New {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read", protocol.ErrNotFound, e.ID, e.Record)
+}
+
+// Note writes an audit entry about what is no record, such as a queue. It replaces that with
+// the same ID, time and Entry, unless it is Unconfirmed: a late try of what was planned does not
+// replace what was done.
+func (q *Questions) Note(ctx context.Context, a protocol.Audit) error {
+	k := q.retry.begin(ctx, "Note")
+	defer k.end()
+	in := &dynamodb.PutItemInput{TableName: q.table, Item: encodeAudit(&a)}
+	if a.Unconfirmed {
+		in.ConditionExpression = aws.String(ifAbsent)
+	}
+	err := k.do(true, k.attempt, func(ctx context.Context) error {
+		_, err := q.client.PutItem(ctx, in, q.optFns...)
+		return err
+	})
+	if isConditionFailed(err) {
+		return nil // it is there
+	}
+	return err
+}
