@@ -33,7 +33,8 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 
 // GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs that
 // settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep who did so, and remove records that have ended. It covers every
+// history, resolve it and keep who did so, remove records that have ended, and have dead letters
+// of the outbox sent again. It covers every
 // tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")

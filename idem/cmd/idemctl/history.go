@@ -115,7 +115,7 @@ func unconfirmed(c protocol.Change) string {
 	case protocol.ChangeRequeued:
 		return "nobody knows whether it was made: whether dead list has the message shows it"
 	case protocol.ChangeReplayed:
-		return "it has not ended, or died: nobody knows how many were sent; the queue has the others"
+		return "the command still runs, or has died: nobody knows how many were sent; the queue has the others"
 	}
 	return "nobody knows whether it was made: whether there is a record shows it"
 }
