@@ -141,7 +141,7 @@ func (o Operation) Check() error {
 	case o.Mode != Atomic && o.ReplayRunsHandler:
 		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
 	case o.Mode == Atomic && o.Shadow:
-		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow")
+		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > LeaveAbandonedUnnoticed:
 		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.LeaveAbandonedUnnoticed", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:

@@ -386,4 +386,6 @@ func TestTransactionsInShadowAreRefusedInWords(t *testing.T) {
 		return 0, err
 	})
 	require.ErrorContains(t, err, "set Shadow to false")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorAs(t, err, new(*idem.ConfigError))
 }

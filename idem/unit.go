@@ -2,6 +2,8 @@ package idem
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -27,7 +29,8 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	case stepOf(ctx) != "":
 		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
 	case a.shadow:
-		return nil, &ConfigError{What: "unit of work", Problem: "the operation is in shadow, which records no outcome to commit it with: write directly there, or set Shadow to false"}
+		return nil, fmt.Errorf("%w: %w", &ConfigError{What: "unit of work", Problem: "the operation is in shadow, where the handler's answer is given before anything could commit: " +
+			"try the handler with writes of its own, or set Shadow to false"}, errors.ErrUnsupported)
 	}
 	if err := a.running.Load().x.engine.refusesUnits(); err != nil {
 		return nil, err

@@ -67,3 +67,26 @@ func TestShadowOnDynamoDB(t *testing.T) {
 		require.Empty(t, dueOf(t, q))
 	}
 }
+
+// A handler that takes a Tx does not run in shadow, where nothing could commit it, and nothing
+// says that it has. One that asks for its Tx ends there.
+func TestTransactionsInShadowAreRefusedBeforeTheyBegin(t *testing.T) {
+	f := open(t, nil)
+	engine, err := idem.New(f.Store, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
+	require.NoError(t, err)
+	op := idem.Operation{Name: "refund", Shadow: true}
+	out, err := idem.Do(t.Context(), engine, op.Key("t", "1"), 1, Transact(func(context.Context, *Tx, int) (int, error) { panic("it runs") }))
+	require.Zero(t, out)
+	require.ErrorAs(t, err, new(*idem.ConfigError))
+	require.ErrorContains(t, err, "set Shadow to false")
+	require.Panics(t, func() {
+		_, _ = idem.Do(t.Context(), engine, op.Key("t", "2"), 1, func(ctx context.Context, _ int) (int, error) {
+			TxOf(ctx)
+			return 1, nil
+		})
+	})
+	for _, value := range []string{"1", "2"} {
+		require.Nil(t, f.raw(t, op.Key("t", value).ID()))
+	}
+	require.NotContains(t, f.wire.calls(), "TransactWriteItems")
+}

@@ -84,8 +84,8 @@ func Else(err error) Otherwise {
 
 // TxOf returns the unit of work of the handler's attempt: the same one for every call.
 // If the context is not a handler's, or is that of an [idem.Step], TxOf panics: what is
-// collected there would be lost. On a store without transactions TxOf panics too: see
-// [Options.WithoutTransactions].
+// collected there would be lost. On a store without transactions TxOf panics too, see
+// [Options.WithoutTransactions], and so it does in shadow.
 //
 // It commits with a [Store] of this package. With a store of memstore, for tests, it
 // commits too, and what was collected is kept but applied to nothing: see
@@ -112,8 +112,8 @@ func txOf(ctx context.Context) (*Tx, error) {
 }
 
 // Transact turns a function that takes its unit of work as an argument into a handler
-// for [idem.Do] and for every wrapper of such a handler. On a store without transactions
-// the function does not run, and the handler's error says so: nothing was executed.
+// for [idem.Do] and for every wrapper of such a handler. On a store without transactions, and
+// in shadow, the function does not run, and the error says so: nothing was executed.
 func Transact[In, Out any](fn func(context.Context, *Tx, In) (Out, error)) func(context.Context, In) (Out, error) {
 	if fn == nil {
 		return nil
