@@ -71,6 +71,8 @@ type action struct {
 	Write    string
 	Decision reconcile.Decision
 	Typed    typed `json:"-"`
+	// Preview is what the decision would do as it is typed, if that was asked for.
+	Preview *reconcile.Decision `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
 	Days     []choice
@@ -91,6 +93,9 @@ type typed struct {
 	Known, Result                 string
 	Days                          string
 	Undone                        bool
+	Steps                         []stepAnswer
+	// Look asks what the decision would do, and changes nothing.
+	Look bool
 }
 
 // form is the page of a decision.
@@ -112,6 +117,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
 	}
 	body.Resolves = to != forgotten && to != extended
+	if t.Steps == nil {
+		body.Typed.Steps = answersOf(id, body.Decision.Steps, nil)
+	}
 	for _, d := range days {
 		d.Chosen = d.Value == t.Days
 		body.Days = append(body.Days, d)
@@ -123,10 +131,13 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		body.Typeable, body.Hint = body.JSON || c.opts.Encode != nil, c.opts.EncodeHint
 		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
+		if t.Look && mistake == "" {
+			body.Preview, body.Problem = c.preview(rec, body.Decision, t)
+		}
 	}
 	p := c.page(r, "act", body.Words.Verb, body)
 	p.Section, p.Keep, p.read = "record", true, 1
-	if mistake != "" {
+	if body.Problem != "" {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return p, c.follow(p, "act", url.Values{"id": {id}, "to": {to}})
@@ -136,8 +147,30 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
 	all := c.r.Explain(rec).Decisions
 	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d) == to })]
-	d.Refused = refusal(d)
+	return c.forPeople(rec, d)
+}
+
+// forPeople is a decision without what only programs can say and set.
+func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.Decision {
+	d.Refused = withoutPackage(d.Refused)
+	if len(d.Steps) > 0 {
+		d.Then = c.r.Preview(rec, runsAgain(d)).Then
+	}
 	return d
+}
+
+// preview is what the decision would do as it is typed, or what is wrong with that.
+func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*reconcile.Decision, string) {
+	res, mistake := c.resolution(rec, d, t)
+	if mistake != "" {
+		return nil, mistake
+	}
+	would := c.r.Preview(rec, res)
+	would.Refused = withoutPackage(would.Refused)
+	if would.Refused != "" {
+		return nil, "Not possible: " + would.Refused + "."
+	}
+	return &would, ""
 }
 
 // token shows that this console has made the form, for this operator and decision about the
@@ -175,7 +208,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	second, _, _ := strings.Cut(issued, "-")
 	made, _ := strconv.ParseInt(second, 10, 64) // signed
-	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen, ID: c.decisionID(r.PostForm.Get("token"), t)}
+	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen, ID: c.token("decision", r.PostForm.Encode())}
 	if rec == nil || rec.Write != seen {
 		c.stale(w, r, id, by)
 		return
@@ -199,6 +232,11 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		c.write(w, r, p)
+	}
+	t.Steps = answersOf(id, d.Steps, r.PostForm)
+	if t.Look = r.PostForm.Get("look") == "1"; t.Look {
+		again("")
+		return
 	}
 	change, mistake := c.change(rec, to, d, t)
 	if mistake != "" {
@@ -258,6 +296,9 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t ty
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
 	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
 	switch d.To {
+	case idem.Released:
+		res.Steps, mistake = answers(t.Steps)
+		return res, mistake
 	case idem.Failed:
 		if strings.TrimSpace(t.Message) == "" {
 			return res, "The message is missing: say what the failure is. Later calls get it."
@@ -268,6 +309,9 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		res.Failure = &idem.Failure{Message: t.Message, Type: t.Type, Code: t.Code}
 		res.Undone = t.Undone
 	case idem.Completed:
+		if t.Known != "yes" && t.Result != "" {
+			return res, "A result is typed, and it is chosen that it is not known: choose one of them."
+		}
 		if t.Known != "yes" {
 			return res, ""
 		}
@@ -288,12 +332,6 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		res.Result = &encoded
 	}
 	return res, ""
-}
-
-// decisionID names the form together with what was typed into it.
-func (c *console) decisionID(token string, t typed) string {
-	text, _ := json.Marshal(t) // strings
-	return c.token(token, string(text))
 }
 
 // stale says that the record is another one than the operator has seen: because of this very

@@ -293,6 +293,7 @@ func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
 		{"failed", nil, "The message is missing"},
 		{"completed", url.Values{"known": {"yes"}}, "The result is missing"},
 		{"completed", url.Values{"known": {"yes"}, "result": {"{not json"}}, "is not JSON"},
+		{"completed", url.Values{"known": {"no"}, "result": {"7"}}, "A result is typed, and it is chosen that it is not known"},
 		{"completed", url.Values{"known": {"no"}, "ref": {strings.Repeat("x", 300)}}, "Ref has 300 bytes"},
 	} {
 		t.Run(tt.says, func(t *testing.T) {

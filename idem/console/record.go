@@ -43,7 +43,7 @@ type recordView struct {
 
 type decisionView struct {
 	Name, Verb, Then, Refused, URL string
-	Undo                           []string
+	Undo, Steps                    []string
 	Again                          bool
 }
 
@@ -133,7 +133,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Steps = c.steps(rec)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
-			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), d))
+			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), c.forPeople(rec, d)))
 		}
 	}
 	v.Timeline = c.timeline(rec, e, history)
@@ -147,13 +147,13 @@ func (c *console) showURL(id, what, at string) string {
 func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
 	w := wordsOf[to]
 	return decisionView{
-		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: refusal(d), Undo: d.Undo, Again: d.Again,
+		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: d.Refused, Undo: d.Undo, Steps: d.Steps, Again: d.Again,
 		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
 	}
 }
 
-// refusal is why a decision is not possible, without the name of the package that says so.
-func refusal(d reconcile.Decision) string { return strings.TrimPrefix(d.Refused, "reconcile: ") }
+// withoutPackage is an error's text without the name of the package that says so.
+func withoutPackage(text string) string { return strings.TrimPrefix(text, "reconcile: ") }
 
 func (c *console) steps(rec *idem.Record) (all []stepView) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
@@ -227,11 +227,14 @@ func (c *console) happening(a protocol.Audit) happening {
 	case protocol.ChangeParked:
 		h.What, h.Text = "Parked", fmt.Sprintf("Attempt %d became an open question.", a.Attempt)
 	case protocol.ChangeResolved:
-		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)
+		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)+sayings(a.Steps)
 	case protocol.ChangeGivenUp:
 		h.What, h.Text = "Given up", "The sweep left the question to people."
 	case protocol.ChangeExtended:
 		h.What, h.Text = "Kept longer", "The record expires later."
+		if !a.Until.IsZero() {
+			h.Text = "The record is kept until " + c.moment(a.Until).Text() + "."
+		}
 	case protocol.ChangeForgotten:
 		h.What, h.Text = "Forgotten", "The record was removed."
 		if a.Unconfirmed {

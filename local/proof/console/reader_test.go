@@ -31,11 +31,13 @@ func (s *service) pages() map[string]string {
 	})
 	require.Error(s.t, err)
 	s.lapse()
+	interrupted := idem.Operation{Name: "order"}.Key("acme", "o-1")
+	s.interrupt(interrupted)
 	ended := refund.Key("acme", "r-2")
 	_, err = s.call(ended, nil)
 	require.NoError(s.t, err)
 	return map[string]string{
-		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
+		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"), "overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
 		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"), "failed": formPage(undone.ID(), "failed"),
 		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "extended": formPage(ended.ID(), "extended"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
 	}
@@ -151,10 +153,36 @@ func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
 	b.do(chromedp.KeyEvent("the card was declined"))
 	b.tabTo("e.id === 'why'")
 	b.do(chromedp.KeyEvent("declined in the provider's console"))
-	b.tabTo("e.tagName === 'BUTTON'")
+	b.tabTo("e.innerText === 'Resolve to failed'")
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.sees("Recorded.")
 	require.Equal(t, idem.Failed, s.Record(key).State)
+}
+
+func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
+	s := start(t)
+	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
+	s.interrupt(key)
+	b := open(t, s.url)
+	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.visit(formPage(key.ID(), "released"))
+	b.do(chromedp.WaitVisible(chromedp.CSS("fieldset.step")))
+	b.tabTo("e.id === 'step-0-not'")
+	b.do(chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown)) // it took effect, with a result
+	b.tabTo("e.id === 'step-0-result'")
+	b.do(chromedp.KeyEvent("7"))
+	b.tabTo("e.innerText === 'Show what it would do'")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("#preview")))
+	require.Contains(t, b.text(), "skips the steps that are recorded: charge")
+	require.Equal(t, idem.InProgress, s.Record(key).State, "nothing was changed yet")
+	b.picture("preview")
+	b.tabTo("e.id === 'why'")
+	b.do(chromedp.KeyEvent("the provider has the payment"))
+	b.tabTo("e.innerText === 'Resolve to released'")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
+	out, err := s.order(t.Context(), key, func() { t.Fatal("it is charged twice") })
+	require.NoError(t, err)
+	require.Equal(t, 7, out)
 }
 
 func TestTheBrowserAsksForTheReason(t *testing.T) {

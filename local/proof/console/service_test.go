@@ -68,6 +68,21 @@ func (s *service) crash(key idem.Key) {
 	s.Restart()
 }
 
+// interrupt lets the process die in an order's charge, which runs at most once.
+func (s *service) interrupt(key idem.Key) {
+	s.t.Helper()
+	d := idemtest.Deliver(s.Harness, 1, func(ctx context.Context, _ *idem.Engine) (int, error) { return s.order(ctx, key, s.Crash) })
+	require.ErrorIs(s.t, d[0].Err, idemtest.ErrCrashed)
+	s.Restart()
+	s.lapse()
+}
+
+func (s *service) order(ctx context.Context, key idem.Key, charge func()) (int, error) {
+	return idem.Do(ctx, s.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) { charge(); return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+	})
+}
+
 // cut lets the connection to the provider break.
 func (s *service) cut(key idem.Key) {
 	s.t.Helper()

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// said is what people read about the words of a resolution about a step.
+var said = map[protocol.StepWord]string{
+	protocol.StepTookEffect: "took effect", protocol.StepWithoutResult: "took effect, with a result that is not known",
+	protocol.StepFailed: "failed", protocol.StepNotExecuted: "had no effect", protocol.StepUndone: "was undone",
+}
+
+// sayings are what was said of the steps, in the order of their names.
+func sayings(steps map[string]protocol.StepWord) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(steps)) {
+		fmt.Fprintf(&text, " Step %s %s.", name, cmp.Or(said[steps[name]], string(steps[name])))
+	}
+	return text.String()
+}
+
+// stepAnswer is what an operator says of an interrupted step. ID begins the names of its
+// fields.
+type stepAnswer struct {
+	ID, Name, Token string
+	What            protocol.StepWord
+	Result, Message string
+}
+
+// answersOf reads what the form says of the steps. The form is about the record that it shows,
+// so their order is the same.
+func answersOf(id string, steps []string, form url.Values) (all []stepAnswer) {
+	for i, name := range steps {
+		field := fmt.Sprintf("step-%d", i)
+		all = append(all, stepAnswer{
+			ID: field, Name: name, Token: protocol.Token(id, name), What: protocol.StepWord(form.Get(field)),
+			Result: strings.TrimSpace(form.Get(field + "-result")), Message: strings.TrimSpace(form.Get(field + "-message")),
+		})
+	}
+	return all
+}
+
+// answer is what the operator says, or what is wrong with it.
+func (s stepAnswer) answer() (a reconcile.Answer, mistake string) {
+	switch {
+	case s.Result != "" && s.What != protocol.StepTookEffect:
+		return a, fmt.Sprintf("A result of step %s is typed, and something else is chosen: choose one of them.", s.Name)
+	case s.Message != "" && s.What != protocol.StepFailed:
+		return a, fmt.Sprintf("A failure of step %s is typed, and something else is chosen: choose one of them.", s.Name)
+	}
+	switch s.What {
+	case protocol.StepNotExecuted:
+		return reconcile.NotExecuted(), ""
+	case protocol.StepWithoutResult:
+		return reconcile.CompletedWithoutResult(), ""
+	case protocol.StepTookEffect:
+		if !json.Valid([]byte(s.Result)) {
+			return a, fmt.Sprintf("The result of step %s is not JSON: correct it, or say that it is not known.", s.Name)
+		}
+		return reconcile.CompletedWith(json.RawMessage(s.Result)), ""
+	case protocol.StepFailed:
+		if s.Message == "" {
+			return a, fmt.Sprintf("The message of the failure of step %s is missing.", s.Name)
+		}
+		return reconcile.FailedWith(idem.Failure{Message: s.Message}), ""
+	}
+	return a, fmt.Sprintf("Say what became of step %s.", s.Name)
+}
+
+// answers are what the operator says of all interrupted steps.
+func answers(all []stepAnswer) (map[string]reconcile.Answer, string) {
+	if len(all) == 0 {
+		return nil, ""
+	}
+	told := make(map[string]reconcile.Answer, len(all))
+	for _, s := range all {
+		a, mistake := s.answer()
+		if mistake != "" {
+			return nil, mistake
+		}
+		told[s.Name] = a
+	}
+	return told, ""
+}
+
+// runsAgain is a release if none of the interrupted steps was executed.
+func runsAgain(d reconcile.Decision) reconcile.Resolution {
+	res := reconcile.Resolution{To: d.To, Again: d.Again, Steps: map[string]reconcile.Answer{}}
+	for _, name := range d.Steps {
+		res.Steps[name] = reconcile.NotExecuted()
+	}
+	return res
+}

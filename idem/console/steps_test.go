@@ -1,0 +1,137 @@
+package console_test
+
+import (
+	"context"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// order charges and ships, each at most once.
+func (r *rig) order(key idem.Key, ran map[string]int, during func()) (int, error) {
+	return idem.Do(r.t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+		charged, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { ran["charge"]++; during(); return 7, nil }, once)
+		if err != nil {
+			return 0, err
+		}
+		_, err = idem.Step(ctx, "ship", func(context.Context) (int, error) { ran["ship"]++; return 1, nil }, once)
+		return charged, err
+	})
+}
+
+// diedCharging leaves an order whose process died in its charge.
+func (r *rig) diedCharging(key idem.Key) string {
+	r.t.Helper()
+	idemtest.Deliver(r.Harness, 1, func(context.Context, *idem.Engine) (int, error) {
+		return r.order(key, map[string]int{}, r.Crash)
+	})
+	r.Restart()
+	r.lapse()
+	return key.ID()
+}
+
+func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says  url.Values
+		then  string
+		story string
+		ran   map[string]int
+		out   int
+		err   string
+	}{
+		"took effect": {
+			url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}, "skips the steps that are recorded: charge",
+			"Step charge took effect.", map[string]int{"ship": 1}, 7, "",
+		},
+		"no effect": {
+			url.Values{"step-0": {"not_executed"}}, "It runs charge again.",
+			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "",
+		},
+		"failed": {
+			url.Values{"step-0": {"failed"}, "step-0-message": {"declined"}}, "gets the recorded failure of: charge",
+			"Step charge failed.", map[string]int{}, 0, "declined",
+		},
+		"result not known": {
+			url.Values{"step-0": {"took_effect_without_result"}}, "an error for the steps that took effect with a result that is not known: charge",
+			"Step charge took effect, with a result that is not known.", map[string]int{}, 0, "result",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, console.Options{})
+			key := idem.Operation{Name: "order"}.Key("acme", "o-1")
+			id := r.diedCharging(key)
+			form := r.form(id, "released")
+			maps.Copy(form, tt.says)
+
+			look := maps.Clone(form)
+			look.Set("look", "1")
+			look.Del("why")
+			page := r.post("/ops/act", look)
+			require.Equal(t, http.StatusOK, page.StatusCode, page.text)
+			require.Contains(t, page.text, "Nothing was changed yet.")
+			require.Contains(t, html.UnescapeString(page.text), tt.then)
+			require.Zero(t, r.changes(id))
+
+			done := r.post("/ops/act", form)
+			require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+			require.Contains(t, r.get(done.Header.Get("Location")).text, tt.story)
+			require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+			other := maps.Clone(form)
+			other.Set("step-0", "another")
+			require.Contains(t, r.post("/ops/act", other).text, "<h1>The record has changed</h1>")
+
+			ran := map[string]int{}
+			out, err := r.order(key, ran, func() {})
+			require.Equal(t, tt.ran, ran)
+			require.Equal(t, tt.out, out)
+			if tt.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tt.err)
+			}
+		})
+	}
+}
+
+func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	require.Contains(t, record.text, "You say first what became of the interrupted steps: <code>charge</code>.")
+	require.NotContains(t, record.text, "Resolution.Steps", "that is for programs")
+	for _, tt := range []struct {
+		says string
+		with url.Values
+	}{
+		{"Say what became of step charge.", nil},
+		{"Say what became of step charge.", url.Values{"step-0": {"undone"}}},
+		{"Say what became of step charge.", url.Values{"step-1": {"not_executed"}}},
+		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}}},
+		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}, "step-0-result": {"{seven"}}},
+		{"A result of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-result": {"7"}}},
+		{"A failure of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-message": {"declined"}}},
+		{"The message of the failure of step charge is missing", url.Values{"step-0": {"failed"}}},
+	} {
+		for _, look := range []string{"", "1"} {
+			form := r.form(id, "released")
+			form.Set("look", look)
+			maps.Copy(form, tt.with)
+			a := r.post("/ops/act", form)
+			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode, tt.says)
+			require.Contains(t, a.text, tt.says)
+			for _, field := range []string{"step-0-result", "step-0-message"} {
+				require.Contains(t, a.text, tt.with.Get(field), "what was typed is not lost")
+			}
+		}
+	}
+	require.Zero(t, r.changes(id))
+}
