@@ -42,9 +42,10 @@ func newTool(t testing.TB) *tool {
 		_, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &o.table})
 		require.NoError(t, err)
 	})
-	store, err := dynamostore.New(client, o.table, nil)
+	// DynamoDB Local may be slow on a machine that is busy.
+	store, err := dynamostore.New(client, o.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
-	o.engine, err = idem.New(store, nil)
+	o.engine, err = idem.New(store, &idem.Options{ClaimBudget: time.Minute})
 	require.NoError(t, err)
 	return o
 }

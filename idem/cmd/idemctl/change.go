@@ -37,10 +37,9 @@ type decision struct {
 	to idem.State
 	// allows says what the decision needs of the command line; nil if all is there.
 	allows func(d reconcile.Decision) error
-	// then replaces what the explanation says that calls get.
-	then string
-	// prepare makes the change of a record, and refuses what does not fit it.
-	prepare func(rec *idem.Record) (func(ctx context.Context, by reconcile.By) error, error)
+	// prepare makes the change of a record, says what calls get then, and refuses what does not
+	// fit the record.
+	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)
 }
 
 // changed is what a change writes as JSON.
@@ -55,10 +54,11 @@ type changed struct {
 // decide shows a record and what the decision does, asks, and carries it out.
 func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags, d decision) error {
 	return s.confirmed(ctx, r, b, flags, c, func(rec *idem.Record, e reconcile.Explanation) (a action, err error) {
-		if a.then, err = d.of(e); err != nil {
+		x, err := d.of(e)
+		if err != nil {
 			return a, err
 		}
-		if a.do, err = d.prepare(rec); err != nil {
+		if a.do, a.then, err = d.prepare(rec, x); err != nil {
 			return a, err
 		}
 		a.to, a.what = d.to, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
@@ -151,25 +151,33 @@ func (s *session) signed(by reconcile.By) {
 	s.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
 }
 
-// of says what calls get after the decision, or why it is refused.
-func (d decision) of(e reconcile.Explanation) (then string, err error) {
+// of is the decision as the explanation has it, or why it is refused.
+func (d decision) of(e reconcile.Explanation) (reconcile.Decision, error) {
 	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to && x.Change != protocol.ChangeExtended })
 	if i < 0 {
-		return "", fmt.Errorf("nothing is known of %s here", decisionName(d.to))
+		return reconcile.Decision{}, fmt.Errorf("nothing is known of %s here", decisionName(d.to))
 	}
 	x := e.Decisions[i]
-	if x.Refused != "" {
-		return "", fmt.Errorf("%s is refused, and nothing was changed: %s", decisionName(d.to), x.Refused)
+	if err := d.refused(x); err != nil {
+		return x, err
 	}
 	if d.allows != nil {
-		if err := d.allows(x); err != nil {
-			return "", err
-		}
+		return x, d.allows(x)
 	}
-	if d.then != "" {
-		return d.then, nil
+	return x, nil
+}
+
+// refused says why the decision is not possible; nil if it is.
+func (d decision) refused(x reconcile.Decision) error {
+	if x.Refused == "" {
+		return nil
 	}
-	return x.Then, nil
+	return fmt.Errorf("%s is refused, and nothing was changed: %s", decisionName(d.to), flags(x.Refused))
+}
+
+// flags says by which flags a text's fields of a resolution are set.
+func flags(text string) string {
+	return strings.NewReplacer("Resolution.Steps", "--step", "Resolution.Again", "--again", "Resolution.Undone", "--undone").Replace(text)
 }
 
 // ask has somebody confirm.

@@ -67,7 +67,7 @@ func (s *session) decision(d reconcile.Decision) {
 		name = "extend"
 	}
 	if d.Refused != "" {
-		s.item(s.paint(text.Faint, name) + ": not now: " + plain(d.Refused))
+		s.item(s.paint(text.Faint, name) + ": not now: " + plain(flags(d.Refused)))
 		return
 	}
 	line := s.paint(text.Bold, name)
@@ -77,7 +77,7 @@ func (s *session) decision(d reconcile.Decision) {
 	if len(d.Undo) > 0 {
 		line += " --undone (after you have undone by hand: " + plain(strings.Join(d.Undo, ", ")) + ")"
 	}
-	s.item(line + ": then a call gets: " + plain(d.Then))
+	s.item(line + ": then a call gets: " + plain(flags(d.Then)))
 }
 
 // decisionName is the command that carries a decision out.

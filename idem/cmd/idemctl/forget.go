@@ -21,8 +21,8 @@ func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	}
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, decision{
 		to: idem.Absent,
-		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
-			return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, nil
+		prepare: func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
+			return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, x.Then, nil
 		},
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -17,24 +20,28 @@ type historyCmd struct {
 
 // change is how an entry is written as JSON.
 type change struct {
-	ID          string          `json:"id"`
-	At          time.Time       `json:"at"`
-	Change      protocol.Change `json:"change"`
-	From        idem.State      `json:"from"`
-	To          idem.State      `json:"to"`
-	Attempt     int             `json:"attempt,omitempty"`
-	Who         string          `json:"who"`
-	Why         string          `json:"why"`
-	Tool        string          `json:"tool,omitempty"`
-	Ref         string          `json:"ref,omitempty"`
-	What        string          `json:"what,omitempty"`
-	Unconfirmed bool            `json:"unconfirmed,omitempty"`
+	ID      string          `json:"id"`
+	At      time.Time       `json:"at"`
+	Change  protocol.Change `json:"change"`
+	From    idem.State      `json:"from"`
+	To      idem.State      `json:"to"`
+	Attempt int             `json:"attempt,omitempty"`
+	Who     string          `json:"who"`
+	Why     string          `json:"why"`
+	Tool    string          `json:"tool,omitempty"`
+	Ref     string          `json:"ref,omitempty"`
+	What    string          `json:"what,omitempty"`
+	// Steps are what was said of steps, by name.
+	Steps map[string]protocol.StepWord `json:"steps,omitempty"`
+	// Until is until when an extension keeps the record.
+	Until       time.Time `json:"until,omitzero"`
+	Unconfirmed bool      `json:"unconfirmed,omitempty"`
 }
 
 func describeChange(a protocol.Audit) change {
 	return change{
 		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
-		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Unconfirmed: a.Unconfirmed,
+		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Steps: a.Steps, Until: a.Until, Unconfirmed: a.Unconfirmed,
 	}
 }
 
@@ -104,6 +111,12 @@ func (s *session) change(a protocol.Audit) {
 	}
 	s.item(by)
 	s.item("why: " + plain(a.Why))
+	for _, name := range slices.Sorted(maps.Keys(a.Steps)) {
+		s.item("step " + line(name) + ": " + line(strings.ReplaceAll(string(a.Steps[name]), "_", " ")))
+	}
+	if !a.Until.IsZero() {
+		s.item("kept until " + at(a.Until))
+	}
 	if a.Unconfirmed {
 		s.item(unconfirmed(a.Change))
 	}

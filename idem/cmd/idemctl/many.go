@@ -106,7 +106,9 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 type planned struct {
 	changed
 	rec *idem.Record
-	do  func(context.Context, reconcile.By) error
+	// steps are those of a release that would run again.
+	steps []string
+	do    func(context.Context, reconcile.By) error
 }
 
 // plan shows what the decision would do to each.
@@ -115,17 +117,18 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 	shown.list(l)
 	fmt.Fprintln(shown.out)
 	for _, rec := range l.Records {
-		then, err := d.of(r.Explain(rec))
+		x, err := d.of(r.Explain(rec))
+		var do func(context.Context, reconcile.By) error
+		var then string
+		if err == nil {
+			do, then, err = d.prepare(rec, x)
+		}
 		if err != nil {
 			refused++
-			shown.item(plain(rec.ID) + ": " + err.Error())
+			shown.item(plain(rec.ID) + ": " + plain(err.Error()))
 			continue
 		}
-		do, err := d.prepare(rec)
-		if err != nil {
-			return nil, 0, err
-		}
-		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, do})
+		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, x.Steps, do})
 	}
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
@@ -139,12 +142,12 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 func (s *session) rerun(todo []planned) {
 	n := 0
 	for _, p := range todo {
-		if open := begun(p.rec); p.To == idem.Released && len(open) > 0 {
+		if len(p.steps) > 0 {
 			if n++; n == 1 {
 				s.field("Steps", "These were interrupted in steps that may have taken effect, and would run them again. "+
 					"First release those that the provider knows, each by its id with --step:")
 			}
-			s.item(plain(p.ID) + " runs again: " + plain(strings.Join(open, ", ")))
+			s.item(plain(p.ID) + " runs again: " + plain(strings.Join(p.steps, ", ")))
 		}
 	}
 }

@@ -25,9 +25,6 @@ type resolveCmd struct {
 	stepFlags
 }
 
-// unavailable is what calls get of a completed operation without a result.
-const unavailable = "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run."
-
 // Run runs the command.
 func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
@@ -45,26 +42,22 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{
-		to: c.To, allows: c.allows,
-		prepare: func(rec *idem.Record) (func(context.Context, reconcile.By) error, error) {
-			if err := fit(steps, rec); err != nil {
-				return nil, err
+	d := decision{to: c.To, allows: c.allows}
+	d.prepare = func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
+		if err := fit(steps, x.Steps); err != nil {
+			return nil, "", err
+		}
+		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
+		if c.To == idem.Failed {
+			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
+		}
+		if given != nil {
+			if res.Result, err = given.encode(rec, b.store); err != nil {
+				return nil, "", err
 			}
-			res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
-			if c.To == idem.Failed {
-				res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
-			}
-			if given != nil {
-				if res.Result, err = given.encode(rec, b.store); err != nil {
-					return nil, err
-				}
-			}
-			return func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) }, nil
-		},
-	}
-	if c.NoResult {
-		d.then = unavailable
+		}
+		p := r.Preview(rec, res)
+		return func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) }, flags(p.Then), d.refused(p)
 	}
 	if c.Limit > 0 {
 		return s.decideMany(ctx, r, b, c.recordFlags, c.manyFlags, c.changeFlags, d)

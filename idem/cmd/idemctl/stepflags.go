@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -58,25 +57,15 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 	return all, nil
 }
 
-// fit refuses words about steps that the record does not ask about, and silence about those
-// that it does.
-func fit(steps map[string]reconcile.Answer, rec *idem.Record) error {
-	if len(steps) == 0 {
-		return nil
-	}
-	open := begun(rec)
+// fit refuses words about steps of which nothing is asked.
+func fit(steps map[string]reconcile.Answer, asked []string) error {
 	for _, name := range slices.Sorted(maps.Keys(steps)) {
 		switch {
-		case slices.Contains(open, name):
-		case len(open) == 0:
+		case slices.Contains(asked, name):
+		case len(asked) == 0:
 			return fmt.Errorf("--step names %q, and no step of the record was interrupted: nothing was changed", name)
 		default:
-			return fmt.Errorf("--step names %q, and what was interrupted is %s: nothing was changed", name, quoted(open))
-		}
-	}
-	for _, name := range open {
-		if _, said := steps[name]; !said {
-			return fmt.Errorf("--step says nothing of %q, which was interrupted too: nothing was changed", name)
+			return fmt.Errorf("--step names %q, and what was interrupted is %q: nothing was changed", name, asked)
 		}
 	}
 	return nil
@@ -90,12 +79,4 @@ func begun(rec *idem.Record) (names []string) {
 		}
 	}
 	return names
-}
-
-func quoted(names []string) string {
-	var all []string
-	for _, name := range names {
-		all = append(all, strconv.Quote(name))
-	}
-	return strings.Join(all, ", ")
 }

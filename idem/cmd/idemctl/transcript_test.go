@@ -32,6 +32,7 @@ var more = map[string]func(*bench){
 	"steps.txt": func(b *bench) {
 		b.interrupted(order.Key("acme", "o-1"))
 		b.unknown(order.Key("acme", "o-2"))
+		b.interrupted(order.Key("acme", "o-3"))
 		b.Clock.Advance(time.Hour)
 	},
 	"unreadable.txt": func(b *bench) {
