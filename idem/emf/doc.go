@@ -26,9 +26,11 @@
 // CloudWatch bills each of them in the hours in which it has values.
 //
 // A line also has properties, which are no metrics and cost nothing more: the request id,
-// and the tenants with the most duplicates. CloudWatch Logs Insights finds them:
+// and the tenants with the most duplicates, most first. CloudWatch Logs Insights, which makes
+// fields of an object's members, adds them up over lines with a regular expression:
 //
-//	filter ispresent(top_duplicate_tenants) | fields requestId, operation, top_duplicate_tenants
+//	parse @message /"top_duplicate_tenants":\{"(?<tenant>[^"]+)":(?<calls>[0-9]+)/
+//	| stats sum(calls) as duplicates by operation, tenant | sort duplicates desc
 //
 // The format is at
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html

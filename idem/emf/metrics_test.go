@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -271,6 +273,24 @@ func TestTenantsWithTheMostDuplicates(t *testing.T) {
 	l := out.lines(t)[0]
 	require.Len(t, l["top_duplicate_tenants"], 5)
 	require.Equal(t, 5000.0, l["replayed"])
+}
+
+// The runbook's query finds the tenant, and how often, in each line that has any.
+func TestTheRunbooksQueryFindsTheTenant(t *testing.T) {
+	page, err := os.ReadFile("../../infra/RUNBOOK.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^parse @message /(.+?)/ \|`).FindStringSubmatch(string(page))
+	require.NotNil(t, found)
+	query := regexp.MustCompile(found[1])
+	m, out := metrics(t, emf.Options{})
+	for _, tenant := range []string{"acme", "b & c", "acme"} {
+		m.Observe(t.Context(), notice.Notice{Kind: notice.Replayed, Operation: "charge", Tenant: tenant})
+	}
+	m.Observe(t.Context(), notice.Notice{Kind: notice.Executed, Operation: "refund", Tenant: "acme"})
+	require.NoError(t, m.Flush(t.Context()))
+	got := query.FindAllStringSubmatch(out.String(), -1)
+	require.Len(t, got, 1)
+	require.Equal(t, []string{"acme", "2"}, got[0][1:])
 }
 
 func TestASweepAndARelay(t *testing.T) {
