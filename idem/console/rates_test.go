@@ -41,7 +41,7 @@ func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
 	order := idem.Operation{Name: "order"}
 	settle := func(key idem.Key, to idem.State, again bool) {
 		t.Helper()
-		by := reconcile.By{Who: "bob", Why: "the provider says so"}
+		by := reconcile.By{Who: "bob", Why: "the provider says so", Seen: r.Record(key).Write}
 		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Again: again}, by))
 	}
 	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }

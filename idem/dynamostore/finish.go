@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -241,10 +243,14 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			old = spent
 		}
 		s.expireSteps(k, w.ID, w.Ending, old)
+		if cleared != nil {
+			s.expireResults(k, w.ID, cleared.gone, now)
+		}
 	case err == errRefused && landed(old):
 		return nil
 	case err == errRefused && cleared != nil:
-		cleared.expireParts(s, k, w, now)
+		// Nothing will ever name them.
+		s.expireResults(k, w.ID, slices.Collect(maps.Values(cleared.record)), now)
 	}
 	return s.ended(old, err, k, w.Write, w.Ending)
 }

@@ -86,6 +86,34 @@ func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
 	}
 }
 
+// What an earlier resolution has recorded of a step beside the record goes with it.
+func TestTheResultOfAStepThatIsSaidAnewExpires(t *testing.T) {
+	for name, over := range map[string]protocol.Settlement{
+		"another result": {Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("1")}}},
+		"it runs again":  {ClearSteps: []string{"charge"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, nil)
+			ctx, id := t.Context(), "k"
+			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
+			require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
+			w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
+			w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(300 << 10)}}
+			require.NoError(t, f.Settle(ctx, base, w))
+			body := f.get(t, id).Steps["charge"].Body
+			require.Positive(t, body.Parts)
+			again := resolution(id, w.Write, "s", protocol.Ending{State: protocol.Released})
+			again.Steps, again.ClearSteps, again.Again = over.Steps, over.ClearSteps, true
+			require.NoError(t, f.Settle(ctx, base, again))
+			require.Equal(t, len(over.Steps), len(f.get(t, id).Steps))
+			for n := range body.Parts {
+				require.Contains(t, f.raw(t, partKeyPrefix(id, w.Write, body.Digest)+strconv.Itoa(n)), schema.ExpiresAt)
+			}
+		})
+	}
+}
+
 // Ended for another try, an operation with steps is an open question: it is in the
 // sparse index and never expires. Claimed again it leaves the index.
 func TestReleasedWithStepsIsIndexed(t *testing.T) {

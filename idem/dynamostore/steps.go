@@ -172,15 +172,22 @@ func (s *Store) expireSteps(k *call, id string, e protocol.Ending, changed item)
 		return
 	}
 	d := &decoder{item: changed, id: id}
+	if steps := d.steps(); d.err == nil {
+		s.expireResults(k, id, slices.Collect(maps.Values(steps)), e.ExpiresAt)
+	}
+}
+
+// expireResults gives the large results of steps an expiry.
+func (s *Store) expireResults(k *call, id string, steps []protocol.RecordedStep, expires time.Time) {
 	var prefixes []string
 	var parts []int
-	for _, step := range d.steps() {
-		if d.err == nil && step.Body.Parts > 0 {
+	for _, step := range steps {
+		if step.Body.Parts > 0 {
 			prefixes = append(prefixes, partKeyPrefix(id, step.Write, step.Body.Digest))
 			parts = append(parts, step.Body.Parts)
 		}
 	}
-	s.expireParts(k, prefixes, parts, e.ExpiresAt)
+	s.expireParts(k, prefixes, parts, expires)
 }
 
 // expireParts gives parts an expiry, a day after the given one. It is a matter of
@@ -209,6 +216,7 @@ type clearing struct {
 	after  ifReleased
 	remove []string // nil to remove all
 	record map[string]protocol.RecordedStep
+	gone   []protocol.RecordedStep // what an earlier resolution has recorded
 }
 
 // clearing reads the record, since an expression can remove a member only of a
@@ -229,17 +237,19 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	left := maps.Clone(rec.Steps)
 	remove := []string{}
+	var gone []protocol.RecordedStep
 	for _, name := range w.ClearSteps {
-		if _, ok := left[name]; ok {
+		if step, ok := left[name]; ok {
 			delete(left, name)
-			remove = append(remove, name)
+			remove, gone = append(remove, name), append(gone, step)
 		}
 	}
 	record := map[string]protocol.RecordedStep{}
 	for _, step := range w.Steps {
-		if !left[step.Name].Begun {
+		if !w.MayRecord(rec, step.Name) {
 			continue
 		}
+		gone = append(gone, left[step.Name])
 		if len(step.Result) > s.maxResult {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
@@ -252,9 +262,9 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	switch {
 	case len(left) > 0:
-		return &clearing{withSteps, remove, record}, nil
+		return &clearing{withSteps, remove, record, gone}, nil
 	case len(rec.Steps) > 0:
-		return &clearing{after: withoutSteps}, nil
+		return &clearing{after: withoutSteps, gone: gone}, nil
 	}
 	return &clearing{after: withoutSteps, remove: remove}, nil
 }
@@ -271,20 +281,6 @@ func (c *clearing) putParts(s *Store, k *call, w protocol.Settlement) error {
 		}
 	}
 	return nil
-}
-
-// expireParts gives the parts of a settlement that was refused an expiry: nothing will ever
-// name them.
-func (c *clearing) expireParts(s *Store, k *call, w protocol.Settlement, now time.Time) {
-	var prefixes []string
-	var parts []int
-	for _, step := range c.record {
-		if step.Body.Parts > 0 {
-			prefixes = append(prefixes, partKeyPrefix(w.ID, w.Write, step.Body.Digest))
-			parts = append(parts, step.Body.Parts)
-		}
-	}
-	s.expireParts(k, prefixes, parts, now)
 }
 
 func (c *clearing) apply(u *update) {

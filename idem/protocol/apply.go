@@ -233,7 +233,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 		delete(next.Steps, name)
 	}
 	for _, step := range s.Steps {
-		if next.Steps[step.Name].Begun {
+		if s.MayRecord(rec, step.Name) {
 			step.Write, step.Begin, step.NotExecuted = s.Write, false, false
 			next.Steps[step.Name] = step.Recorded(now)
 		}
@@ -243,6 +243,11 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next.question(now)
 	return next, nil
+}
+
+// MayRecord reports whether the settlement may say what became of the step.
+func (s Settlement) MayRecord(rec *Record, step string) bool {
+	return !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
 }
 
 // recorded reports whether the record has a step that the settlement recorded: it has landed,

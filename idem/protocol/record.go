@@ -138,8 +138,7 @@ type RecordedStep struct {
 	Omitted bool
 	// Body describes what the step returned; read it with [Store.StepResult].
 	Body Body
-	// Compensates says that the step has a compensation, which must run before the
-	// operation may fail.
+	// Compensates says that the step has a compensation, see Owes.
 	Compensates bool
 	// Write is the id of the write that recorded the step.
 	Write string
@@ -147,6 +146,12 @@ type RecordedStep struct {
 
 // Done reports whether the step has an outcome, which a later attempt gets.
 func (s RecordedStep) Done() bool { return !s.Begun && !s.NotExecuted }
+
+// Owes reports whether the step's compensation must run before the operation may fail: it has
+// one, and took effect or may have.
+func (s RecordedStep) Owes() bool {
+	return s.Compensates && !s.NotExecuted && (s.Failure == nil || s.Omitted)
+}
 
 // Expired reports whether the recorded outcome is past its retention at now.
 // Only outcomes and step-less released records expire; an open question never
@@ -202,6 +207,13 @@ func (r *Record) Interrupted() bool {
 		}
 	}
 	return false
+}
+
+// Told reports whether the outcome of the step is what the latest resolution has said of it, and
+// no attempt has claimed since.
+func (r *Record) Told(step string) bool {
+	s, ok := r.Steps[step]
+	return ok && r.Resolved && s.Write == r.Write
 }
 
 // CompensatingStep is the name of the mark that the operation has failed and is being

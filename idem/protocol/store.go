@@ -297,10 +297,12 @@ type Settlement struct {
 	// Owner replaces the record's; empty keeps it.
 	Owner  string
 	Ending Ending
-	// ClearSteps names the begin marks to remove, which closes those steps.
+	// ClearSteps names the steps to remove: begin marks, and with Again what the earlier
+	// resolution has said.
 	ClearSteps []string
-	// Steps are the outcomes of steps that have a begin mark, which they replace. Name, Failure,
-	// Omitted, Result and Compensates count. A step without such a mark stays as it is.
+	// Steps are the outcomes of steps that have a begin mark, or with Again are
+	// [Record.Told], which they replace. Name, Failure, Omitted, Result and Compensates count. Any
+	// other step stays as it is.
 	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.
 	Again bool

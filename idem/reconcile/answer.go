@@ -117,7 +117,7 @@ func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
 	said := map[string]protocol.StepWord{}
 	switch res.To {
 	case idem.Released:
-		for _, name := range interrupted(rec) {
+		for _, name := range askable(rec) {
 			said[name] = protocol.StepNotExecuted
 			if a, told := res.Steps[name]; told {
 				said[name] = a.word()

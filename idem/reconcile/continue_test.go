@@ -174,18 +174,15 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 	key := order.Key("acme", "o-1")
 	failure := idem.Failure{Message: "declined"}
-	charge := func(a reconcile.Answer) reconcile.Resolution {
-		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
-	}
 	for name, tc := range map[string]struct {
 		res  reconcile.Resolution
 		want map[string]protocol.StepWord
 		why  string // of a probe that answers so
 	}{
-		"it took effect":                 {charge(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "goes on after charge"},
-		"it took effect, result unknown": {charge(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "took effect without a known result in charge"},
-		"it was declined":                {charge(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "has failed in charge"},
-		"it had no effect":               {charge(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "had no effect in charge"},
+		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "goes on after charge"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "took effect without a known result in charge"},
+		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "has failed in charge"},
+		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "had no effect in charge"},
 		"nothing had an effect":          {reconcile.Resolution{To: idem.Released}, map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, ""},
 		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},

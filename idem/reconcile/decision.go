@@ -76,7 +76,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	case idem.Failed:
 		d.Undo = notUndone(rec)
 	case idem.Released:
-		d.Steps = interrupted(rec)
+		d.Steps = askable(rec)
 	}
 	if err := r.refusal(rec, res, now); err != nil {
 		d.Refused = err.Error()

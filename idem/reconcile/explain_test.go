@@ -66,6 +66,14 @@ var stories = []struct {
 		r.lapse()
 	}},
 	{"unknown in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) { r.diedCharging(key) }},
+	{"released by a person", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
+		r.diedCharging(key)
+		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	}},
+	{"released with a word about a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
+		r.diedCharging(key)
+		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+	}},
 	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
 
@@ -196,7 +204,11 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 	case idem.Failed:
 		res.Failure = &idem.Failure{Message: "declined"}
 	}
-	return rc.Resolve(r.t.Context(), key.ID(), res, alice)
+	by := alice
+	if rec != nil {
+		by = r.seen(key)
+	}
+	return rc.Resolve(r.t.Context(), key.ID(), res, by)
 }
 
 func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {

@@ -32,5 +32,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	err = reconcile.Resolve(t.Context(), rc, key, 8, by)
 	require.ErrorIs(t, err, reconcile.ErrNotUnknown)
 	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Again")
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Again: true}, by))
+	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Again: true}
+	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Again is set, and By.Seen is empty")
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), again, r.seen(key)))
 }

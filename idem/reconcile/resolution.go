@@ -31,7 +31,8 @@ type Resolution struct {
 	// Steps of To Released are what became of the steps that were interrupted, by name:
 	// [CompletedWith] the result of the step's function, [CompletedWithoutResult],
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
-	// only what was not executed runs again. All interrupted steps must be named. Nil means
+	// only what was not executed runs again. All interrupted steps must be named, and with Again
+	// those of which the earlier resolution has said that they took effect or failed. Nil means
 	// that none of them was executed: all of them run again. A step that took effect is undone
 	// like the others if the operation fails.
 	Steps map[string]Answer
@@ -39,9 +40,11 @@ type Resolution struct {
 	// Without it a record with compensations that have not run is refused with a
 	// [*NotUndoneError].
 	Undone bool
-	// Again lets it replace an earlier resolution, as long as no attempt has run since. What
-	// an attempt has recorded itself cannot be replaced. The earlier resolution has removed
-	// the steps: a later attempt runs them again.
+	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
+	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
+	// resolution has said of steps goes with it, and one that would change nothing is refused. The steps
+	// that the earlier one has removed, all of them if it was to Completed or Failed, stay removed: a
+	// later attempt runs them again.
 	Again bool
 	// Attempt is the number of the attempt that the resolution is about. If the record is of
 	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out
@@ -155,7 +158,7 @@ func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
 // notUndone lists the recorded steps whose compensations have not run.
 func notUndone(rec *idem.Record) (names []string) {
 	for name, s := range rec.Steps {
-		if s.Compensates && !rec.Undone(name) {
+		if s.Owes() && !rec.Undone(name) {
 			names = append(names, name)
 		}
 	}

@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,6 +44,10 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 	if err := errors.Join(res.check(), by.check()); err != nil {
 		return err
 	}
+	if res.Again && by.Seen == "" {
+		return &idem.ConfigError{What: "resolution", Problem: "Again is set, and By.Seen is empty: set it to the Write of the record whose resolution this one replaces, " +
+			"or it may replace a later decision"}
+	}
 	for range maxRounds {
 		rec, err := r.store.Get(ctx, id)
 		if err != nil {
@@ -78,8 +84,12 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	case protocol.DoTooEarly:
 		return fmt.Errorf("%w, which is over at %s", ErrTooEarly, rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339Nano))
 	case protocol.DoRefuse:
-		if rec.Resolved && !res.Again {
+		switch {
+		case rec.Resolved && !res.Again:
 			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Again to replace that", ErrNotUnknown, rec.State)
+		case res.Again:
+			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until an attempt has claimed, "+
+				"from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
 		}
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
@@ -90,24 +100,78 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
 			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
 	}
-	if len(res.Steps) > 0 {
-		open := interrupted(rec)
-		for name := range res.Steps {
-			if !slices.Contains(open, name) {
-				return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Steps has %q, and the steps without outcome are %q: leave it out", name, open)}
-			}
-		}
-		for _, name := range open {
-			if _, told := res.Steps[name]; !told {
-				return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Steps says nothing of %q, which was interrupted too: say what became of it", name)}
-			}
-		}
+	if err := misnamed(rec, res); err != nil {
+		return err
+	}
+	if rec.State == idem.Released && res.To == idem.Released && saidBefore(rec, res) {
+		return fmt.Errorf("%w: this one was released before, and nothing would change: say something else of the steps %q in Resolution.Steps, "+
+			"or resolve it to completed or failed", ErrNotUnknown, askable(rec))
 	}
 	undone := res.Undone || res.To == idem.Released || res.To == idem.Completed && !rec.Undoing()
 	if due := notUndone(rec); !undone && len(due) > 0 {
 		return &NotUndoneError{Steps: due}
 	}
 	return nil
+}
+
+// askable lists the steps of which a resolution may say what became: those that were
+// interrupted, and those of which the resolution that it replaces has said it.
+func askable(rec *idem.Record) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		if rec.Steps[name].Begun || rec.Told(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// misnamed is what is wrong with the names of the steps that the resolution speaks of.
+func misnamed(rec *idem.Record, res Resolution) error {
+	if len(res.Steps) == 0 {
+		return nil
+	}
+	bad := func(format string, args ...any) error {
+		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf(format, args...)}
+	}
+	names := askable(rec)
+	for _, name := range slices.Sorted(maps.Keys(res.Steps)) {
+		step, recorded := rec.Steps[name]
+		switch {
+		case slices.Contains(names, name):
+		case recorded && step.Done():
+			return bad("Steps has %q, whose outcome an attempt has recorded or gone by: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+		case rec.Resolved:
+			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: leave it out, and if it must not run resolve to completed or failed", name)
+		default:
+			return bad("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
+		}
+	}
+	for _, name := range names {
+		if _, told := res.Steps[name]; !told {
+			return bad("Steps says nothing of %q, which is without outcome too: say what became of it", name)
+		}
+	}
+	return nil
+}
+
+// saidBefore reports whether a released record says all that the resolution says.
+func saidBefore(rec *idem.Record, res Resolution) bool {
+	if res.Ref != "" && res.Ref != rec.Ref {
+		return false
+	}
+	for _, name := range askable(rec) {
+		a, told := res.Steps[name]
+		if !told || a.res.To == idem.Released {
+			return false
+		}
+		w, have := a.step(name), rec.Steps[name]
+		same := w.Omitted == have.Omitted && (w.Failure == nil) == (have.Failure == nil) && (w.Failure == nil || *w.Failure == *have.Failure)
+		// What is stored in another form may be another result.
+		if !same || w.Failure == nil && (have.Body.Encoding != "" || !bytes.Equal(w.Result, have.Body.Data)) {
+			return false
+		}
+	}
+	return true
 }
 
 // allows says whether the record can be resolved so: DoApply, DoTooEarly or DoRefuse. A claim
@@ -173,11 +237,11 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
 		told, known := res.Steps[name]
 		switch {
-		case !step.Begun:
+		case !step.Begun && !rec.Told(name):
 			kept++
 		case known && told.res.To != idem.Released:
 			w := told.step(name)
-			w.Compensates = step.Compensates && told.res.To == idem.Completed
+			w.Compensates = step.Compensates
 			s.Steps = append(s.Steps, w)
 			kept++
 		default:

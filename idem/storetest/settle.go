@@ -137,6 +137,39 @@ func settleCases(steps bool) []check {
 				c.refused(b.begin("charge"))
 				c.lands(b.begin("book"))
 			}
+		}}, check{"resolution over another one says anew what a step did", func(c *cell) {
+			large := bytes.Repeat([]byte("charged "), 50_000)
+			words := []protocol.StepWrite{
+				{Name: "charge", Result: []byte("ch_1")}, {Name: "charge", Result: large},
+				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+			}
+			for _, first := range words {
+				for _, second := range append(words, protocol.StepWrite{}) {
+					a := c.start()
+					c.lands(a.step("ship", []byte("s_1")))
+					c.lands(a.begin("charge"))
+					c.lands(a.lapse())
+					r := a.resolve(protocol.Released)
+					r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{first}
+					c.lands(r)
+					over := a.resolve(protocol.Released)
+					over.ClearSteps, over.Ending.ExpiresAt, over.Again = nil, time.Time{}, true
+					if over.Steps = []protocol.StepWrite{second, {Name: "ship", Result: []byte("s_2")}}; second.Name == "" {
+						over.Steps, over.ClearSteps = nil, []string{"charge"}
+					}
+					late := over
+					late.Write, late.Owner = newID(), newID()
+					c.lands(over)
+					c.lands(over)
+					c.refused(late)
+					steps := c.get(a.id()).Steps
+					equal(c, "the attempt's own step", "s_1", string(steps["ship"].Body.Data))
+					equal(c, "recorded", second.Name != "", steps["charge"].Write == over.Write)
+					b := a.next()
+					c.lands(b.acquire())
+					equal(c, "Told", false, c.get(a.id()).Told("charge"))
+				}
+			}
 		}}, check{"another call's park keeps the steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))

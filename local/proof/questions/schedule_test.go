@@ -248,17 +248,19 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 	default:
 		res.To, res.Failure = idem.Released, nil
 	}
+	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
 	if res.Again = s.n(4) == 0; res.Again {
+		by.Seen = rec.Write
 		s.mu.Lock()
 		s.again = true
 		s.mu.Unlock()
 	}
-	s.refused(r.Resolve(ctx, s.key.ID(), res, reconcile.By{Who: "alice", Why: "the provider's console says so"}))
+	s.refused(r.Resolve(ctx, s.key.ID(), res, by))
 }
 
 // refused are the answers that somebody who was not the first may get.
 func (s *schedule) refused(err error) {
-	for _, may := range []error{reconcile.ErrNotUnknown, reconcile.ErrTooEarly, reconcile.ErrNotFound} {
+	for _, may := range []error{reconcile.ErrNotUnknown, reconcile.ErrTooEarly, reconcile.ErrNotFound, reconcile.ErrChanged} {
 		if errors.Is(err, may) {
 			return
 		}
