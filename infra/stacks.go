@@ -132,6 +132,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 		Relays: []*Relay{o.Relay}, Sweepers: []*Sweeper{o.Sweeper},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
+	output(o.Stack, "DeadLetterQueueURL", *o.Queue.DeadLetters.QueueUrl())
 	output(o.Stack, "PeopleQueueURL", *o.Sweeper.People.QueueUrl())
 	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())

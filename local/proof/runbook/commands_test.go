@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
@@ -39,7 +40,7 @@ var stories = map[string]told{
 	"RecordUnreadable": {time.Hour, (*scene).unreadable},
 	"KeyReused":        {time.Hour, (*scene).completed},
 	"OutboxDead":       {time.Hour, (*scene).deadLetter},
-	"DeadLettersDepth": {time.Hour, (*scene).unknown},
+	"DeadLettersDepth": {time.Hour, (*scene).inTheDeadLetterQueue},
 	"Age":              {time.Hour, (*scene).unknown},
 	"5xx":              {time.Minute, (*scene).died},
 	"Errors":           {10 * time.Minute, (*scene).unknown},
@@ -54,6 +55,9 @@ var decided = map[string]idem.State{
 
 // requeue is the block that has dead letters sent again.
 const requeue = "OutboxDead 1"
+
+// replay is the block that sends the messages of a dead-letter queue again.
+const replay = "DeadLettersDepth 1"
 
 // Each command of the page does what its section says, about a record that the section is
 // about.
@@ -72,10 +76,19 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			id := stories[at].story(s)
 			before := items(t, s, id)
 			r.env = append(r.env, s.env...)
-			if name == requeue {
-				r.says = "1" // how many
+			switch name { // how many
+			case requeue:
+				r.says = "1"
+			case replay:
+				r.says = "10"
 			}
 			shown := r.follow(b, id)
+			if name == replay {
+				require.Equal(t, 1, queuetest.Held(t, queuetest.Client(t), s.queue.URL), "the message is in its queue")
+				require.Zero(t, queuetest.Held(t, queuetest.Client(t), s.queue.DeadURL))
+				require.Regexp(t, `replayed\n  - 1 message to\s+\S+\n  - by alice, with idemctl\n  - why: case 4711`, shown)
+				return
+			}
 			if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
 				require.Contains(t, shown, id, "the commands show the record")
 			}

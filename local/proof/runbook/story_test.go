@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -41,6 +42,7 @@ type scene struct {
 	store *dynamostore.Questions
 	now   func() time.Time
 	env   []string // what a reader knows besides
+	queue queuetest.Queue
 }
 
 func newScene(t *testing.T, ago time.Duration) *scene {
@@ -125,6 +127,15 @@ func (s *scene) inTheQueue() string {
 	people, err := sqssender.New(queue.Client, queue.URL)
 	require.NoError(s.t, err)
 	return s.leftTo(reconcile.SendTo(people))
+}
+
+// inTheDeadLetterQueue is an unknown refund whose message was received as often as it may be.
+func (s *scene) inTheDeadLetterQueue() string {
+	s.queue = queuetest.New(s.t, queuetest.Spec{MaxReceives: 3})
+	s.env = []string{"QUEUE=" + s.queue.URL, "DEAD=" + s.queue.DeadURL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
+	_, err := s.queue.Client.SendMessage(s.t.Context(), &sqs.SendMessageInput{QueueUrl: &s.queue.DeadURL, MessageBody: aws.String(`{"refund":"r-1"}`)})
+	require.NoError(s.t, err)
+	return s.unknown()
 }
 
 // refused is a sender whose destination refuses everything.
