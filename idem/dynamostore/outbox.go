@@ -38,10 +38,6 @@ var _ outbox.Store = (*Outbox)(nil)
 // NewOutbox returns the outbox of a store's table. It makes no call. Mistakes are
 // an [*idem.ConfigError].
 func NewOutbox(client OutboxClient, table string, o *Options) (*Outbox, error) {
-	if client == nil {
-		// An interface that holds nothing is not the nil that New looks for.
-		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
-	}
 	s, err := New(client, table, o)
 	if err != nil {
 		return nil, err

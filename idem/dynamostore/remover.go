@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -34,10 +33,6 @@ type Remover struct {
 // NewRemover returns a remover for the table. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func NewRemover(client RemoverClient, table string, o *Options) (*Remover, error) {
-	if client == nil {
-		// An interface that holds nothing is not the nil that New looks for.
-		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
-	}
 	s, err := New(client, table, o)
 	if err != nil {
 		return nil, err
@@ -50,28 +45,14 @@ func NewRemover(client RemoverClient, table string, o *Options) (*Remover, error
 // records before. Records, parts of results, changes
 // and messages that have an expiry go the same way; what has none stays.
 func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
-	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
-		return p, fmt.Errorf("dynamostore: RemoveExpired: there is no segment %d of %d", q.Segment, q.Segments)
-	}
 	k := r.store.retry.begin(ctx, "RemoveExpired")
 	defer k.end()
 	vals := newValues(0, 1)
 	vals.num(":before", q.Before.Unix())
-	in := &dynamodb.ScanInput{
-		TableName: r.store.table, Segment: aws.Int32(int32(q.Segment)), TotalSegments: aws.Int32(int32(q.Segments)),
+	page := protocol.ScanQuery{Segment: q.Segment, Segments: q.Segments, Page: q.Page, Limit: q.Limit}
+	out, err := r.store.scanPage(k, r.client, page, &dynamodb.ScanInput{
 		FilterExpression: aws.String("expires_at<:before OR attribute_exists(audit_entry)"), ProjectionExpression: aws.String("pk,sk,audit_entry"),
 		ExpressionAttributeValues: vals.item,
-	}
-	if q.Limit > 0 {
-		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
-	}
-	if in.ExclusiveStartKey, err = parseScanCursor(q.Page); err != nil {
-		return p, err
-	}
-	var out *dynamodb.ScanOutput
-	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
-		out, err = r.client.Scan(ctx, in, r.store.optFns...)
-		return err
 	})
 	if err != nil {
 		return p, err

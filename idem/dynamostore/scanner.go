@@ -39,10 +39,6 @@ var _ protocol.Scanner = (*Scanner)(nil)
 // NewScanner returns a scanner of the table. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func NewScanner(client ScannerClient, table string, o *Options) (*Scanner, error) {
-	if client == nil {
-		// An interface that holds nothing is not the nil that New looks for.
-		return nil, &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
-	}
 	s, err := New(client, table, o)
 	if err != nil {
 		return nil, err
@@ -61,29 +57,14 @@ const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,a
 // Scan implements [protocol.Scanner]: one eventually consistent Scan, of 1 MB at most, which
 // leaves the results in the table, but for those of steps.
 func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.ScanPage, err error) {
-	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
-		return p, fmt.Errorf("dynamostore: Scan: there is no segment %d of %d", q.Segment, q.Segments)
-	}
 	k := s.store.retry.begin(ctx, "Scan")
 	defer k.end()
 	vals := newValues(2, 0)
 	vals.str(":record", schema.RecordSK)
 	vals.str(":part", schema.PartPK)
-	in := &dynamodb.ScanInput{
-		TableName: s.store.table, Segment: aws.Int32(int32(q.Segment)), TotalSegments: aws.Int32(int32(q.Segments)),
+	out, err := s.store.scanPage(k, s.client, q, &dynamodb.ScanInput{
 		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(withoutResult), ExpressionAttributeValues: vals.item,
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
-	}
-	if q.Limit > 0 {
-		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
-	}
-	if in.ExclusiveStartKey, err = parseScanCursor(q.Page); err != nil {
-		return p, err
-	}
-	var out *dynamodb.ScanOutput
-	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
-		out, err = s.client.Scan(ctx, in, s.store.optFns...)
-		return err
 	})
 	if err != nil {
 		return p, err
@@ -104,6 +85,25 @@ func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Sc
 		p.Records = append(p.Records, rec)
 	}
 	return p, nil
+}
+
+// scanPage reads a page of a segment of the table.
+func (s *Store) scanPage(k *call, client ScannerClient, q protocol.ScanQuery, in *dynamodb.ScanInput) (out *dynamodb.ScanOutput, err error) {
+	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
+		return nil, fmt.Errorf("dynamostore: %s: there is no segment %d of %d", k.op, q.Segment, q.Segments)
+	}
+	in.TableName, in.Segment, in.TotalSegments = s.table, aws.Int32(int32(q.Segment)), aws.Int32(int32(q.Segments))
+	if q.Limit > 0 {
+		in.Limit = aws.Int32(int32(min(q.Limit, maxPage)))
+	}
+	if in.ExclusiveStartKey, err = parseScanCursor(q.Page); err != nil {
+		return nil, err
+	}
+	err = k.do(false, partTime*k.attempt, func(ctx context.Context) (err error) {
+		out, err = client.Scan(ctx, in, s.optFns...)
+		return err
+	})
+	return out, err
 }
 
 // decodeWithoutResult reads a record whose body was not asked for.
