@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
