@@ -43,10 +43,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	d := decision{to: c.To, allows: c.allows}
-	d.prepare = func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
-		if err := fit(steps, x.Steps); err != nil {
-			return nil, "", err
-		}
+	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}

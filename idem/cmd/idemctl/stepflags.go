@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -55,20 +54,6 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 		all[name] = a
 	}
 	return all, nil
-}
-
-// fit refuses words about steps of which nothing is asked.
-func fit(steps map[string]reconcile.Answer, asked []string) error {
-	for _, name := range slices.Sorted(maps.Keys(steps)) {
-		switch {
-		case slices.Contains(asked, name):
-		case len(asked) == 0:
-			return fmt.Errorf("--step names %q, and no step of the record was interrupted: nothing was changed", name)
-		default:
-			return fmt.Errorf("--step names %q, and what was interrupted is %q: nothing was changed", name, asked)
-		}
-	}
-	return nil
 }
 
 // begun lists the steps of the record that began and left no outcome.
