@@ -98,6 +98,9 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 		}{all, found.Unreadable, found.Next}))
 	}
 	s.list(found)
+	if !c.All && err == nil && len(found.Records)+len(found.Unreadable) == 0 && found.Next == "" {
+		say(s.err, "What has ended, and claims that are not watched, no index has: --all reads the whole table.")
+	}
 	return err
 }
 

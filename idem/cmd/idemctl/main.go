@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -105,7 +106,12 @@ func run(ctx context.Context, args []string, term *terminal, w world) int {
 		return code
 	}
 	if err != nil {
-		say(term.err, "idemctl: %v: see idemctl --help", err)
+		help := "idemctl"
+		var mistake *kong.ParseError
+		if errors.As(err, &mistake) {
+			help = strings.TrimSpace(help + " " + nameOf(mistake.Context))
+		}
+		say(term.err, "idemctl: %v: see %s --help", err, help)
 		return exitUsage
 	}
 	s := &session{terminal: term, globals: cli.Globals, world: w}
@@ -123,6 +129,9 @@ func run(ctx context.Context, args []string, term *terminal, w world) int {
 		return exitFailed
 	}
 	say(term.err, "idemctl: %v", plain(err.Error()))
+	if more := hint(err, nameOf(command)); more != "" {
+		say(term.err, "%s", more)
+	}
 	return exitFailed
 }
 

@@ -137,11 +137,14 @@ func configure(ctx context.Context, g Globals) (aws.Config, error) {
 		opts = append(opts, config.WithSharedConfigProfile(g.Profile))
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, opts...)
-	if err != nil {
-		return aws.Config{}, err
-	}
-	if g.Endpoint != "" && cfg.Region == "" {
+	switch {
+	case err != nil:
+		return aws.Config{}, misuse("the AWS configuration cannot be read: check --profile and AWS_PROFILE: %v", err)
+	case cfg.Region != "":
+	case g.Endpoint != "":
 		cfg.Region = "local"
+	default:
+		return aws.Config{}, misuse("no region is set: use --region, or set AWS_REGION")
 	}
 	if g.Endpoint != "" && g.Profile == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" {
 		// It takes any credentials, and a machine without any need not search for them.

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/alecthomas/kong"
+	"github.com/aws/smithy-go"
+)
+
+// grants are what a command needs to be allowed, by its name; all others need byReader.
+var grants = map[string]string{
+	"resolve": byOperator, "release": byOperator, "extend": byOperator, "forget": byOperator, "dead requeue": byOperator,
+	"check":        "Table.GrantCheck",
+	"tail":         "Table.GrantCheck, and to read the table's stream",
+	"queue list":   "sqs:ReceiveMessage and sqs:ChangeMessageVisibility on the queue",
+	"queue replay": byOperator + ", sqs:ReceiveMessage, sqs:DeleteMessage and sqs:ListDeadLetterSourceQueues on the queue, and sqs:SendMessage on the other one",
+}
+
+const (
+	byOperator = "Table.GrantOperator"
+	byReader   = "Table.GrantReader (with --all also Table.GrantScanner and Table.GrantCheck)"
+)
+
+// hint says what to do about an answer of AWS; empty if there is nothing more to say.
+func hint(err error, command string) string {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return ""
+	}
+	switch api.ErrorCode() {
+	case "AccessDeniedException", "AccessDenied", "AWS.SimpleQueueService.AccessDenied":
+		grant, ok := grants[command]
+		if !ok {
+			grant = byReader
+		}
+		return "idemctl " + command + " needs " + grant + ": check --profile, or ask for it."
+	case "ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist":
+		return "Is it the right account and region? Check --profile and --region, and the name."
+	case "ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId":
+		return "The credentials are not valid, or not any more: log in again, or check --profile."
+	}
+	return ""
+}
+
+// nameOf is the command that was meant, as far as it is known.
+func nameOf(c *kong.Context) (name string) {
+	if c == nil {
+		return ""
+	}
+	for n := c.Selected(); n != nil && n.Parent != nil; n = n.Parent {
+		if name != "" {
+			name = " " + name
+		}
+		name = n.Name + name
+	}
+	return name
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aws/smithy-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// refusing is a table that answers each read with an error.
+type refusing struct {
+	reconcile.Store
+	code string
+}
+
+func (r refusing) Get(context.Context, string) (*idem.Record, error) {
+	return nil, fmt.Errorf("it is refused: %w", &smithy.GenericAPIError{Code: r.code})
+}
+
+func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		good := b.backend.store
+		for code, says := range map[string]string{
+			"AccessDeniedException":     "idemctl show needs Table.GrantReader",
+			"ResourceNotFoundException": "--region",
+			"ExpiredTokenException":     "log in again",
+		} {
+			b.backend.store = refusing{good, code}
+			exit, out, errs := b.run("show", r1.ID())
+			require.Equal(t, exitFailed, exit)
+			require.Empty(t, out)
+			require.Contains(t, errs, "it is refused")
+			require.Contains(t, errs, says)
+		}
+		b.backend.store = refusing{good, "AccessDeniedException"}
+		_, _, errs := b.run(with(releaseR1, "--yes")...)
+		require.Contains(t, errs, "idemctl release needs Table.GrantOperator")
+		b.backend.store = refusing{good, "InternalServerError"}
+		_, _, errs = b.run("show", r1.ID())
+		require.NotContains(t, errs, "--profile")
+	})
+}
+
+// A mistake is told before anything is asked of AWS.
+func TestWithoutARegionOrItsProfileTheCommandSaysSo(t *testing.T) {
+	for profile, says := range map[string]string{"": "no region is set: use --region", "none": "check --profile"} {
+		home := t.TempDir()
+		for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"} {
+			t.Setenv(name, "")
+		}
+		t.Setenv("AWS_CONFIG_FILE", home+"/config")
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", home+"/credentials")
+		_, err := connect(t.Context(), Globals{Table: "payments", Profile: profile})
+		var mistake *usageError
+		require.ErrorAs(t, err, &mistake)
+		require.Contains(t, err.Error(), says)
+	}
+}
