@@ -50,7 +50,7 @@ var wordsOf = map[string]words{
 	string(idem.Failed):    {"failed", "Resolve to failed", "It records that the operation has failed for good."},
 	string(idem.Released):  {"released", "Resolve to released", "It records that the operation did not take effect."},
 	extended:               {"extended", "Keep the record longer", "It keeps the record, and with it its outcome, longer than its retention."},
-	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result."},
+	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result: a later call runs the handler again, and what it does may happen a second time."},
 }
 
 func targetOf(d reconcile.Decision) string {

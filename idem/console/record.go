@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), c.forPeople(rec, d)))
 		}
 	}
+	slices.SortStableFunc(v.Decisions, func(a, b decisionView) int { return cmp.Compare(min(len(a.Refused), 1), min(len(b.Refused), 1)) })
 	v.Timeline = c.timeline(rec, e, history)
 	return v
 }

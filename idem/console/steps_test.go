@@ -106,7 +106,7 @@ func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
 	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
-	require.Contains(t, record.text, "You say first what became of the interrupted steps: <code>charge</code>.")
+	require.Contains(t, record.text, "You say what became of each of them: <code>charge</code>.")
 	require.NotContains(t, record.text, "Resolution.Steps", "that is for programs")
 	for _, tt := range []struct {
 		says string

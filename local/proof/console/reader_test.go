@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // pages of a service that has something of everything, by name.
@@ -83,6 +85,30 @@ func TestPagesAreReadableInLightAndDark(t *testing.T) {
 		}
 	}
 	require.Len(t, papers, 2, "the pages follow the reader's choice")
+}
+
+// At the width of a phone, only tables scroll sidewise, and they can be reached with the keyboard.
+func TestPagesFitANarrowScreen(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
+	s.cut(long)
+	require.NoError(t, s.r.Resolve(t.Context(), long.ID(), reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
+		reconcile.By{Who: strings.Repeat("w", 500), Why: strings.Repeat("y", 2000)}))
+	pages["long"], pages["long form"] = recordPage(long.ID()), formPage(long.ID(), "extended")
+	b := open(t, s.url)
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		b.do(chromedp.EmulateViewport(400, 800))
+		for name, path := range pages {
+			b.visit(path)
+			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, scheme)
+			require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
+				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" || e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
+			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length - document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
+			b.picture("narrow " + scheme + " " + name)
+		}
+	}
 }
 
 // What a screen reader is told: every control and every region has a name, and headings and
