@@ -112,7 +112,7 @@ func TestResolveRefuses(t *testing.T) {
 	for _, bad := range []reconcile.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
 		{To: idem.Failed, Failure: &idem.Failure{}, Result: encoded("1")}, {To: idem.Released, Result: encoded("1")},
-		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Completed, Undone: true},
+		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Released, Undone: true},
 		{To: idem.Completed, Result: &idem.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
 	} {
 		require.ErrorAs(t, r.resolve(t, done.ID(), bad), &config)

@@ -295,6 +295,10 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t ty
 // resolution is what the operator has found out, or what is wrong with what was typed.
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
 	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
+	if len(d.Undo) > 0 && !t.Undone {
+		return res, "The steps have not been undone: undo them by hand, and then say so."
+	}
+	res.Undone = t.Undone && len(d.Undo) > 0
 	switch d.To {
 	case idem.Released:
 		res.Steps, mistake = answers(t.Steps)
@@ -303,11 +307,7 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		if strings.TrimSpace(t.Message) == "" {
 			return res, "The message is missing: say what the failure is. Later calls get it."
 		}
-		if len(d.Undo) > 0 && !t.Undone {
-			return res, "The steps have not been undone: undo them by hand, and then say so."
-		}
 		res.Failure = &idem.Failure{Message: t.Message, Type: t.Type, Code: t.Code}
-		res.Undone = t.Undone
 	case idem.Completed:
 		if t.Known != "yes" && t.Result != "" {
 			return res, "A result is typed, and it is chosen that it is not known: choose one of them."

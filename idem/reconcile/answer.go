@@ -29,7 +29,7 @@ const (
 // have returned out: steps that are not recorded never run. Of an operation that was interrupted
 // in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only the encoding is checked, as
 // [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
-// that has failed and is being undone, or has been.
+// that has failed and is being undone, or has been: see [Resolution.Undone].
 func CompletedWith[Out any](out Out) Answer {
 	result, err := idem.Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}
@@ -123,8 +123,8 @@ func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
 				said[name] = a.word()
 			}
 		}
-	case idem.Failed:
-		for _, name := range notUndone(rec) {
+	default:
+		for _, name := range toUndo(rec, res.To) {
 			said[name] = protocol.StepUndone
 		}
 	}

@@ -20,7 +20,8 @@ type Decision struct {
 	Refused string `json:"refused,omitempty"`
 	// Again says that it replaces an earlier resolution: set [Resolution.Again].
 	Again bool `json:"again,omitempty"`
-	// Undo are the steps that must have been undone by hand before: set [Resolution.Undone].
+	// Undo are the steps that must have been undone before, by their compensations or by hand: set
+	// [Resolution.Undone].
 	Undo []string `json:"undo,omitempty"`
 	// Steps are those of which [Resolution.Steps] may say what became.
 	Steps []string `json:"steps,omitempty"`
@@ -46,7 +47,7 @@ func plainly(rec *idem.Record, to idem.State) Resolution {
 	res.Again = rec.Resolved
 	switch to {
 	case idem.Completed:
-		res.Result = &idem.Encoded{Codec: rec.Codec}
+		res.Result, res.Undone = &idem.Encoded{Codec: rec.Codec}, rec.Undoing()
 	case idem.Failed:
 		res.Failure, res.Undone = &idem.Failure{}, true
 	}
@@ -72,10 +73,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		return d
 	}
 	d.Again = rec.Resolved
-	switch res.To {
-	case idem.Failed:
-		d.Undo = notUndone(rec)
-	case idem.Released:
+	if d.Undo = toUndo(rec, res.To); res.To == idem.Released {
 		d.Steps = askable(rec)
 	}
 	if err := r.refusal(rec, res, now); err != nil {

@@ -92,10 +92,6 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		// The attempt may have taken effect while the answer was on its way.
 		err = ErrTooEarly
 	}
-	if err == nil && a.res.To == idem.Completed && rec.Undoing() {
-		// The provider may remember an effect that has been undone since.
-		return s.giveUp(rec, why+", and the operation has failed and what its steps did is being undone, or has been", nil)
-	}
 	if err == nil {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -36,9 +37,11 @@ type Resolution struct {
 	// that none of them was executed: all of them run again. A step that took effect is undone
 	// like the others if the operation fails.
 	Steps map[string]Answer
-	// Undone says that what the steps did has been undone by hand. It is for To Failed.
-	// Without it a record with compensations that have not run is refused with a
-	// [*NotUndoneError].
+	// Undone says that what the steps did has been undone, by their compensations or by hand, and
+	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed for a
+	// record with compensations that have not run, and To Completed for an operation that has failed
+	// and is being undone, or has been. There it may have a result to replay, such as a refusal's
+	// response; but the provider's word that the operation took effect is no such result.
 	Undone bool
 	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
@@ -69,8 +72,8 @@ func (r Resolution) check() error {
 		return bad("Steps is given: only what is released goes on after its steps")
 	case r.Steps != nil && len(r.Steps) == 0:
 		return bad("Steps is empty: name the interrupted steps, or leave it nil if nothing was executed")
-	case r.To != idem.Failed && r.Undone:
-		return bad("Undone is set: only a failed outcome needs its steps undone")
+	case r.To == idem.Released && r.Undone:
+		return bad("Undone is set: what is released goes on with its steps, or with undoing them")
 	case len(r.Ref) > maxReference:
 		return bad(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
 	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
@@ -129,8 +132,8 @@ var (
 	// ErrTooEarly: a resolution to Released came before the parked attempt's lease and
 	// margin were over.
 	ErrTooEarly = errors.New("reconcile: the parked attempt may still be running; resolve to released after its lease")
-	// ErrNotUndone: the record to resolve to Failed, or to Completed while it is being
-	// undone, has steps whose compensations have not run. Read a [*NotUndoneError] for which.
+	// ErrNotUndone: the resolution to Failed or Completed needs [Resolution.Undone]. Read a
+	// [*NotUndoneError] for the steps.
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
 	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
@@ -140,15 +143,21 @@ var (
 	ErrExpired = errors.New("reconcile: the record has expired")
 )
 
-// NotUndoneError says which steps of a record have a compensation that has not run:
-// resolved to Failed, they would be forgotten. An operation that is being undone has
-// failed: resolved to Completed it would be half done. It matches [ErrNotUndone].
+// NotUndoneError says which steps of a record have compensations, where a resolution would
+// forget that: To Failed those that have not run, To Completed all of an operation that has
+// failed. It matches [ErrNotUndone].
 type NotUndoneError struct {
-	// Steps are their names, in order.
-	Steps []string
+	// To is the state that was refused.
+	To idem.State
+	// Steps are those whose compensations have not run, Undone those whose have, in order.
+	Steps, Undone []string
 }
 
 func (e *NotUndoneError) Error() string {
+	if e.To == idem.Completed {
+		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not yet: resolve it to failed, or to released, "+
+			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.Undone", e.Undone, e.Steps)
+	}
 	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or resolve to released and say in Resolution.Steps "+
 		"what an interrupted step did, which runs again otherwise: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
@@ -156,12 +165,26 @@ func (e *NotUndoneError) Error() string {
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
 
 // notUndone lists the recorded steps whose compensations have not run.
-func notUndone(rec *idem.Record) (names []string) {
-	for name, s := range rec.Steps {
-		if s.Owes() && !rec.Undone(name) {
+func notUndone(rec *idem.Record) []string { return owing(rec, false) }
+
+// owing lists the recorded steps whose compensations have run, or have not.
+func owing(rec *idem.Record, undone bool) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		if rec.Steps[name].Owes() && rec.Undone(name) == undone {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
 	return names
+}
+
+// toUndo lists the steps that must have been undone before the record can be resolved so: with
+// [Resolution.Undone] they are.
+func toUndo(rec *idem.Record, to idem.State) []string {
+	switch {
+	case to == idem.Completed && rec.Undoing():
+		return append(owing(rec, true), notUndone(rec)...)
+	case to == idem.Failed:
+		return notUndone(rec)
+	}
+	return nil
 }

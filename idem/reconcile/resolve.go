@@ -107,9 +107,11 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return fmt.Errorf("%w: this one was released before, and nothing would change: say something else of the steps %q in Resolution.Steps, "+
 			"or resolve it to completed or failed", ErrNotUnknown, askable(rec))
 	}
-	undone := res.Undone || res.To == idem.Released || res.To == idem.Completed && !rec.Undoing()
-	if due := notUndone(rec); !undone && len(due) > 0 {
-		return &NotUndoneError{Steps: due}
+	switch undoing := res.To == idem.Completed && rec.Undoing(); {
+	case !res.Undone && (undoing || len(toUndo(rec, res.To)) > 0):
+		return &NotUndoneError{To: res.To, Steps: notUndone(rec), Undone: owing(rec, true)}
+	case res.Undone && res.To == idem.Completed && !undoing:
+		return &idem.ConfigError{What: "resolution", Problem: "Undone is set, and the operation is not being undone: leave it out if it took effect, or resolve it to failed"}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -34,7 +35,9 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	by := reconcile.By{Who: "alice", Why: "the provider has it"}
-	require.ErrorIs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), reconcile.ErrNotUndone)
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), &refused)
+	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by), "the next attempt goes on")
 }
 
@@ -57,4 +60,32 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Contains(t, r.people[0].Reason, `what the steps ["charge"] did has been undone`)
+
+	// Nor by a person or a webhook that brings the provider's word.
+	rc, before := r.reconciler(), r.Record(key)
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), rc, key, 1, alice), &refused)
+	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
+	require.ErrorContains(t, refused, "set Resolution.Undone")
+	require.Equal(t, before, r.Record(key))
+
+	// Who means the response of the refusal says so.
+	refusal, err := idem.Encode(402)
+	require.NoError(t, err)
+	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, Undone: true}
+	require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
+	require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
+	out, err := r.call(key, nil2)
+	require.NoError(t, err)
+	require.Equal(t, 402, out)
+}
+
+// What took effect has nothing undone.
+func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.diedCharging(key)
+	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Undone: true}, alice)
+	require.ErrorContains(t, err, "the operation is not being undone")
 }

@@ -75,7 +75,7 @@ func (s *session) decision(d reconcile.Decision) {
 		line += " --again (it replaces an earlier resolution)"
 	}
 	if len(d.Undo) > 0 {
-		line += " --undone (after you have undone by hand: " + plain(strings.Join(d.Undo, ", ")) + ")"
+		line += " --undone (after what these did has been undone: " + plain(strings.Join(d.Undo, ", ")) + ")"
 	}
 	s.item(line + ": then a call gets: " + plain(flags(d.Then)))
 }

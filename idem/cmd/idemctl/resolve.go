@@ -16,7 +16,7 @@ type resolveCmd struct {
 	changeFlags
 	To      idem.State `required:"" enum:"completed,failed,released" help:"The outcome: completed (it took effect), failed (it ended in a failure) or released (it had no effect)."`
 	Again   bool       `help:"Replace an earlier resolution."`
-	Undone  bool       `help:"To failed: what the steps did has been undone by hand."`
+	Undone  bool       `help:"What the steps did has been undone: to failed by hand; to completed of an operation that has failed, where it has a result all the same."`
 	Ref     string     `placeholder:"TEXT" help:"The provider's reference, if there is one."`
 	Message string     `placeholder:"TEXT" help:"To failed: the failure's text, which later calls get."`
 	Type    string     `placeholder:"NAME" help:"To failed: the failure's type."`
@@ -68,8 +68,10 @@ func (c *resolveCmd) check() error {
 	switch {
 	case c.To == idem.Failed && c.Message == "":
 		return misuse("--to failed needs --message: later calls get it")
-	case c.To != idem.Failed && (failure || c.Undone):
-		return misuse("--message, --type, --code and --undone are for --to failed")
+	case c.To != idem.Failed && failure:
+		return misuse("--message, --type and --code are for --to failed")
+	case c.To == idem.Released && c.Undone:
+		return misuse("--undone is for --to failed, and for --to completed of what has failed and was undone")
 	case c.To != idem.Released && len(c.Step) > 0:
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:
@@ -93,7 +95,7 @@ func (c *resolveCmd) allows(d reconcile.Decision) error {
 	case d.Again && !c.Again:
 		return fmt.Errorf("the record has been resolved before, and nothing was changed: look with idemctl history; --again replaces that resolution")
 	case len(d.Undo) > 0 && !c.Undone:
-		return fmt.Errorf("steps have not been undone, and nothing was changed: undo them by hand, then use --undone: %s", plain(strings.Join(d.Undo, ", ")))
+		return fmt.Errorf("steps have not been undone, and nothing was changed: undo them by hand, or see that their compensations have run, then use --undone: %s", plain(strings.Join(d.Undo, ", ")))
 	}
 	return nil
 }
