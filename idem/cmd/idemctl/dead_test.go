@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,9 @@ func (d *drawer) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 }
 
 func (d *drawer) requeue(e *outbox.Entry) error {
+	if e.Unreadable != nil {
+		return e.Unreadable
+	}
 	if e.ID == d.gone {
 		return fmt.Errorf("%w: it is no dead letter", protocol.ErrNotFound)
 	}
@@ -79,6 +83,21 @@ func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
 		require.NotContains(t, out, "secret")
 		_, _, errs := b.run("dead", "list", "--limit", "5")
 		require.Contains(t, errs, "There are more")
+	})
+}
+
+// What cannot be read is left, and told as such.
+func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := b.dead()
+		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
+		b.backend.letters = d
+		code, out, _ := b.run("dead", "requeue", d.all[0].ID, "--count", "1", "--reason", "it is there again")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, strings.Join(strings.Fields(out), " "), "refused, and nothing was changed")
+		require.NotContains(t, out, "may or may not")
+		require.Len(t, d.all, 3)
 	})
 }
 

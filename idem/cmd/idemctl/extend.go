@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -34,18 +35,15 @@ func (c *extendCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.confirmed(ctx, r, b, c.recordFlags, c.changeFlags, func(rec *idem.Record, e reconcile.Explanation) (action, error) {
+		x := e.Decisions[slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.Change == protocol.ChangeExtended })]
 		switch {
-		case !rec.Ended():
-			return action{}, fmt.Errorf("extend is refused, and nothing was changed: the record is %s, and is kept until it has an outcome", rec.State)
-		case rec.Expired(s.now()):
-			return action{}, fmt.Errorf("extend is refused, and nothing was changed: the record has expired at %s, and the next call runs the handler again", at(rec.ExpiresAt))
-		case rec.ExpiresAt.IsZero():
-			return action{}, errors.New("there is nothing to do: the record never expires")
+		case x.Refused != "":
+			return action{}, fmt.Errorf("extend is refused, and nothing was changed: %s", x.Refused)
 		case !rec.ExpiresAt.Before(until):
 			return action{}, fmt.Errorf("there is nothing to do: the record is kept until %s already", at(rec.ExpiresAt))
 		}
 		return action{
-			to: rec.State, then: e.SameInput, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), at(until)),
+			to: rec.State, then: x.Then, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), at(until)),
 			do: func(ctx context.Context, by reconcile.By) error { return r.Extend(ctx, rec.ID, until, by) },
 		}, nil
 	})

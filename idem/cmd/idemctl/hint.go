@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	"github.com/aws/smithy-go"
@@ -27,19 +28,26 @@ func hint(err error, command string) string {
 	if !errors.As(err, &api) {
 		return ""
 	}
-	switch api.ErrorCode() {
-	case "AccessDeniedException", "AccessDenied", "AWS.SimpleQueueService.AccessDenied":
+	if denied(err) {
 		grant, ok := grants[command]
 		if !ok {
 			grant = byReader
 		}
 		return "idemctl " + command + " needs " + grant + ": check --profile, or ask for it."
+	}
+	switch api.ErrorCode() {
 	case "ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist":
 		return "Is it the right account and region? Check --profile and --region, and the name."
 	case "ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId":
 		return "The credentials are not valid, or not any more: log in again, or check --profile."
 	}
 	return ""
+}
+
+// denied reports whether AWS does not allow it.
+func denied(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && slices.Contains([]string{"AccessDeniedException", "AccessDenied", "AWS.SimpleQueueService.AccessDenied"}, api.ErrorCode())
 }
 
 // nameOf is the command that was meant, as far as it is known.

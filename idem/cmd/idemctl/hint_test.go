@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -21,6 +23,13 @@ type refusing struct {
 
 func (r refusing) Get(context.Context, string) (*idem.Record, error) {
 	return nil, fmt.Errorf("it is refused: %w", &smithy.GenericAPIError{Code: r.code})
+}
+
+// readOnly is a table for those who may only look.
+type readOnly struct{ reconcile.Store }
+
+func (readOnly) Settle(context.Context, time.Time, protocol.Settlement) error {
+	return &idem.StoreError{Op: "Settle", Err: &smithy.GenericAPIError{Code: "AccessDeniedException"}}
 }
 
 func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
@@ -42,6 +51,13 @@ func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
 		b.backend.store = refusing{good, "AccessDeniedException"}
 		_, _, errs := b.run(with(releaseR1, "--yes")...)
 		require.Contains(t, errs, "idemctl release needs Table.GrantOperator")
+		b.unknown(r1)
+		b.Clock.Advance(time.Hour)
+		b.backend.store = readOnly{good}
+		_, _, errs = b.run(with(releaseR1, "--yes")...)
+		require.Contains(t, errs, "AWS does not allow it")
+		require.Contains(t, errs, "Table.GrantOperator")
+		require.NotContains(t, errs, "may or may not")
 		b.backend.store = refusing{good, "InternalServerError"}
 		_, _, errs = b.run("show", r1.ID())
 		require.NotContains(t, errs, "--profile")

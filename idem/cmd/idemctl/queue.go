@@ -259,6 +259,8 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	switch {
 	case err != nil:
 		return err
+	case done == c.Limit:
+		say(shown.out, "There may be more: queue list shows them.")
 	case left > 0:
 		return fmt.Errorf("not sent, or not deleted: %s: they stay in the dead-letter queue, and are hidden there for %s", plural(left, "message"), span(replayFor))
 	}
