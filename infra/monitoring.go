@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Defaults of alarms.
@@ -284,11 +286,24 @@ func (m *Monitoring) sweeper(s *Sweeper) {
 func (m *Monitoring) table(t *Table, most int) {
 	name := idOf(t)
 	metric := func(of string) awscloudwatch.Metric { return t.Metric(jsii.String(of), statistic("Sum")) }
+	// DynamoDB counts an index's throttles under the index alone: TableName without
+	// GlobalSecondaryIndexName has those of the table.
+	// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
+	index := func(of string) awscloudwatch.Metric {
+		return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+			Namespace: jsii.String("AWS/DynamoDB"), MetricName: &of, Statistic: jsii.String("Sum"), Period: duration(period),
+			DimensionsMap: &map[string]*string{"TableName": t.TableName(), "GlobalSecondaryIndexName": jsii.String(schema.OpenIndex)},
+		})
+	}
 	reads, writes, failed := metric("ReadThrottleEvents"), metric("WriteThrottleEvents"), metric("ConditionalCheckFailedRequests")
+	indexReads, indexWrites := index("ReadThrottleEvents"), index("WriteThrottleEvents")
 	m.raise(name, "ReadThrottles", reads, 1, "reads of records are throttled: calls fail closed; raise MaxReadUnits")
 	m.raise(name, "WriteThrottles", writes, 1, "writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that everybody uses")
+	m.raise(name+"Index", "ReadThrottles", indexReads, 1, "reads of the index are throttled: open questions and waiting messages are found late; raise MaxReadUnits")
+	m.raise(name+"Index", "WriteThrottles", indexWrites, 1, "writes of the index are throttled, and soon those of records: calls then fail closed; raise MaxWriteUnits")
 	m.raise(name, "FailedConditions", failed, float64(most), fmt.Sprintf("%d writes in %v conflicted with a record: somebody repeats requests without end", most, period))
 	m.graph(name+": throttles", reads, writes)
+	m.graph(name+": throttles of the index", indexReads, indexWrites)
 	m.graph(name+": failed conditions", failed)
 }
 

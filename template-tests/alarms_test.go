@@ -102,7 +102,7 @@ func (w watched) plays() map[string]struct {
 // alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no
 // other.
 func alarmsAreRaised(s stacks) error {
-	errs := []error{sweepersAreWatched(s), alarmsAreDescribed(s)}
+	errs := []error{sweepersAreWatched(s), throttlesAreWatched(s), alarmsAreDescribed(s)}
 	for _, w := range watchedMetrics {
 		alarm := w.stack(s).property("AWS::CloudWatch::Alarm", "Monitoring"+w.alarm)
 		if alarm == nil {
@@ -175,6 +175,27 @@ func sweepersAreWatched(s stacks) error {
 				return fmt.Errorf("the alarm of %s: %w", sweeper, err)
 			}
 			errs = append(errs, want(fmt.Sprintf("the alarm if %s %s", sweeper, c.what), c.raise, raised))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// throttlesAreWatched: those of the index too, which DynamoDB does not count with the table's.
+// Each claim that is not repeatable writes it, and each sweep reads it.
+func throttlesAreWatched(s stacks) error {
+	var errs []error
+	for _, tt := range []template{s.payments, s.orders} {
+		for _, of := range []string{"Read", "Write"} {
+			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" + schema.OpenIndex + " "} {
+				seen := fiveMinutes{"AWS/DynamoDB " + of + "ThrottleEvents " + dimensions + "TableName=Records": {0, 1}}
+				for _, alarm := range []string{"", "Index"} {
+					raised, err := raises(tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen)
+					if err != nil {
+						return fmt.Errorf("Records%s%sThrottles: %w", alarm, of, err)
+					}
+					errs = append(errs, want(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part), alarm == part, raised))
+				}
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -42,7 +42,7 @@ func TestMonitoring(t *testing.T) {
 	require.Empty(t, problems)
 	require.Equal(t, []string{
 		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth",
-		"RecordsFailedConditions", "RecordsReadThrottles", "RecordsWriteThrottles",
+		"RecordsFailedConditions", "RecordsIndexReadThrottles", "RecordsIndexWriteThrottles", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
 		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen", "SweeperPeopleAge", "SweeperPeopleDepth",

@@ -102,6 +102,12 @@ func TestMutations(t *testing.T) {
 				}
 			}
 		}, "the alarm if Sweeper succeeds"},
+		"an alarm on the table's throttles alone": {"alarms", func(s stacks) {
+			dimensions, _ := at(in(s.orders, alarm, "MonitoringRecordsIndexWriteThrottles"), "Dimensions").([]any)
+			in(s.orders, alarm, "MonitoringRecordsIndexWriteThrottles")["Dimensions"] = slices.DeleteFunc(slices.Clone(dimensions), func(d any) bool {
+				return at(d, "Name") == "GlobalSecondaryIndexName"
+			})
+		}, "RecordsIndexWriteThrottles if a call of"},
 		"no alarm on open questions": {"alarms", func(s stacks) {
 			maps.DeleteFunc(s.payments["Resources"].(map[string]any), func(id string, _ any) bool { return name(id) == "MonitoringRefundSweeperOldestOpen" })
 		}, "there is no alarm RefundSweeperOldestOpen"},
