@@ -27,7 +27,7 @@ type kept struct {
 
 func newKept(t *testing.T, o *Options) *kept {
 	t.Helper()
-	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(1 << 20)}
+	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(600 << 10)}
 	k.q = k.questions(t)
 	require.NoError(t, k.Acquire(t.Context(), base, claim(k.id, "o1")))
 	require.NoError(t, k.Finish(t.Context(), base, completion(k.id, "o1", k.result)))
@@ -67,6 +67,7 @@ func (k *kept) outlived() {
 const dispute = 1000 * 24 * time.Hour
 
 func TestARecordNeverOutlivesItsParts(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t, o)
@@ -153,6 +154,7 @@ func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
 
 // A reply is lost, and the same is sent again: it is kept, with one entry.
 func TestAProlongationWithLostReplies(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t, o)

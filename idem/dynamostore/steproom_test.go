@@ -63,6 +63,7 @@ func (b *bank) parts(t *testing.T) (all, kept int) {
 // Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of
 // them stays.
 func TestManySteps(t *testing.T) {
+	t.Parallel()
 	b := openBank(t)
 	k := transfer.Key("t", "k")
 	const steps = 500
@@ -87,6 +88,7 @@ func TestManySteps(t *testing.T) {
 
 // Parts of steps expire however their operation ends.
 func TestPartsOfStepsExpire(t *testing.T) {
+	t.Parallel()
 	report := func(ctx context.Context) error {
 		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil }, nil)
 		return err

@@ -15,6 +15,7 @@ import (
 // Large results of steps lie beside the record for as long as it is open, however
 // long that takes, and go with its outcome.
 func TestLargeStepResults(t *testing.T) {
+	t.Parallel()
 	f := open(t, nil)
 	ctx := t.Context()
 	for name, size := range map[string]int{"just inline": 1 << 10, "just not": 1<<10 + 1, "100 KB": 100 << 10, "5.5 MB": 5632 << 10} {

@@ -26,6 +26,10 @@ type Harness struct {
 	// result of up to 6 MB may be refused.
 	MaxResult int
 
+	// Parallel lets groups of cases run at once, each on harnesses of their own: open is
+	// called from several goroutines then.
+	Parallel bool
+
 	// Damages are ways to make stored forms unreadable; each is a case of its own. Without
 	// any a skipped case says that failing closed is not tested.
 	Damages []Damage
@@ -59,6 +63,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	for _, g := range suite(first) {
 		t.Run(g.name, func(t *testing.T) {
+			if first.Parallel {
+				t.Parallel()
+			}
 			for _, tc := range g.cases {
 				t.Run(tc.name, func(t *testing.T) {
 					tc.run(newCell(t, t.Context(), open(t)))
