@@ -35,8 +35,6 @@ const writeTime = 30 * time.Second
 // decision is what a command decides about a record.
 type decision struct {
 	to idem.State
-	// allows says what the decision needs of the command line; nil if all is there.
-	allows func(d reconcile.Decision) error
 	// prepare makes the change of a record, says what calls get then, and refuses what does not
 	// fit the record.
 	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)
@@ -158,13 +156,7 @@ func (d decision) of(e reconcile.Explanation) (reconcile.Decision, error) {
 		return reconcile.Decision{}, fmt.Errorf("nothing is known of %s here", decisionName(d.to))
 	}
 	x := e.Decisions[i]
-	if err := d.refused(x); err != nil {
-		return x, err
-	}
-	if d.allows != nil {
-		return x, d.allows(x)
-	}
-	return x, nil
+	return x, d.refused(x)
 }
 
 // refused says why the decision is not possible; nil if it is.

@@ -116,6 +116,7 @@ type recordedStep struct {
 	State       string   `json:"state"`
 	Token       string   `json:"token"`
 	Compensates bool     `json:"compensates,omitempty"`
+	Undone      bool     `json:"undone,omitempty"`
 	Failure     *failure `json:"failure,omitempty"`
 }
 
@@ -146,7 +147,7 @@ func describe(rec *idem.Record, show reveal) record {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		s := rec.Steps[name]
 		d.Steps = append(d.Steps, recordedStep{
-			Name: name, State: stepState(s), Token: protocol.Token(rec.ID, name), Compensates: s.Compensates,
+			Name: name, State: stepState(s), Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Undone: rec.Undone(name),
 			Failure: describeFailure(s.Failure, text),
 		})
 	}

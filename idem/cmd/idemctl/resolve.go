@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -42,7 +40,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{to: c.To, allows: c.allows}
+	d := decision{to: c.To}
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
@@ -87,15 +85,4 @@ func (c *resolveCmd) check() error {
 		return err
 	}
 	return c.resultFlags.check(c.Yes || c.DryRun)
-}
-
-// allows asks for the flags that the decision needs.
-func (c *resolveCmd) allows(d reconcile.Decision) error {
-	switch {
-	case d.Again && !c.Again:
-		return fmt.Errorf("the record has been resolved before, and nothing was changed: look with idemctl history; --again replaces that resolution")
-	case len(d.Undo) > 0 && !c.Undone:
-		return fmt.Errorf("steps have not been undone, and nothing was changed: undo them by hand, or see that their compensations have run, then use --undone: %s", plain(strings.Join(d.Undo, ", ")))
-	}
-	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // showCmd shows a record.
@@ -92,16 +94,31 @@ func (s *session) show(d record) {
 		if i == 0 {
 			name = "Steps"
 		}
-		line := plain(step.Name) + ": " + step.State
-		if step.Compensates {
-			line += ", has a compensation"
+		s.field(name, "%s", stepText(step))
+		if step.Name != protocol.CompensatingStep {
+			s.field("", "token %s", step.Token)
 		}
-		if step.Failure != nil {
-			line += ", " + failureText(step.Failure)
-		}
-		s.field(name, "%s", line)
-		s.field("", "token %s", step.Token)
 	}
+}
+
+// stepText says what became of a step.
+func stepText(step recordedStep) string {
+	said := plain(step.Name) + ": " + step.State
+	undoes, isUndo := strings.CutPrefix(step.Name, protocol.UndoingPrefix)
+	switch {
+	case step.Name == protocol.CompensatingStep:
+		said = "the operation has failed, and is being undone"
+	case isUndo:
+		said += ", undoes " + plain(undoes)
+	case step.Undone:
+		said += ", and undone"
+	case step.Compensates:
+		said += ", has a compensation that has not run"
+	}
+	if step.Failure != nil {
+		said += ", " + failureText(step.Failure)
+	}
+	return said
 }
 
 func failureText(f *failure) string {

@@ -236,6 +236,25 @@ func (b *bench) interrupted(key idem.Key) {
 	b.Restart()
 }
 
+// undoing leaves a claim whose process died while it undid the second of two steps.
+func (b *bench) undoing(key idem.Key) {
+	b.t.Helper()
+	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			step := func(name string, undo func()) {
+				_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
+					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo(); return nil }})
+				require.NoError(b.t, err)
+			}
+			step("reserve", b.Crash)
+			step("pack", func() {})
+			return 0, idem.Permanent(errors.New("declined"))
+		})
+	})
+	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
+	b.Restart()
+}
+
 func (b *bench) reconciler() *reconcile.Reconciler {
 	r, err := reconcile.New(b.Faults, &reconcile.Options{Now: b.Clock.Now})
 	require.NoError(b.t, err)

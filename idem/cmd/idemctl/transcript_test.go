@@ -35,6 +35,10 @@ var more = map[string]func(*bench){
 		b.interrupted(order.Key("acme", "o-3"))
 		b.Clock.Advance(time.Hour)
 	},
+	"undone.txt": func(b *bench) {
+		b.undoing(order.Key("acme", "o-1"))
+		b.Clock.Advance(time.Hour)
+	},
 	"unreadable.txt": func(b *bench) {
 		_, _, _ = b.run("resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "case 4711", "--yes")
 		b.spoil(r1)
