@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -21,11 +22,12 @@ type function struct {
 
 // handle sweeps once, inside the invocation's time, and logs what it did in one line, of
 // level DEBUG if nothing was due; each record that it handled has a line of its own. It
-// fails only if nothing could be done.
+// fails only if nothing could be done, or nothing is known of the open questions: the alarm on
+// the oldest one then has no data and is not raised, and the one on sweepers that stop must be.
 func (f *function) handle(ctx context.Context) error {
 	report, err := f.sweep(ctx)
 	f.metrics.Add("", report.Counts())
-	f.count(ctx)
+	uncounted := f.count(ctx)
 	failed := err != nil || report.Failed > 0
 	level := slog.LevelDebug
 	if report.Listed > 0 {
@@ -44,7 +46,7 @@ func (f *function) handle(ctx context.Context) error {
 	if failed && report.Failed+report.Left+report.Unreadable == report.Listed {
 		return errors.New("nothing could be done: " + strings.Join(report.Problems, "; "))
 	}
-	return nil
+	return uncounted
 }
 
 // countFor is the time to count the open questions.
@@ -61,8 +63,9 @@ func (f *function) sweep(ctx context.Context) (reconcile.Report, error) {
 }
 
 // count says how many questions are open, and how old the oldest one is. If there are more
-// than there is time to read, it says that of those that it has read.
-func (f *function) count(ctx context.Context) {
+// than there is time to read, it says that of those that it has read. The error says that
+// nothing is known.
+func (f *function) count(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/4))
@@ -72,10 +75,11 @@ func (f *function) count(ctx context.Context) {
 	if err != nil {
 		slog.WarnContext(ctx, "idem: not all open questions are counted", "error", err, "counted", open[0].Count)
 		if open[0].Count == 0 {
-			return // which is not known to be so
+			return fmt.Errorf("the open questions could not be counted: %w", err)
 		}
 	}
 	for _, o := range open {
 		f.metrics.Add(o.Operation, o.Counts())
 	}
+	return nil
 }

@@ -2,6 +2,7 @@ package sweeping
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,15 +19,18 @@ import (
 )
 
 // An invocation that always fails raises the alarm on sweepers that stop. So it fails if
-// nothing could be done, also beside a record that nobody can read, and at no other time.
+// nothing could be done, also beside a record that nobody can read, or if the open questions
+// cannot be counted, and at no other time.
 func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	for name, tc := range map[string]struct {
-		due, unreadable int
-		deny            idemtest.Method
-		says            string
+		due, unreadable, later int
+		deny                   idemtest.Method
+		fails, says            string
 	}{
 		"nothing due":                       {},
+		"due later":                         {later: 1},
+		"due later, and reads are denied":   {later: 1, deny: idemtest.Get, fails: "the open questions could not be counted: ", says: "Get"},
 		"the index is denied":               {deny: idemtest.Due, says: "Due"},
 		"due":                               {due: 3},
 		"reads are denied":                  {due: 3, deny: idemtest.Get, says: "Get"},
@@ -38,10 +42,13 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := idemtest.New(t, nil)
 			now := h.Clock.Now()
-			for n := range tc.due + tc.unreadable {
+			for n := range tc.due + tc.unreadable + tc.later {
 				rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w", LeaseUntil: now, Due: now}
 				if n < tc.unreadable {
 					rec.State = "of a newer version"
+				}
+				if n >= tc.due+tc.unreadable { // left to people
+					rec.State, rec.OpenSince, rec.Due = idem.Unknown, now, now.Add(24*time.Hour)
 				}
 				require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
 			}
@@ -65,7 +72,7 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, err, "nothing could be done: ")
+			require.ErrorContains(t, err, cmp.Or(tc.fails, "nothing could be done: "))
 			require.ErrorContains(t, err, "idem: store: "+tc.says+": idemtest: denied")
 		})
 	}
