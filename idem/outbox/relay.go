@@ -158,6 +158,9 @@ type Report struct {
 	// has sent it or not. Zero if it found none, and of a delivery. Where a destination is
 	// down, a sweep finds only some of what waits for it.
 	OldestAt time.Time `json:"oldest_at,omitzero"`
+	// More says that a sweep had no time to look at all that waits, or could not read it: what
+	// it found is some of it, and nothing found is not nothing that waits.
+	More bool `json:"more,omitempty"`
 	// Problems says what went wrong, once each, at most 20.
 	Problems []string `json:"problems,omitempty"`
 }

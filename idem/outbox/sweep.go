@@ -21,8 +21,8 @@ const readers = 4
 //
 // A destination that is down gets nothing more in this sweep, and no destination waits
 // for another one. Each reads and skips the others' messages, some thousand a second.
-// Sweep returns when it has seen all messages or when time is up. The relay's next sweep
-// then continues from there. The error joins those of shards that could not be read.
+// Sweep returns when it has seen all messages or when time is up, see [Report.More]. The relay's
+// next sweep then continues from there. The error joins those of shards that could not be read.
 func (r *Relay) Sweep(ctx context.Context) (Report, error) {
 	s := &sweep{
 		run: r.begin(ctx, false), before: time.Now().Add(-r.opts.Grace),
@@ -80,7 +80,11 @@ func (s *sweep) destination(name string) {
 	if p.cursor != "" {
 		shards++ // this shard's beginning comes last
 	}
-	for shards > 0 && !s.over(time.Now()) && !s.isDown(name) {
+	for shards > 0 && !s.isDown(name) {
+		if s.over(time.Now()) {
+			s.note(func(r *Report) { r.More = true })
+			return
+		}
 		entries, next := s.page(p)
 		s.send(name, entries, p.held)
 		if p.cursor = next; next == "" {
@@ -104,6 +108,7 @@ func (s *sweep) page(p *pass) ([]*Entry, string) {
 
 func (s *sweep) trouble(err error) {
 	s.note(func(r *Report) {
+		r.More = true
 		r.problem("%v", err)
 		s.failed[err.Error()] = err
 	})

@@ -83,7 +83,7 @@ const (
 
 // What a sweep of an outbox relay says once each time, under the service alone.
 const (
-	MetricOutboxOldest = "outbox_oldest" // the age in seconds of the oldest message that it found waiting; 0 if it found none
+	MetricOutboxOldest = "outbox_oldest" // the age in seconds of the oldest message that it found waiting; 0 if it has looked at all and found none
 )
 
 // Counts of an outbox relay, under the service alone.

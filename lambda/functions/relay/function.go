@@ -38,15 +38,24 @@ func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventRes
 	case e.DetailType == "Scheduled Event" || e.Sweep:
 		report, err := f.relay.Sweep(ctx)
 		f.tell(ctx, "sweep", report, err)
-		age := time.Duration(0)
-		if !report.OldestAt.IsZero() {
-			age = max(time.Since(report.OldestAt), 0)
-		}
-		f.metrics.Add("", maps.All(map[string]int{schema.MetricOutboxOldest: int(age / time.Second)}))
+		f.age(report)
 		return events.DynamoDBEventResponse{}, err
 	}
 	return events.DynamoDBEventResponse{}, errors.New(
 		`relay: the event is none of the table's stream and none of a schedule; by hand, send {"sweep": true}`)
+}
+
+// age says how old the oldest waiting message is. What was not looked at is not said to be
+// nothing: that would end an alarm in the middle of an outage.
+func (f *function) age(report outbox.Report) {
+	age := time.Duration(0)
+	switch {
+	case !report.OldestAt.IsZero():
+		age = max(time.Since(report.OldestAt), 0)
+	case report.More:
+		return
+	}
+	f.metrics.Add("", maps.All(map[string]int{schema.MetricOutboxOldest: int(age / time.Second)}))
 }
 
 func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRecord) (events.DynamoDBEventResponse, error) {
@@ -95,7 +104,7 @@ func text(image map[string]events.DynamoDBAttributeValue, name string) string {
 func (f *function) tell(ctx context.Context, what string, report outbox.Report, err error) {
 	f.metrics.Add("", report.Counts())
 	level := slog.LevelInfo
-	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 {
+	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 || report.More {
 		level = slog.LevelWarn
 	}
 	b, _ := json.Marshal(report) // numbers and strings cannot fail

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -207,5 +208,32 @@ func TestMetrics(t *testing.T) {
 		require.NoError(t, metrics.Flush(t.Context()))
 		require.Contains(t, out.String(), says)
 		out.Reset()
+	}
+}
+
+// A sweep that could not read, or had no time, has found nothing out. A 0 would end the alarm on
+// old messages in the middle of an outage.
+func TestWhatIsNotLookedAtIsNotSaidToBeNothing(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		down error
+		says bool
+	}{
+		"nothing waits": {t.Context(), nil, true}, "no shard can be read": {t.Context(), errors.New("throttled"), false},
+		"time is over": {over, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			relay, err := outbox.NewRelay(&notingStore{down: tc.down}, map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
+			require.NoError(t, err)
+			var out bytes.Buffer
+			metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
+			require.NoError(t, err)
+			_, err = (&function{relay, metrics}).handle(tc.ctx, event{Sweep: true})
+			require.ErrorIs(t, err, tc.down)
+			require.NoError(t, metrics.Flush(t.Context()))
+			require.Equal(t, tc.says, strings.Contains(out.String(), `"outbox_oldest":0`), out.String())
+		})
 	}
 }
