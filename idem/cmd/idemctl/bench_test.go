@@ -60,7 +60,7 @@ func (o *tool) fill(tb testing.TB, n int) {
 func BenchmarkAPageOfAHundredThousand(b *testing.B) {
 	o := newTool(b)
 	o.fill(b, hundredThousand)
-	world := world{open: connect, queues: connectQueues, clock: time.Now}
+	world := outside(time.Now)
 	for name, args := range map[string][]string{
 		"first":           {"list"},
 		"later":           {"list", "--page", "7 "},

@@ -19,11 +19,11 @@ type exportCmd struct {
 
 // Run runs the command. Every line that it writes is whole, also if it is interrupted.
 func (c *exportCmd) Run(ctx context.Context, s *session) error {
-	f, err := c.filter(s.now())
+	r, b, err := s.reconciler(ctx)
 	if err != nil {
 		return err
 	}
-	r, b, err := s.reconciler(ctx)
+	f, err := c.filter(s.now())
 	if err != nil {
 		return err
 	}

@@ -21,18 +21,19 @@ type extendCmd struct {
 
 // Run runs the command.
 func (c *extendCmd) Run(ctx context.Context, s *session) error {
-	until := c.Until
 	switch {
 	case c.For < 0:
 		return misuse("--for is %v: it cannot be negative", c.For)
-	case c.For > 0:
-		until = s.now().Add(c.For)
-	case until.IsZero():
+	case c.For == 0 && c.Until.IsZero():
 		return misuse("say until when: --for or --until")
 	}
 	r, b, err := s.reconciler(ctx)
 	if err != nil {
 		return err
+	}
+	until := c.Until
+	if c.For > 0 {
+		until = s.now().Add(c.For)
 	}
 	return s.confirmed(ctx, r, b, c.recordFlags, c.changeFlags, func(rec *idem.Record, e reconcile.Explanation) (action, error) {
 		x := e.Decisions[slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.Change == protocol.ChangeExtended })]

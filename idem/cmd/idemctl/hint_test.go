@@ -73,7 +73,7 @@ func TestWithoutARegionOrItsProfileTheCommandSaysSo(t *testing.T) {
 		}
 		t.Setenv("AWS_CONFIG_FILE", home+"/config")
 		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", home+"/credentials")
-		_, err := connect(t.Context(), Globals{Table: "payments", Profile: profile})
+		_, err := connect(t.Context(), Globals{Table: "payments", Profile: profile}, &serverClock{local: time.Now})
 		var mistake *usageError
 		require.ErrorAs(t, err, &mistake)
 		require.Contains(t, err.Error(), says)

@@ -61,10 +61,6 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return misuse("--limit is %d: it is 1 at least", c.Limit)
 	}
-	f, err := c.filter(s.now())
-	if err != nil {
-		return err
-	}
 	if c.All && c.Page != "" {
 		return misuse("--page is not for --all: raise --limit")
 	}
@@ -74,6 +70,10 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	r, b, err := s.reconciler(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := c.filter(s.now())
 	if err != nil {
 		return err
 	}

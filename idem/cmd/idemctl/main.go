@@ -80,7 +80,7 @@ func main() {
 		asks:    isatty.IsTerminal(os.Stdin.Fd()),
 		colour:  isatty.IsTerminal(os.Stdout.Fd()) && !plain && os.Getenv("TERM") != "dumb",
 		watched: isatty.IsTerminal(os.Stderr.Fd()),
-	}, world{open: connect, queues: connectQueues, clock: time.Now})
+	}, outside(time.Now))
 	stop()
 	os.Exit(code)
 }

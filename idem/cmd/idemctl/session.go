@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -26,14 +27,26 @@ type session struct {
 	*terminal
 	globals Globals
 	world
+	// undated says that nobody knows what time it is at the endpoint.
+	undated bool
 }
 
 // world is what is outside the terminal.
 type world struct {
-	// open connects to the table, queues to SQS. They make no call to them.
+	// open connects to the table, queues to SQS. They make no call to them. clock is theirs.
 	open   func(ctx context.Context, g Globals) (*backend, error)
 	queues func(ctx context.Context, g Globals) (queues, error)
 	clock  func() time.Time
+}
+
+// outside is the world of the real command, on a machine with this clock.
+func outside(local func() time.Time) world {
+	c := &serverClock{local: local}
+	return world{
+		open:   func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
+		queues: func(ctx context.Context, g Globals) (queues, error) { return connectQueues(ctx, g, c) },
+		clock:  c.now,
+	}
 }
 
 func (w world) now() time.Time { return w.clock().UTC() }
@@ -41,6 +54,9 @@ func (w world) now() time.Time { return w.clock().UTC() }
 // backend is what commands work on.
 type backend struct {
 	store reconcile.Store
+	// time asks for the endpoint's time: it is known afterwards if replies have one. ahead is
+	// by how much the machine's is ahead of it.
+	time func(ctx context.Context) (ahead time.Duration, known bool, err error)
 	// caller says who runs the command.
 	caller func(ctx context.Context) string
 	// scanner reads all records, estimate says how many items that are, and how many bytes.
@@ -58,11 +74,11 @@ type backend struct {
 }
 
 // connect is the open of the real command.
-func connect(ctx context.Context, g Globals) (*backend, error) {
+func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	if g.Table == "" {
 		return nil, misuse("no table is named: use --table, or set IDEM_TABLE")
 	}
-	cfg, err := configure(ctx, g)
+	cfg, err := configure(ctx, g, c)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +100,14 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 	}
 	return &backend{
 		store: store, scanner: scanner, letters: letters,
+		time: func(ctx context.Context) (time.Duration, bool, error) {
+			_, err := store.Get(ctx, "idemctl") // no record's id
+			ahead, known := c.fast()
+			if known {
+				err = nil // a refusal has a Date too, and the command meets it itself
+			}
+			return ahead, known, err
+		},
 		streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
 			if g.Endpoint != "" {
 				o.BaseEndpoint = &g.Endpoint
@@ -119,8 +143,8 @@ func connect(ctx context.Context, g Globals) (*backend, error) {
 }
 
 // connectQueues makes the client of SQS.
-func connectQueues(ctx context.Context, g Globals) (queues, error) {
-	cfg, err := configure(ctx, g)
+func connectQueues(ctx context.Context, g Globals, c *serverClock) (queues, error) {
+	cfg, err := configure(ctx, g, c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +152,8 @@ func connectQueues(ctx context.Context, g Globals) (queues, error) {
 }
 
 // configure reads the AWS configuration.
-func configure(ctx context.Context, g Globals) (aws.Config, error) {
-	var opts []func(*config.LoadOptions) error
+func configure(ctx context.Context, g Globals, c *serverClock) (aws.Config, error) {
+	opts := []func(*config.LoadOptions) error{config.WithAPIOptions([]func(*middleware.Stack) error{c.listen})}
 	if g.Region != "" {
 		opts = append(opts, config.WithRegion(g.Region))
 	}
@@ -191,12 +215,19 @@ func (s *session) reconciler(ctx context.Context) (*reconcile.Reconciler, *backe
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := s.tellTime(ctx, b); err != nil {
+		return nil, nil, err
+	}
 	r, err := reconcile.New(b.store, &reconcile.Options{Now: s.clock})
 	return r, b, err
 }
 
-// who makes a change: the flag, or else whose credentials these are.
+// who makes a change: the flag, or else whose credentials these are. Nobody does while the time
+// is not known.
 func (s *session) who(ctx context.Context, b *backend, given string) (string, error) {
+	if s.undated {
+		return "", errUndated
+	}
 	if given = strings.TrimSpace(given); given != "" {
 		return given, nil
 	}

@@ -67,6 +67,7 @@ func newBench(t *testing.T) *bench {
 	b.backend = backend{
 		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
+		time:     func(context.Context) (time.Duration, bool, error) { return 0, true, nil },
 		letters:  b.dead(),
 		stored:   func(_ context.Context, id string) (map[string]types.AttributeValue, error) { return b.spoilt[id], nil },
 		check:    func(context.Context) error { return nil },

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// serverClock is the clock of the endpoints, as the Date of their replies has it. A decision
+// goes by the time: a lease that is over lets the handler run again. The clock of an operator's
+// own machine may be wrong by minutes, and nobody notices: the SDK corrects it where it signs.
+//
+// Between replies it goes on with the machine's. It is never fast: a Date is cut to its second,
+// and is as old as its reply took.
+// https://www.rfc-editor.org/rfc/rfc9110#name-date
+type serverClock struct {
+	local func() time.Time
+
+	mu          sync.Mutex
+	date, heard time.Time // both zero until a reply has had a Date
+}
+
+func (c *serverClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.local()
+	if c.date.IsZero() {
+		return now
+	}
+	return c.date.Add(now.Sub(c.heard))
+}
+
+// fast is by how much the machine's clock is ahead; known is false until a reply has had a Date.
+func (c *serverClock) fast() (ahead time.Duration, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard.Round(0).Sub(c.date), !c.date.IsZero()
+}
+
+// hear takes the time of a reply.
+func (c *serverClock) hear(h http.Header) {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.date, c.heard = date, c.local()
+}
+
+// listen is an APIOption: the clock hears every reply of the clients, refusals too.
+func (c *serverClock) listen(stack *middleware.Stack) error {
+	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("idemctl.serverClock",
+		func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+			out, meta, err := next.HandleDeserialize(ctx, in)
+			if res, ok := out.RawResponse.(*smithyhttp.Response); ok && res != nil {
+				c.hear(res.Header)
+			}
+			return out, meta, err
+		}), middleware.After)
+}
+
+// errUndated refuses changes.
+var errUndated = errors.New("the replies of the table's endpoint have no Date, so nobody knows what time it is there, and nothing was changed: " +
+	"leave the header in where a proxy takes it out")
+
+// tellTime hears the endpoint before anything goes by the time.
+func (s *session) tellTime(ctx context.Context, b *backend) error {
+	ahead, known, err := b.time(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		s.undated = true
+		say(s.err, "The replies of the table's endpoint have no Date: times are those of this machine, and changes are refused.")
+	case ahead.Abs() > idem.DefaultMargin+time.Second:
+		word := "fast"
+		if ahead < 0 {
+			word = "slow"
+		}
+		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, span(ahead))
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+)
+
+// from runs the command on a machine whose clock is ahead by that much.
+func (o *tool) from(t *testing.T, ahead time.Duration, endpoint string, args ...string) (code int, said string) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal", "AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice",
+	} {
+		t.Setenv(name, value)
+	}
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append(args, "--table", o.table, "--endpoint", endpoint),
+		&terminal{in: strings.NewReader(""), out: &out, err: &errs}, outside(func() time.Time { return time.Now().Add(ahead) }))
+	return code, strings.Join(strings.Fields(out.String()+errs.String()), " ")
+}
+
+func TestAMachineThatIsFastReleasesNothingThatMayRun(t *testing.T) {
+	o := newTool(t)
+	o.unknown(r1) // parked: its effect may be on its way until its lease is over
+	for _, ahead := range []time.Duration{0, 15 * time.Minute} {
+		code, said := o.from(t, ahead, dynamotest.Endpoint(t), "release", r1.ID(), "--reason", "the provider has none", "--yes")
+		require.Equal(t, exitFailed, code, said)
+		require.Contains(t, said, "the parked attempt may still be running")
+		require.Equal(t, ahead > 0, strings.Contains(said, "The clock of this machine is fast by 1"), said)
+	}
+	_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+}
+
+func TestAMachineThatIsFastLeavesARunningClaimAlone(t *testing.T) {
+	o := newTool(t)
+	started, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = idem.Do(context.WithoutCancel(t.Context()), o.engine, r1, 1, func(context.Context, int) (int, error) {
+			close(started)
+			<-end
+			return 1, nil
+		})
+	}()
+	<-started
+	defer func() { close(end); <-ended }()
+	for _, which := range [][]string{{r1.ID(), "--yes"}, {"--operation", "refund", "--state", "in_progress", "--limit", "5", "--count", "1"}} {
+		code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), append([]string{"release", "--reason", "the provider has none"}, which...)...)
+		require.Equal(t, exitFailed, code, said)
+		_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
+		require.ErrorIs(t, err, idem.ErrInFlight, "the handler ran beside the first, which has not ended")
+	}
+}
+
+func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
+	o := newTool(t)
+	key := idem.Operation{Name: "refund", Retention: 5 * time.Minute}.Key("acme", "r-1")
+	o.unknown(key)
+	code, said := o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason", "case 1", "--yes")
+	require.Equal(t, exitDone, code, said)
+	require.Contains(t, said, "The clock of this machine is slow by ")
+	_, err := idem.Do(t.Context(), o.engine, key, 1, result)
+	require.ErrorContains(t, err, "declined", "the outcome had expired, and the handler ran again")
+	code, said = o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "extend", key.ID(), "--for", "14m", "--reason", "case 1", "--yes")
+	require.Equal(t, exitDone, code, said)
+}
+
+// What came to a FIFO queue a moment ago would be dropped as a repeat, and then be deleted.
+func TestAMachineThatIsFastReplaysNothingThatTheQueueWouldDrop(t *testing.T) {
+	o := newTool(t)
+	q := queuetest.New(t, queuetest.Spec{MaxReceives: 3, FIFO: true})
+	send(t, q, q.DeadURL, "1", "g")
+	t.Setenv("AWS_ENDPOINT_URL_SQS", queuetest.Endpoint(t))
+	code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1", "--reason", "repaired")
+	require.Equal(t, exitFailed, code, said)
+	require.Contains(t, said, "try again later")
+}
+
+// Where nobody knows the time, records are shown, and nothing is changed.
+func TestReplyWithoutADateRefusesChanges(t *testing.T) {
+	o := newTool(t)
+	o.unknown(r1)
+	u, err := url.Parse(dynamotest.Endpoint(t))
+	require.NoError(t, err)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
+		ModifyResponse: func(r *http.Response) error { r.Header.Del("Date"); return nil },
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil // the server adds none
+		proxy.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	code, said := o.from(t, 0, srv.URL, "show", r1.ID())
+	require.Equal(t, exitDone, code, said)
+	require.Contains(t, said, "have no Date: times are those of this machine")
+	for _, args := range [][]string{
+		{"release", r1.ID(), "--yes", "--who", "bob", "--reason", "the provider has none"},
+		{"resolve", "--operation", "refund", "--limit", "5", "--count", "1", "--to", "completed", "--no-result", "--reason", "case 1"},
+		{"console"},
+	} {
+		code, said := o.from(t, 0, srv.URL, args...)
+		require.Equal(t, exitFailed, code, said)
+		require.Contains(t, said, "nothing was changed: leave the header in")
+	}
+}
+
+// The clock goes on with the machine's between replies, also if that is set meanwhile.
+func TestTheClockIsThatOfTheLastReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		machine := time.Hour
+		c := &serverClock{local: func() time.Time { return time.Now().Add(machine) }}
+		reply := func(at time.Time) { c.hear(http.Header{"Date": {at.UTC().Format(http.TimeFormat)}}) }
+		_, known := c.fast()
+		require.False(t, known)
+		require.Equal(t, time.Now().Add(machine), c.now())
+		c.hear(http.Header{"Date": {"yesterday"}})
+		_, known = c.fast()
+		require.False(t, known)
+		reply(time.Now())
+		time.Sleep(90 * time.Second)
+		require.WithinDuration(t, time.Now(), c.now(), time.Second)
+		require.False(t, c.now().After(time.Now()))
+		ahead, known := c.fast()
+		require.True(t, known)
+		require.Equal(t, time.Hour, ahead.Truncate(time.Second))
+		machine = -time.Hour // somebody has set it
+		reply(time.Now())
+		require.WithinDuration(t, time.Now(), c.now(), time.Second)
+	})
+}
