@@ -29,9 +29,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 		"released":  nil,
 	} {
 		t.Run(to, func(t *testing.T) {
-			r := newRig(t, console.Options{})
-			id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-			r.lapse()
+			r, id := newQuestion(t, console.Options{})
 			form := r.form(id, to)
 			for name, v := range more {
 				form[name] = v
@@ -127,9 +125,7 @@ func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
 
 // Somebody else has decided the same, with the same words.
 func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	one := r.form(id, "released")
 	other := r.form(id, "released")
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", one).StatusCode)
@@ -139,9 +135,7 @@ func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
 }
 
 func TestTwoClicksAtOnceChangeOnce(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	var mu sync.Mutex
 	codes := map[int]int{}
@@ -182,9 +176,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 
 // The record changes after the console has compared it, and before the write.
 func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		other, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
@@ -200,9 +192,7 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 }
 
 func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
 	a := r.post("/ops/act", form)
@@ -214,9 +204,7 @@ func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
 
 // A browser that is closed, or clicks again, ends its request.
 func TestAChangeGoesOnWithoutItsBrowser(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	req := request(http.MethodPost, "/ops/act", r.form(id, "released"))
 	ctx, cancel := context.WithCancel(req.Context())
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
@@ -269,9 +257,7 @@ func TestAForgedFormIsRefused(t *testing.T) {
 }
 
 func TestAnOldFormIsRefused(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Clock.Advance(61 * time.Minute)
 	a := r.post("/ops/act", form)
@@ -281,9 +267,7 @@ func TestAnOldFormIsRefused(t *testing.T) {
 }
 
 func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	for _, tt := range []struct {
 		to   string
 		with url.Values

@@ -45,9 +45,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 }
 
 func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	for name, change := range map[string]func(http.Header){
 		"another site":      func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site"); h.Set("Origin", "https://evil.example") },
@@ -174,9 +172,7 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 
 func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {
 	key := []byte(strings.Repeat("k", 32))
-	r := newRig(t, console.Options{FormKey: key})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{FormKey: key})
 	form := r.form(id, "released")
 	var err error
 	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})

@@ -62,9 +62,7 @@ func until(t *testing.T, lines <-chan string, prefix string) {
 }
 
 func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
-	r := newRig(t, console.Options{Poll: time.Millisecond})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	r.lapse()
+	r, id := newQuestion(t, console.Options{Poll: time.Millisecond})
 	query := url.Values{"id": {id}}.Encode()
 	for _, page := range []string{"/ops/", "/ops/list?operation=refund", "/ops/record?" + query, "/ops/record?show=value&" + query, "/ops/act?to=released&" + query} {
 		t.Run(page, func(t *testing.T) {

@@ -135,3 +135,23 @@ func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 	}
 	require.Zero(t, r.changes(id))
 }
+
+// What was said of a step is said anew, as long as no call has gone on.
+func TestAWordAboutAStepIsReplacedByAnother(t *testing.T) {
+	r := newRig(t, console.Options{})
+	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
+	id := r.diedCharging(key)
+	form := r.form(id, "released")
+	maps.Copy(form, url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}})
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+
+	form = r.form(id, "released")
+	form.Set("step-0", "not_executed")
+	done := r.post("/ops/act", form)
+	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	ran := map[string]int{}
+	out, err := r.order(key, ran, func() {})
+	require.NoError(t, err)
+	require.Equal(t, 7, out)
+	require.Equal(t, map[string]int{"charge": 1, "ship": 1}, ran)
+}

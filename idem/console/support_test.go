@@ -51,6 +51,15 @@ func newRig(t *testing.T, o console.Options) *rig {
 	return r
 }
 
+// newQuestion is a rig with a refund of which nobody knows, and whose attempt has ended.
+func newQuestion(t *testing.T, o console.Options) (r *rig, id string) {
+	t.Helper()
+	r = newRig(t, o)
+	id = r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	return r, id
+}
+
 // end makes a call that ends so, and returns its record's id.
 func (r *rig) end(key idem.Key, out any, err error) string {
 	r.t.Helper()

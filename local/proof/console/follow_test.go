@@ -55,11 +55,7 @@ func TestAListFollowsTheTable(t *testing.T) {
 
 // A form that changed while somebody fills it in would make a decision about something else.
 func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
-	s := start(t)
-	key := refund.Key("acme", "r-1")
-	s.cut(key)
-	s.lapse()
-	b := open(t, s.url)
+	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "failed"))
 	b.fill("message", "declined")
 	b.fill("why", "the provider says so")
@@ -76,11 +72,7 @@ func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
 }
 
 func TestADoubleClickChangesOnce(t *testing.T) {
-	s := start(t)
-	key := refund.Key("acme", "r-1")
-	s.cut(key)
-	s.lapse()
-	b := open(t, s.url)
+	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "released"))
 	b.fill("why", "no such refund")
 	// Twice at once, past the script that stops a second one.

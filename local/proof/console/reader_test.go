@@ -161,11 +161,7 @@ func (b *tab) tabTo(condition string) {
 }
 
 func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
-	s := start(t)
-	key := refund.Key("acme", "r-1")
-	s.cut(key)
-	s.lapse()
-	b := open(t, s.url)
+	s, key, b := question(t)
 	b.visit("/")
 	b.tabTo("e.className === 'skip'")
 	b.do(chromedp.KeyEvent(kb.Enter))
@@ -212,11 +208,7 @@ func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing
 }
 
 func TestTheBrowserAsksForTheReason(t *testing.T) {
-	s := start(t)
-	key := refund.Key("acme", "r-1")
-	s.cut(key)
-	s.lapse()
-	b := open(t, s.url)
+	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "released"))
 	b.click("Resolve to released")
 	require.Equal(t, "why", eval[string](b, "document.activeElement.id"))
@@ -225,11 +217,7 @@ func TestTheBrowserAsksForTheReason(t *testing.T) {
 }
 
 func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
-	s := start(t)
-	key := refund.Key("acme", "r-1")
-	s.cut(key)
-	s.lapse()
-	b := open(t, s.url)
+	s, key, b := question(t)
 	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	b.visit("/")
 	b.fill("find-operation", "refund")

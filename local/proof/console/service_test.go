@@ -52,6 +52,16 @@ func start(t *testing.T) *service {
 	return s
 }
 
+// question is a service with a refund of which nobody knows, whose attempt has ended, and a
+// browser at its console.
+func question(t *testing.T) (s *service, key idem.Key, b *tab) {
+	t.Helper()
+	s, key = start(t), refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	return s, key, open(t, s.url)
+}
+
 // crash lets the process die in the handler.
 func (s *service) crash(key idem.Key) {
 	s.t.Helper()
