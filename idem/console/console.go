@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -146,6 +147,8 @@ func (c *console) follow(p *page, path string, query url.Values) error {
 		}
 	}
 	q.Set("v", p.version)
+	q.Set("at", strconv.FormatInt(p.Now.At.UnixMilli(), 10))
+	q.Set("read", strconv.Itoa(p.read))
 	p.Live = c.opts.Prefix + "/live/" + path + "?" + q.Encode()
 	return nil
 }

@@ -3,6 +3,8 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -11,6 +13,8 @@ const (
 	maxStreams = 100
 	// perRecord is the pause for each record that a followed page reads: 50 a second.
 	perRecord = 20 * time.Millisecond
+	// maxRead bounds the records of a page for which it is left alone.
+	maxRead = 10_000
 	// streamFor bounds an answer with events. The browser then asks again.
 	streamFor = 5 * time.Minute
 	// sendWithin bounds a write of events beyond the pause, in spite of a server's WriteTimeout.
@@ -35,8 +39,19 @@ func (c *console) live(build builder) http.Handler {
 		}
 		shown := r.URL.Query().Get("v")
 		out := http.NewResponseController(w)
+		pause := c.untilLook(r.URL.Query())
+		_ = out.SetWriteDeadline(time.Now().Add(pause + sendWithin)) // where the server can
+		if _, err := fmt.Fprint(w, ": followed\n\n"); err != nil || out.Flush() != nil {
+			return
+		}
 		for end := time.Now().Add(streamFor); time.Now().Before(end); {
-			event, pause, changed := ": as shown\n\n", c.opts.Poll, false
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(pause):
+			}
+			event, changed := ": as shown\n\n", false
+			pause = c.opts.Poll
 			switch p, err := build(r); {
 			case r.Context().Err() != nil:
 				return
@@ -47,15 +62,20 @@ func (c *console) live(build builder) http.Handler {
 			default:
 				pause = max(pause, time.Duration(p.read)*perRecord)
 			}
-			_ = out.SetWriteDeadline(time.Now().Add(pause + sendWithin)) // where the server can
+			_ = out.SetWriteDeadline(time.Now().Add(pause + sendWithin))
 			if _, err := fmt.Fprint(w, event); err != nil || out.Flush() != nil || changed {
 				return
 			}
-			select {
-			case <-r.Context().Done():
-				return
-			case <-time.After(pause):
-			}
 		}
 	})
+}
+
+// untilLook is the pause before the first look: a page that was shown just now has read what
+// it shows, and may be shown anew after the look. On a busy table pages would otherwise follow each other
+// without a pause. A page that somebody comes back to is looked at at once.
+func (c *console) untilLook(query url.Values) time.Duration {
+	at, _ := strconv.ParseInt(query.Get("at"), 10, 64)
+	read, _ := strconv.Atoi(query.Get("read"))
+	pause := max(c.opts.Poll, 2*time.Duration(min(max(read, 0), maxRead))*perRecord)
+	return min(max(0, pause-c.opts.Now().Sub(time.UnixMilli(at))), pause)
 }

@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -127,5 +129,32 @@ func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
 	require.Eventually(t, func() bool { return follow(t.Context(), http.MethodGet, "/ops/live/?v=another") == http.StatusOK }, 10*time.Second, time.Millisecond)
 	for range 200 { // which nobody reads
 		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodHead, staying))
+	}
+}
+
+// On a busy table each page is stale when it is shown.
+func TestAPageIsNotShownAnewWithoutAPause(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		read int
+		ago  time.Duration
+		want time.Duration
+	}{
+		{"of a record", 1, 0, console.DefaultPoll},
+		{"of many", 1000, 0, 40 * time.Second},
+		{"looked at for a while", 1000, 30 * time.Second, 10 * time.Second},
+		{"that somebody comes back to", 1000, time.Hour, 0},
+		{"of the future", 1, -time.Hour, console.DefaultPoll},
+		{"of nonsense", -1, 0, console.DefaultPoll},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, console.Options{})
+				start := time.Now()
+				query := url.Values{"v": {"another"}, "read": {strconv.Itoa(tt.read)}, "at": {strconv.FormatInt(r.Clock.Now().Add(-tt.ago).UnixMilli(), 10)}}
+				require.Contains(t, r.get("/ops/live/?"+query.Encode()).text, "event: changed")
+				require.Equal(t, tt.want, time.Since(start))
+			})
+		})
 	}
 }

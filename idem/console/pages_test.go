@@ -336,3 +336,17 @@ func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
 	require.Contains(t, r.get("/ops/list").text, "Unreadable records")
 	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "<h1>Unreadable record</h1>")
 }
+
+func TestALongHistoryIsShownFromItsEnd(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.end(refund.Key("acme", "r-1"), 7, nil)
+	for n := range 205 {
+		by := reconcile.By{Who: "bob", Why: fmt.Sprintf("change %d.", n)}
+		require.NoError(t, r.r.Extend(t.Context(), id, r.Clock.Now().Add(time.Duration(n+25)*time.Hour), by))
+	}
+	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text
+	require.Contains(t, text, "5 of them")
+	require.NotContains(t, text, "change 4.")
+	require.Contains(t, text, "change 5.")
+	require.Contains(t, text, "change 204.")
+}

@@ -93,7 +93,7 @@ func (c *console) record(r *http.Request) (*page, error) {
 	if rec == nil && len(history) == 0 {
 		p.Status = http.StatusNotFound
 	}
-	p.read = 1
+	p.read = 1 + len(history)
 	return p, c.follow(p, "record", url.Values{"id": {id}})
 }
 
@@ -190,6 +190,9 @@ func (c *console) steps(rec *idem.Record) (all []stepView) {
 	return all
 }
 
+// maxHistory is how many changes of a record its page shows, the latest ones.
+const maxHistory = 200
+
 // timeline is what has happened to the record, and what time does to it.
 func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []protocol.Audit) (all []happening) {
 	if rec != nil {
@@ -209,6 +212,10 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 		if !rec.Open() && rec.State != idem.InProgress && !rec.Resolved {
 			all = append(all, happening{At: c.moment(rec.UpdatedAt), What: "Ended", Text: fmt.Sprintf("Attempt %d ended: %s.", rec.Attempt, rec.State)})
 		}
+	}
+	if earlier := len(history) - maxHistory; earlier > 0 {
+		history = history[earlier:]
+		all = append(all, happening{At: c.moment(history[0].At), What: "Changes before", Text: fmt.Sprintf("%d of them: idemctl history shows them.", earlier)})
 	}
 	for _, a := range history {
 		all = append(all, c.happening(a))
