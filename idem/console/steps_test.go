@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"errors"
 	"html"
 	"maps"
 	"net/http"
@@ -154,4 +155,40 @@ func TestAWordAboutAStepIsReplacedByAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, out)
 	require.Equal(t, map[string]int{"charge": 1, "ship": 1}, ran)
+}
+
+func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
+	r := newRig(t, console.Options{})
+	key := refund.Key("acme", "r-1")
+	id := key.ID()
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+			require.NoError(t, err)
+			require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
+			r.Crash()
+			return 0, nil
+		})
+	})
+	r.Restart()
+	r.lapse()
+	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"completed"}}.Encode())
+	require.Contains(t, page.text, "The operation has failed")
+	require.NotContains(t, page.text, "the operation took effect")
+
+	form := r.form(id, "completed")
+	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
+	a := r.post("/ops/act", form)
+	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+	require.Contains(t, a.text, "The steps have not been undone")
+	require.Zero(t, r.changes(id))
+
+	form.Set("undone", "1")
+	done := r.post("/ops/act", form)
+	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
+	out, err := r.order(key, map[string]int{}, func() {})
+	require.NoError(t, err)
+	require.Equal(t, 402, out)
 }
