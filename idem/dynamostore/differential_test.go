@@ -315,7 +315,11 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			}
 			st.ClearSteps = append(st.ClearSteps, "no such step")
 			for name := range rec.Steps {
-				st.Steps = append(st.Steps, protocol.StepWrite{Name: name, Result: []byte("told"), Compensates: g.chance(50)})
+				w := protocol.StepWrite{Name: name, Result: []byte("told"), Compensates: g.chance(50)}
+				if g.chance(30) {
+					w.Result, w.Omitted, w.Failure = nil, true, &protocol.Failure{Message: "not known"}
+				}
+				st.Steps = append(st.Steps, w)
 			}
 		}
 	}

@@ -106,6 +106,8 @@ type form struct {
 	asked bool
 	// resolved: it may have an outcome, from outside.
 	resolved bool
+	// leaves: the completed record keeps :steps.
+	leaves bool
 }
 
 // formFor is the form of an attempt's end for the record as it turned out to be, if it can
@@ -197,6 +199,7 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			steps = cleared.after
 		}
 	}
+	left := w.Left()
 	var spent item
 	if tx != nil && w.LargeSteps {
 		// A transaction does not say what it has changed.
@@ -205,7 +208,10 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 		}
 	}
 	send := func(steps ifReleased) (item, error) {
-		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again})
+		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again, leaves: len(left) > 0})
+		if len(left) > 0 {
+			u.item[":steps"] = encodeSteps(left)
+		}
 		u.wantsOld = w.Kind == protocol.EventResolve && tx == nil
 		u.str(":seen", w.Seen)
 		if w.Owner != "" {
@@ -336,7 +342,10 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	case of.resolved:
 		u.drop(leftBody)
 	}
-	if e.State == protocol.Completed || e.State == protocol.Failed {
+	switch {
+	case of.leaves:
+		u.add(",steps=:steps")
+	case e.State == protocol.Completed || e.State == protocol.Failed:
 		// Nobody resumes any more: see [idem.Record].
 		u.drop(schema.Steps)
 	}

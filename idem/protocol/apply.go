@@ -232,6 +232,9 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	for _, name := range s.ClearSteps {
 		delete(next.Steps, name)
 	}
+	if left := s.Left(); len(left) > 0 {
+		next.Steps = left
+	}
 	for _, step := range s.Steps {
 		if s.MayRecord(rec, step.Name) {
 			step.Write, step.Begin, step.NotExecuted = s.Write, false, false
@@ -245,9 +248,20 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	return next, nil
 }
 
+// Left are the steps that stay in a record that is resolved to Completed.
+func (s Settlement) Left() map[string]RecordedStep {
+	left := map[string]RecordedStep{}
+	for _, step := range s.Steps {
+		if s.Ending.State == Completed && step.Omitted && step.Failure != nil {
+			left[step.Name] = RecordedStep{Omitted: true, Failure: step.Failure, Compensates: step.Compensates, Write: s.Write}
+		}
+	}
+	return left
+}
+
 // MayRecord reports whether the settlement may say what became of the step.
 func (s Settlement) MayRecord(rec *Record, step string) bool {
-	return !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
+	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
 }
 
 // recorded reports whether the record has a step that the settlement recorded: it has landed,

@@ -95,7 +95,8 @@ type Record struct {
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int
 	// Steps recorded so far, by name. They go with the outcome: a record that is
-	// Completed or Failed has none.
+	// Failed has none, and a Completed one those without results that a resolution has left: a
+	// resolution over that one must know what would have to be undone.
 	Steps map[string]RecordedStep
 }
 

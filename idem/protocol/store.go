@@ -302,7 +302,8 @@ type Settlement struct {
 	ClearSteps []string
 	// Steps are the outcomes of steps that have a begin mark, or with Again are
 	// [Record.Told], which they replace. Name, Failure, Omitted, Result and Compensates count. Any
-	// other step stays as it is.
+	// other step stays as it is. Of an Ending that is Completed those that are Omitted are
+	// all that stays of the record's steps, see Left; of them Name, Failure and Compensates count.
 	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.
 	Again bool

@@ -160,3 +160,50 @@ func TestARetryReplacesNoLaterDecision(t *testing.T) {
 		require.Equal(t, idem.Completed, r.Record(key).State, "the later decision counts")
 	}
 }
+
+// What a resolution to completed has removed is remembered where it must be undone.
+func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) {
+	key := order.Key("acme", "o-1")
+	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}})
+	for name, between := range map[string]func(r *rig){
+		"at once":                   func(*rig) {},
+		"after another replacement": func(r *rig) { r.over(key, reconcile.Resolution{To: idem.Completed}) },
+		"after an extension": func(r *rig) {
+			require.NoError(r.t, r.reconciler().Extend(r.t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.diedCharging(key)
+			rc := r.reconciler()
+			require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
+			between(r)
+			require.Equal(t, []string{"reserve"}, r.explain(key).Decisions[1].Undo)
+			var due *reconcile.NotUndoneError
+			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, r.seen(key)), &due)
+			require.Equal(t, []string{"reserve"}, due.Steps)
+			undone := failed
+			undone.Undone = true
+			r.over(key, undone)
+			require.Equal(t, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, r.last(key).Steps)
+			require.Empty(t, r.explain(key).Decisions[1].Undo)
+			require.Empty(t, r.Record(key).Steps)
+		})
+	}
+	t.Run("it never took effect", func(t *testing.T) {
+		r, s := newRig(t), new(shop)
+		r.diedCharging(key)
+		require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, alice))
+		r.over(key, reconcile.Resolution{To: idem.Released})
+		out, err := r.call(key, shopping(s, func() {}))
+		require.NoError(t, err)
+		require.Equal(t, 7, out)
+		require.Equal(t, shop{reserved: 1, charged: 1, shipped: 1}, *s)
+	})
+}
+
+// over replaces the resolution of the record.
+func (r *rig) over(key idem.Key, res reconcile.Resolution) {
+	r.t.Helper()
+	require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), again(res), r.seen(key)))
+}

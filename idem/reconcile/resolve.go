@@ -250,6 +250,13 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 			s.ClearSteps = append(s.ClearSteps, name)
 		}
 	}
+	if res.To == idem.Completed && !res.Undone {
+		for _, name := range notUndone(rec) {
+			s.Steps = append(s.Steps, protocol.StepWrite{
+				Name: name, Omitted: true, Compensates: true, Failure: &idem.Failure{Message: "a resolution to completed has not kept its result"},
+			})
+		}
+	}
 	if res.To == idem.Released && kept > 0 {
 		s.Ending.ExpiresAt = time.Time{}
 	}

@@ -170,6 +170,26 @@ func settleCases(steps bool) []check {
 					equal(c, "Told", false, c.get(a.id()).Told("charge"))
 				}
 			}
+		}}, check{"resolution to completed leaves what would have to be undone", func(c *cell) {
+			a := c.start()
+			c.lands(a.step("ship", []byte("s_1")))
+			c.lands(a.step("book", []byte("b_1")))
+			c.lands(a.lapse())
+			r := a.resolve(protocol.Completed)
+			r.Steps = []protocol.StepWrite{{Name: "book", Omitted: true, Compensates: true, Failure: &protocol.Failure{Message: "not kept"}}}
+			c.lands(r)
+			c.lands(r)
+			rec := c.get(a.id())
+			equal(c, "number of steps", 1, len(rec.Steps))
+			equal(c, "Owes", true, rec.Steps["book"].Owes())
+			over := a.resolve(protocol.Completed)
+			over.Again, over.Steps = true, r.Steps
+			c.lands(over)
+			equal(c, "Owes", true, c.get(a.id()).Steps["book"].Owes())
+			over = a.resolve(protocol.Failed)
+			over.Again = true
+			c.lands(over)
+			equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
 		}}, check{"another call's park keeps the steps", func(c *cell) {
 			a := c.start()
 			c.lands(a.begin("charge"))
