@@ -105,6 +105,7 @@ func TestPagesFitANarrowScreen(t *testing.T) {
 			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, scheme)
 			require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
 				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" || e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
+			require.Zero(t, eval[int](b, "[...document.querySelectorAll('header a, button, a.button')].filter((e) => e.clientHeight > 45 || e.getClientRects().length > 1).length"), "%s: a link or a button is broken into lines", name)
 			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length - document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
 			b.picture("narrow " + scheme + " " + name)
 		}
