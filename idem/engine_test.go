@@ -3,6 +3,8 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +21,12 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
+
+// What engines without an observer log is what their tests make happen.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
 
 // rig is an engine over a store with faults, whose clock can be moved.
 type rig struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,8 @@ const asFunction = "IDEM_TEST_AS_FUNCTION"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asFunction) == "" {
+		// What engines without an observer log is what their tests make happen.
+		slog.SetDefault(slog.New(slog.DiscardHandler))
 		os.Exit(m.Run())
 	}
 	engine, err := idem.New(memstore.New(), nil)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,6 +22,12 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the golden files")
+
+// What engines without an observer log is what their tests make happen.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
 
 const testKey = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,12 @@ var (
 
 	errPlain = errors.New("the connection was cut")
 )
+
+// What engines without an observer log is what their tests make happen.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
 
 // rig is a service whose process can be killed, and what is swept after it.
 type rig struct {
