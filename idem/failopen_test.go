@@ -2,6 +2,9 @@ package idem_test
 
 import (
 	"context"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -137,6 +141,38 @@ func TestFailOpenParksOverWhatIsFree(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
 	require.Same(t, errPlain, err)
 	require.Equal(t, idem.Unknown, r.state(t, key))
+}
+
+// A customer is charged, the reply is lost, the table goes down, and the retry fails open. The
+// log names the record once. The record tells the two apart by its age, as the runbook does.
+func TestACallThatFailedOpenBesideARecordedOneIsNamedOnce(t *testing.T) {
+	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"charged before": finished, "charged once": nil} {
+		t.Run(name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := openOp(true).Key("t", "k")
+			if before != nil {
+				before(t, r, key)
+				r.clock.Advance(time.Minute)
+			}
+			r = r.elsewhere(t) // a process that remembers no outcome
+			line := r.clock.Now()
+			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+			require.NoError(t, err)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.Equal(t, 1, c.count())
+			named := slices.DeleteFunc(slices.Clone(r.events.notices), func(n notice.Notice) bool { return n.Kind != notice.FailedOpen })
+			require.Len(t, named, 1)
+			rec := r.record(t, key)
+			require.Equal(t, before != nil, rec.CreatedAt.Before(line.Add(-10*time.Second)), "%v, %v", rec.CreatedAt, line)
+		})
+	}
+	page, err := os.ReadFile("../infra/RUNBOOK.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "## FailedOpen")
+	section, _, _ = strings.Cut(section, "\n## ")
+	require.Contains(t, section, "each record that the query names, once or more often")
+	require.Contains(t, section, "was `Created` earlier than some seconds\nbefore the line")
 }
 
 // It does not overwrite a conflicting record: a live claim, another input's outcome.
