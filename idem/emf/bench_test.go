@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,7 +66,8 @@ func invocations(t testing.TB, w watching, end string) func() {
 		h = m.Wrap(h)
 	}
 	n := 0
-	ctx := invocation(t.Context(), "c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
+	ctx, cancel := context.WithTimeout(invocation(t.Context(), "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"), time.Hour)
+	t.Cleanup(cancel)
 	return func() {
 		if !c.again || n == 0 {
 			n++

@@ -6,7 +6,8 @@
 //	lambda.Start(metrics.Wrap(lambda.NewHandler(handler)))
 //
 // [Metrics.Observe] counts, in memory. [Metrics.Wrap] writes one line for each operation at
-// the end of an invocation, before Lambda may freeze the process; a program that is no
+// the end of an invocation, before Lambda may freeze the process, and shortly before Lambda
+// kills one that takes all of its time; a program that is no
 // Lambda function calls [Metrics.Flush] now and then. An invocation in which nothing
 // happened writes nothing. Where several invocations share a process, the first one that
 // ends writes what there is: the sums are right, but a line may have counts of an

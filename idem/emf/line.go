@@ -31,6 +31,11 @@ var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count",
 func (m *Metrics) Flush(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.write(ctx)
+}
+
+// write writes the lines. The caller has the lock.
+func (m *Metrics) write(ctx context.Context) error {
 	request := ""
 	if lc, ok := lambdacontext.FromContext(ctx); ok {
 		request = lc.AwsRequestID

@@ -41,6 +41,7 @@ type Metrics struct {
 	mu     sync.Mutex
 	series []*series
 	line   []byte
+	ending int // invocations that are about to be killed
 }
 
 // New returns metrics. If there is no name for the service, the error is an
@@ -110,7 +111,7 @@ func (m *Metrics) of(operation string) *series {
 
 // Observe counts a notice. It is an [idem.Observer], for engines and sweepers. Kinds that
 // package schema has no metric for are ignored.
-func (m *Metrics) Observe(_ context.Context, n notice.Notice) {
+func (m *Metrics) Observe(ctx context.Context, n notice.Notice) {
 	count, counted := metric.Number(string(n.Kind))
 	time, timed := metric.Number(metric.TimeOf(&n))
 	if !counted && !timed {
@@ -118,6 +119,7 @@ func (m *Metrics) Observe(_ context.Context, n notice.Notice) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.writeIfEnding(ctx)
 	s := m.of(n.Operation)
 	if counted {
 		s.add(count, 1)
@@ -139,6 +141,7 @@ func (m *Metrics) Observe(_ context.Context, n notice.Notice) {
 func (m *Metrics) Add(operation string, counts iter.Seq2[string, int]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.writeIfEnding(context.Background())
 	s := m.of(operation)
 	for name, n := range counts {
 		i, ok := metric.Number(name)
@@ -157,9 +160,10 @@ func (m *Metrics) Add(operation string, counts iter.Seq2[string, int]) {
 
 // Units adds write and read units of DynamoDB to the operation, or to the service if the
 // operation is empty. It is for dynamostore.AskUnits.
-func (m *Metrics) Units(_ context.Context, operation string, write, read float64) {
+func (m *Metrics) Units(ctx context.Context, operation string, write, read float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.writeIfEnding(ctx)
 	s := m.of(operation)
 	s.add(writeUnits, write)
 	s.add(readUnits, read)
@@ -176,8 +180,9 @@ type Handler interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
 
-// Wrap returns a handler that invokes h and then writes the metrics, also after a panic. A
-// line that cannot be written is logged.
+// Wrap returns a handler that invokes h and then writes the metrics, also after a panic. An
+// invocation that lasts until shortly before its deadline, at which Lambda kills the process,
+// writes them then, and from then on at once. A line that cannot be written is logged.
 func (m *Metrics) Wrap(h Handler) Handler { return wrapped{m, h} }
 
 type wrapped struct {
@@ -186,12 +191,49 @@ type wrapped struct {
 }
 
 func (w wrapped) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	defer func() {
-		if err := w.m.Flush(ctx); err != nil {
-			slog.WarnContext(ctx, "idem: metrics could not be written, they are lost", "error", err)
-		}
-	}()
+	defer w.m.writeBeforeKill(ctx)()
+	defer func() { logged(ctx, w.m.Flush(ctx)) }()
 	return w.h.Invoke(ctx, payload)
+}
+
+// beforeKill is how long before the deadline metrics are written, at most an eighth of the
+// time: then an engine parks what its handler has not finished.
+const beforeKill = 500 * time.Millisecond
+
+// writeBeforeKill has metrics written shortly before the context's deadline, and at once from
+// then on until the returned function is called.
+func (m *Metrics) writeBeforeKill(ctx context.Context) (stop func()) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return func() {}
+	}
+	left := time.Until(deadline)
+	ending := func(n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.ending += n
+		m.writeIfEnding(ctx)
+	}
+	timer := time.AfterFunc(left-min(beforeKill, left/8), func() { ending(1) })
+	return func() {
+		if !timer.Stop() {
+			ending(-1) // it may come first
+		}
+	}
+}
+
+// writeIfEnding writes what was counted if an invocation is about to be killed. The caller has
+// the lock.
+func (m *Metrics) writeIfEnding(ctx context.Context) {
+	if m.ending > 0 {
+		logged(ctx, m.write(ctx))
+	}
+}
+
+func logged(ctx context.Context, err error) {
+	if err != nil {
+		slog.WarnContext(ctx, "idem: metrics could not be written, they are lost", "error", err)
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

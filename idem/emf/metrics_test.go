@@ -171,6 +171,39 @@ func TestAPanicWritesItsMetrics(t *testing.T) {
 }
 
 // A batch's durations are values of one line, as many as the format allows.
+// An invocation that Lambda kills at its time-out does not reach its end: a table that is down
+// and a handler that takes its time come together. What was counted is out before, and so is
+// what is counted in the last moments.
+func TestAKilledInvocationHasWrittenItsMetrics(t *testing.T) {
+	for _, limit := range []time.Duration{200 * time.Millisecond, 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			m, out := metrics(t, emf.Options{})
+			ctx, cancel := context.WithTimeout(invocation(t.Context(), "r1"), limit)
+			defer cancel()
+			killed := make(chan struct{})
+			go m.Wrap(handler(func(ctx context.Context, _ []byte) ([]byte, error) {
+				m.Observe(ctx, notice.Notice{Kind: notice.FailedOpen, Operation: "charge"})
+				time.Sleep(limit - limit/100)
+				m.Observe(ctx, notice.Notice{Kind: notice.OutcomeDropped, Operation: "charge"})
+				<-killed
+				return nil, nil
+			})).Invoke(ctx, nil)
+			<-ctx.Done()
+			synctest.Wait()
+			lines := out.lines(t)
+			require.Len(t, lines, 2)
+			require.Equal(t, 1.0, lines[0]["failed_open"])
+			require.Equal(t, 1.0, lines[1]["outcome_dropped"])
+			require.Equal(t, "r1", lines[1][schema.PropertyRequest])
+			close(killed)
+			synctest.Wait()
+
+			m.Observe(ctx, notice.Notice{Kind: notice.Executed, Operation: "charge"})
+			require.Empty(t, out.lines(t), "one that has ended after all is over")
+		})
+	}
+}
+
 func TestABatchIsFewLines(t *testing.T) {
 	m, out := metrics(t, emf.Options{})
 	for i := range 250 {
