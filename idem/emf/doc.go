@@ -24,6 +24,8 @@
 //
 // Package schema has the names. Each metric has the dimension service, and once more
 // service and operation. Both are few: a metric for each operation and one for the service.
+// In an operation's name bytes that are not printable ASCII are percent-encoded, since
+// CloudWatch drops metrics with such a dimension.
 // CloudWatch bills each of them in the hours in which it has values.
 //
 // A line also has properties, which are no metrics and cost nothing more: the request id,

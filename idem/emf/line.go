@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -146,6 +148,26 @@ func (s *series) takeTenants(b []byte) []byte {
 		b = append(strconv.AppendInt(b, int64(t.n), 10), ',')
 	}
 	return b[:len(b)-1]
+}
+
+// maxDimension is the length of a dimension's value.
+const maxDimension = 1024
+
+// dimension is the text with what CloudWatch takes in no dimension's value percent-encoded:
+// all but printable ASCII, and spaces if there is nothing else.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_Dimension.html
+func dimension(text string) string {
+	blank := strings.Trim(text, " ") == ""
+	taken := func(c byte) bool { return c > ' ' && c < 0x7f || c == ' ' && !blank }
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if taken(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // appendQuoted appends the text as JSON. What is not UTF-8 in it is replaced.

@@ -2,6 +2,7 @@ package emf
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -22,7 +23,8 @@ const maxTenants = 1000
 // Options of metrics. The zero value, and nil, mean the defaults.
 type Options struct {
 	// Service is the dimension service. Empty means the function's name, from
-	// AWS_LAMBDA_FUNCTION_NAME. The alarms of package infra go by that.
+	// AWS_LAMBDA_FUNCTION_NAME. The alarms of package infra go by that. It has at most 1,024
+	// characters, of printable ASCII and not spaces alone.
 	Service string
 	// Out gets the lines. Nil means os.Stdout.
 	Out io.Writer
@@ -44,8 +46,8 @@ type Metrics struct {
 	ending int // invocations that are about to be killed
 }
 
-// New returns metrics. If there is no name for the service, the error is an
-// [*idem.ConfigError].
+// New returns metrics. If there is no name for the service, or one that CloudWatch does not
+// take, the error is an [*idem.ConfigError].
 func New(o *Options) (*Metrics, error) {
 	if o == nil {
 		o = &Options{}
@@ -60,6 +62,9 @@ func New(o *Options) (*Metrics, error) {
 	}
 	if service == "" {
 		return nil, &idem.ConfigError{What: "emf", Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
+	}
+	if dimension(service) != service || len(service) > maxDimension {
+		return nil, &idem.ConfigError{What: "emf", Problem: fmt.Sprintf("Options.Service is %q: use up to %d characters of printable ASCII, and not spaces alone", service, maxDimension)}
 	}
 	m.service = appendQuoted(nil, service)
 	// With its JSON log format Lambda drops lines below this level, and takes one without a
@@ -102,7 +107,7 @@ func (m *Metrics) of(operation string) *series {
 		}
 	}
 	s := &series{
-		operation: operation, name: appendQuoted(nil, operation),
+		operation: operation, name: appendQuoted(nil, dimension(operation)),
 		numbers: make([]number, len(metric.All)), times: make([][]float64, len(metric.All)), tenants: map[string]int{},
 	}
 	m.series = append(m.series, s)

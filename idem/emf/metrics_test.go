@@ -385,6 +385,25 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 }
 
 // Lambda drops what is below the function's log level, and takes lines without one for INFO.
+// CloudWatch drops metrics whose dimensions have other values, and an operation may have any name.
+func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
+	for name, says := range map[string]string{
+		"überweisung": "%C3%BCberweisung", "refund\n": "refund%0A", " ": "%20", "a\x7fb": "a%7Fb", "POST /refunds/{id} 100%": "POST /refunds/{id} 100%",
+	} {
+		require.NoError(t, (idem.Operation{Name: name}).Check())
+		m, out := metrics(t, emf.Options{})
+		m.Observe(t.Context(), notice.Notice{Kind: notice.FailedOpen, Operation: name})
+		require.NoError(t, m.Flush(t.Context()))
+		require.Equal(t, says, out.lines(t)[0][schema.DimensionOperation])
+	}
+	for _, service := range []string{" ", "überweisung", "a\n", strings.Repeat("a", 1025)} {
+		_, err := emf.New(&emf.Options{Service: service})
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "Options.Service")
+	}
+}
+
 func TestALineHasTheFunctionsLogLevel(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_LOG_LEVEL", "ERROR")
 	m, out := metrics(t, emf.Options{})
