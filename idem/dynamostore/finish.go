@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -164,102 +162,6 @@ func (s *Store) ended(old item, err error, k *call, write string, e protocol.End
 
 // maxItem is DynamoDB's limit. A record comes near it by its steps alone.
 const maxItem = 400 << 10
-
-// Settle implements [idem.Store]: one UpdateItem, after the parts of a large
-// result, and after one read if steps are to be cleared or recorded. It writes no audit entry: see
-// [Questions.Settle].
-func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	if w.Audit != nil {
-		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewQuestions: %w", errors.ErrUnsupported)
-	}
-	return s.settle(ctx, now, w, nil, nil)
-}
-
-// settle is Settle with what commits with it, or the audit entry that goes along in the
-// record, if there is any.
-func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement, tx companion, entry item) error {
-	k := s.retry.begin(ctx, "Settle")
-	defer k.end()
-	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
-		return k.fail(fmt.Errorf("a settlement of kind %d: use protocol.EventLapse or protocol.EventResolve", w.Kind))
-	}
-	body, err := s.prepare(k, w.ID, w.Owner, w.Ending, nil, 1)
-	if err != nil {
-		return err
-	}
-	steps, cleared := likely(w.Ending), (*clearing)(nil)
-	if len(w.ClearSteps)+len(w.Steps) > 0 && w.Ending.State != protocol.Completed && w.Ending.State != protocol.Failed {
-		if cleared, err = s.clearing(k, w); err != nil {
-			return err
-		}
-		if err = cleared.putParts(s, k, w); err != nil {
-			return err
-		}
-		if w.Ending.State == protocol.Released {
-			steps = cleared.after
-		}
-	}
-	left := w.Left()
-	var spent item
-	if tx != nil && w.LargeSteps {
-		// A transaction does not say what it has changed.
-		if spent, err = s.get(k, key(w.ID)); err != nil {
-			return err
-		}
-	}
-	send := func(steps ifReleased) (item, error) {
-		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again, leaves: len(left) > 0})
-		if len(left) > 0 {
-			u.item[":steps"] = encodeSteps(left)
-		}
-		u.wantsOld = w.Kind == protocol.EventResolve && tx == nil
-		u.str(":seen", w.Seen)
-		if w.Owner != "" {
-			u.add(",owner_id=:own")
-			u.str(":own", w.Owner)
-		}
-		from := ifUnknown
-		u.str(":in_progress", string(protocol.InProgress))
-		if w.Kind == protocol.EventLapse {
-			from = ifLeft
-			u.str(":released", string(protocol.Released))
-		} else {
-			u.str(":unknown", string(protocol.Unknown))
-		}
-		if w.Again {
-			from = ifResolvable
-		}
-		u.yesOr(schema.Resolved, w.Kind == protocol.EventResolve)
-		if cleared != nil {
-			// The write that was seen determines which steps there are.
-			cond = ""
-			cleared.apply(u)
-		}
-		if tx != nil {
-			return tx.update(k, w.Write, u, ifSeen+from+cond)
-		}
-		return s.updateOutside(k, w.ID, u, ifSeen+from+cond, entry)
-	}
-	fits := func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil }
-	landed := func(old item) bool { return landedSettlement(old, w) }
-	old, err := s.filing(k, entry, landed, func() (item, error) { return inForm(steps, w.Write, send, fits) })
-	switch {
-	case err == nil:
-		if tx != nil {
-			old = spent
-		}
-		s.expireSteps(k, w.ID, w.Ending, old)
-		if cleared != nil {
-			s.expireResults(k, w.ID, cleared.gone, now)
-		}
-	case err == errRefused && landed(old):
-		return nil
-	case err == errRefused && cleared != nil:
-		// Nothing will ever name them.
-		s.expireResults(k, w.ID, slices.Collect(maps.Values(cleared.record)), now)
-	}
-	return s.ended(old, err, k, w.Write, w.Ending)
-}
 
 // likely is the form of an end to try first: the engine gives an expiry exactly
 // to the released records that have no steps.
