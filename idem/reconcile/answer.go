@@ -48,7 +48,10 @@ func CompletedWithoutResult() Answer {
 }
 
 // FailedWith answers that the operation has failed for good. If steps have compensations
-// that have not run, the question goes to people, who must undo them.
+// that have not run, the question goes to people, who must undo them. An interrupted step with a
+// compensation is one of them, since it may have taken effect. Where it is that step that has
+// failed, answer [ContinueWith] with FailedWith for it: the next attempt gets its failure, undoes
+// the other steps and fails.
 func FailedWith(f idem.Failure) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Failed, Failure: &f}}
 }

@@ -1,6 +1,9 @@
 package reconcile_test
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -61,4 +64,19 @@ func TestALongReasonIsShortened(t *testing.T) {
 	r.sweep(r.asking(says(reconcile.CannotBeKnown(strings.Repeat("ü", 1<<20)))))
 	require.Len(t, r.people, 1)
 	require.LessOrEqual(t, len(r.people[0].Reason), 4<<10)
+}
+
+// People read of what kind the last error was, and not its text, which may be confidential.
+func TestPeopleReadTheTypeOfTheLastError(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		return reconcile.Answer{}, fmt.Errorf("of card 4711: %w", &net.OpError{Op: "dial", Err: errPlain})
+	})
+	for len(r.people) == 0 {
+		r.sweep(s)
+		r.Clock.Advance(time.Hour)
+	}
+	require.Equal(t, "the probe gave no answer (*net.OpError)", r.people[0].Reason)
 }

@@ -212,3 +212,46 @@ func (r *rig) last(key idem.Key) protocol.Audit {
 	require.NotEmpty(r.t, entries)
 	return entries[len(entries)-1]
 }
+
+// A charge with a compensation was interrupted, and the provider has declined it. That the
+// operation has failed is for people, since nobody has said that there is nothing to undo; that the
+// step has failed says it, and the next call fails and undoes the rest.
+func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
+	declined := reconcile.FailedWith(idem.Failure{Message: "declined"})
+	for name, tc := range map[string]struct {
+		answer reconcile.Answer
+		want   notice.Kind
+		state  idem.State
+	}{
+		"the operation has failed": {declined, notice.GivenUp, idem.Unknown},
+		"the step has failed":      {reconcile.ContinueWith(map[string]reconcile.Answer{"charge": declined}), notice.Resolved, idem.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t), order.Key("acme", "o-1")
+			var undone []string
+			undoes := func(step string) func(context.Context, int) error {
+				return func(context.Context, int) error { undone = append(undone, step); return nil }
+			}
+			work := func(ctx context.Context, _ int) (int, error) {
+				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Compensate: undoes("reserve")})
+				require.NoError(t, err)
+				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: undoes("charge")})
+				return out, idem.PermanentStep(err)
+			}
+			d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, work) })
+			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
+			r.Restart()
+			r.lapse()
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(tc.answer)}}})
+			require.Equal(t, []notice.Kind{notice.SweepParked, tc.want}, r.sweep(s))
+			_, err := r.call(key, work)
+			require.Error(t, err)
+			require.Equal(t, tc.state, r.Record(key).State)
+			if tc.state == idem.Failed {
+				require.ErrorContains(t, err, "declined")
+				require.Equal(t, []string{"reserve"}, undone)
+			}
+		})
+	}
+}

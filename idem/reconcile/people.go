@@ -3,7 +3,9 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -36,7 +38,8 @@ type GivenUp struct {
 	CreatedAt time.Time `json:"created_at"`
 	Since     time.Time `json:"since"`
 	// Probes is how often the provider was asked, or OnAbandoned told of abandoned work.
-	// Reason is why that does not happen again.
+	// Reason is why that does not happen again, with the Go type of the last error of Probe or
+	// OnAbandoned: its text may have what is not for everybody, and is in the log.
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
@@ -63,6 +66,9 @@ const lock = time.Minute
 // therefore never lost. It is sent again, with the same id, if People failed or did not
 // return in time, and if the second write is missing.
 func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
+	if cause != nil && !strings.Contains(reason, cause.Error()) {
+		reason += " (" + typeOf(cause) + ")"
+	}
 	reason = shortened(reason)
 	if s.opts.People != nil && !s.opts.DryRun {
 		if s.over(s.asking / 4) {
@@ -90,6 +96,15 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	}
 	s.did(notice.GivenUp, rec, rec.State, reason, cause)
 	return nil
+}
+
+// typeOf is the type of an error, without what only wraps it in a text.
+func typeOf(err error) string {
+	name := fmt.Sprintf("%T", err)
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(name, "*fmt.") {
+		return typeOf(inner)
+	}
+	return name
 }
 
 // untilLook is the pause until the next look at a claim that people have had for a while.
