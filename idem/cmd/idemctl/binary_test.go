@@ -67,6 +67,14 @@ func (o *tool) run(args ...string) (code int, out, errs string) {
 	return cmd.ProcessState.ExitCode(), stdout.String(), strings.Join(strings.Fields(stderr.String()), " ")
 }
 
+// seen is what a dry run of the command prints for --seen.
+func (o *tool) seen(args ...string) string {
+	o.t.Helper()
+	code, out, errs := o.run(append(args, "--dry-run", "--reason", "a look")...)
+	require.Equal(o.t, exitDone, code, errs)
+	return seenIn(o.t, out)
+}
+
 func (o *tool) unknown(key idem.Key) {
 	o.t.Helper()
 	_, err := idem.Do(o.t.Context(), o.engine, key, 1, fails(errCut))
@@ -110,8 +118,9 @@ func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	require.Contains(t, out, id)
 	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "--count 1")
-	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id, "--count", "1")
+	require.Contains(t, errs, "--seen with what --dry-run prints")
+	shown := o.seen("dead", "requeue", id)
+	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id, "--seen", shown)
 	require.Equal(t, exitDone, code, errs)
 	code, out, _ = o.run("dead", "list")
 	require.Equal(t, exitDone, code)
@@ -183,7 +192,8 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"explain --operation refund --tenant acme --value r-1", exitDone, "not before"},
 		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "nobody can be asked"},
 		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console --yes", exitDone, "Done."},
-		{"resolve --operation refund --limit 5 --to completed --no-result --count 1 --reason console", exitDone, "Done: 1 of 1."},
+		{"resolve --operation refund --limit 5 --to completed --no-result --dry-run --reason console", exitDone, "--seen"},
+		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console", exitDone, "Done."},
 		{"history --operation refund --tenant acme --value r-1", exitDone, "by alice, with idemctl"},
 		{"changes", exitDone, "unknown -> completed"},
 		{"export --all --yes", exitDone, r1.ID()},

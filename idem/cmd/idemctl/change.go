@@ -25,7 +25,7 @@ type whyFlags struct {
 type changeFlags struct {
 	whyFlags
 	Yes  bool   `help:"Do not ask."`
-	Seen string `placeholder:"WRITE" help:"Refuse if the record's write is another one than this, which show -o json has printed."`
+	Seen string `placeholder:"WRITE" help:"Refuse what was not seen: the record's write, as show -o json prints it; of many records what --dry-run prints, instead of an answer at a terminal."`
 }
 
 // writeTime bounds a change that was confirmed. Ctrl-C does not end it: nobody would know
@@ -47,6 +47,8 @@ type changed struct {
 	To     idem.State `json:"to"`
 	DryRun bool       `json:"dry_run,omitempty"`
 	Then   string     `json:"then"`
+	// Seen is what --seen takes, of a dry run.
+	Seen string `json:"seen,omitempty"`
 }
 
 // decide shows a record and what the decision does, asks, and carries it out.
@@ -102,6 +104,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	report := changed{ID: rec.ID, From: rec.State, To: a.to, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
+		report.Seen = rec.Write
 		return s.changed(report)
 	}
 	if !c.Yes {

@@ -112,7 +112,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 		"dry run":               {with(releaseR1, "--dry-run", "--yes"), true, nil},
 		"many, no terminal":     {many, false, []string{"1"}},
 		"many, yes":             {many, true, []string{"yes"}},
-		"many, another number":  {with(many, "--count", "2"), true, []string{"1"}},
+		"many, others are seen": {with(many, "--seen", "0011223344556677"), true, []string{"1"}},
 		"many, dry run":         {with(many, "--dry-run"), true, nil},
 		"another write is seen": {with(releaseR1, "--seen", "other", "--yes"), true, nil},
 	} {

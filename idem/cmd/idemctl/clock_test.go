@@ -59,7 +59,7 @@ func TestAMachineThatIsFastLeavesARunningClaimAlone(t *testing.T) {
 	}()
 	<-started
 	defer func() { close(end); <-ended }()
-	for _, which := range [][]string{{r1.ID(), "--yes"}, {"--operation", "refund", "--state", "in_progress", "--limit", "5", "--count", "1"}} {
+	for _, which := range [][]string{{r1.ID(), "--yes"}, {"--operation", "refund", "--state", "in_progress", "--limit", "5", "--seen", "0011223344556677"}} {
 		code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), append([]string{"release", "--reason", "the provider has none"}, which...)...)
 		require.Equal(t, exitFailed, code, said)
 		_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
@@ -111,7 +111,7 @@ func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 	require.Contains(t, said, "have no Date: times are those of this machine")
 	for _, args := range [][]string{
 		{"release", r1.ID(), "--yes", "--who", "bob", "--reason", "the provider has none"},
-		{"resolve", "--operation", "refund", "--limit", "5", "--count", "1", "--to", "completed", "--no-result", "--reason", "case 1"},
+		{"resolve", "--operation", "refund", "--limit", "5", "--seen", "0011223344556677", "--to", "completed", "--no-result", "--reason", "case 1"},
 		{"console"},
 	} {
 		code, said := o.from(t, 0, srv.URL, args...)

@@ -145,7 +145,7 @@ func (s *session) letters(all []*outbox.Entry) {
 type deadRequeueCmd struct {
 	letterFlags
 	whyFlags
-	Count int `placeholder:"N" help:"Instead of an answer at a terminal: how many messages it must be."`
+	Seen string `placeholder:"SEEN" help:"Instead of an answer at a terminal: what --dry-run has printed."`
 }
 
 // Run runs the command. A message that is no dead letter any more as it was shown is left as it
@@ -173,19 +173,18 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	}
 	shown := s.aside()
 	shown.letters(found)
-	n := strconv.Itoa(len(found))
+	var of []string
+	for _, e := range found {
+		of = append(of, e.ID, strconv.Itoa(e.Tries), at(e.Created), e.Reason)
+	}
 	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
 	shown.signed(by)
-	switch {
-	case c.DryRun:
-		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
-		return nil
-	case c.Count != 0 && c.Count != len(found):
-		return fmt.Errorf("--count is %d, and it would be %d: nothing was changed", c.Count, len(found))
-	case c.Count == 0:
-		if err := s.ask(ctx, "Type the number of messages to send them: ", n, "--count "+n+" after you have looked at them"); err != nil {
-			return err
-		}
+	if c.DryRun {
+		shown.dryRun(of)
+		return s.requeued(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
+	}
+	if err := s.confirm(ctx, "messages to send", len(found), of, c.Seen); err != nil {
+		return err
 	}
 	done := 0
 	for _, e := range found {
@@ -200,13 +199,26 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		done++
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", done, len(found))
-	if s.json() {
-		if err := s.writeJSON(map[string]int{"requeued": done, "of": len(found)}); err != nil {
-			return err
-		}
+	if err := s.requeued(requeued{Requeued: done, Of: len(found)}); err != nil {
+		return err
 	}
 	if left := len(found) - done; left > 0 {
 		return fmt.Errorf("not requeued: %s", plural(left, "message"))
+	}
+	return nil
+}
+
+// requeued is what dead requeue writes as JSON.
+type requeued struct {
+	Requeued int    `json:"requeued"`
+	Of       int    `json:"of"`
+	DryRun   bool   `json:"dry_run,omitempty"`
+	Seen     string `json:"seen,omitempty"`
+}
+
+func (s *session) requeued(r requeued) error {
+	if s.json() {
+		return s.writeJSON(r)
 	}
 	return nil
 }

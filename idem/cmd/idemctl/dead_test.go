@@ -93,7 +93,7 @@ func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
 		d := b.dead()
 		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
 		b.backend.letters = d
-		code, out, _ := b.run("dead", "requeue", d.all[0].ID, "--count", "1", "--reason", "it is there again")
+		code, out, _ := b.run("dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID), "--reason", "it is there again")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, strings.Join(strings.Fields(out), " "), "refused, and nothing was changed")
 		require.NotContains(t, out, "may or may not")
@@ -107,7 +107,7 @@ func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
 		d := b.dead()
 		d.gone = d.all[0].ID
 		b.backend.letters = d
-		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--count", "2", "--reason", "it is there again")
+		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--seen", b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, out, "Done: 1 of 2.")
 		require.Contains(t, errs, "not requeued: 1 message")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,16 +20,15 @@ type manyFlags struct {
 	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
 	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
 	GivenUp bool          `help:"With --limit: left to people by the sweep only."`
-	Count   int           `placeholder:"N" help:"With --limit, instead of an answer at a terminal: how many records it must be."`
 }
 
 func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
-	narrowed := len(m.State) > 0 || m.Older != 0 || m.GivenUp || m.Count != 0
+	narrowed := len(m.State) > 0 || m.Older != 0 || m.GivenUp
 	switch {
-	case m.Limit < 0 || m.Count < 0 || m.Older < 0:
-		return misuse("--limit, --count and --older cannot be negative")
+	case m.Limit < 0 || m.Older < 0:
+		return misuse("--limit and --older cannot be negative")
 	case m.Limit == 0 && narrowed:
-		return misuse("--state, --older, --given-up and --count are for many records: use them with --limit")
+		return misuse("--state, --older and --given-up are for many records: use them with --limit")
 	case m.Limit == 0:
 		return nil
 	case f.ID != "" || f.Value != "":
@@ -36,10 +37,8 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 		return misuse("a change of many records needs --operation")
 	case f.Tenant != "" && f.NoTenant:
 		return misuse("give --tenant or --no-tenant, but not both")
-	case c.Seen != "":
-		return misuse("--seen is of one record: leave it out")
 	case c.Yes:
-		return misuse("--yes does not confirm a change of many records: use --count with their number")
+		return misuse("--yes does not confirm a change of many records: use --seen with what --dry-run prints")
 	}
 	return nil
 }
@@ -86,20 +85,44 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	}
 	shown := s.aside()
 	shown.signed(by)
+	var of []string
+	for _, p := range todo {
+		of = append(of, p.rec.ID, p.rec.Write)
+	}
 	if c.DryRun {
-		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
-		return s.changedMany(todo, true)
+		shown.dryRun(of)
+		return s.changedMany(todo, seen(of))
 	}
-	n := strconv.Itoa(len(todo))
-	if m.Count != 0 && m.Count != len(todo) {
-		return fmt.Errorf("--count is %d, and it would be %d: nothing was changed", m.Count, len(todo))
-	}
-	if m.Count == 0 {
-		if err := s.ask(ctx, "Type the number of records to change them: ", n, "--count "+n+" after you have looked at them"); err != nil {
-			return err
-		}
+	if err := s.confirm(ctx, "records to change", len(todo), of, c.Seen); err != nil {
+		return err
 	}
 	return s.carryOutMany(ctx, todo, by)
+}
+
+// seen is what --seen takes of the things that were shown.
+func seen(of []string) string {
+	h := sha256.New()
+	for _, text := range of {
+		fmt.Fprintf(h, "%q", text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// dryRun says how these, and no others, are confirmed.
+func (s *session) dryRun(of []string) {
+	fmt.Fprintf(s.out, "Dry run: nothing was written. --seen %s confirms what was shown.\n", seen(of))
+}
+
+// confirm asks for the number of things, unless given is what was shown of them before. A number
+// alone confirms others that have come meanwhile.
+func (s *session) confirm(ctx context.Context, what string, n int, of []string, given string) error {
+	switch {
+	case given == "":
+		return s.ask(ctx, "Type the number of "+what+" them: ", strconv.Itoa(n), "--seen with what --dry-run prints")
+	case given != seen(of):
+		return errors.New("--seen is of others, or of these as they were before, and nothing was changed: look again with --dry-run")
+	}
+	return nil
 }
 
 // planned is a change of one of many.
@@ -170,7 +193,7 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 		done = append(done, p)
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
-	if err := s.changedMany(done, false); err != nil {
+	if err := s.changedMany(done, ""); err != nil {
 		return err
 	}
 	switch left := len(todo) - len(done) - failed; {
@@ -182,13 +205,14 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 	return nil
 }
 
-func (s *session) changedMany(all []planned, dry bool) error {
+// changedMany writes the changes as JSON: of a dry run with what --seen takes.
+func (s *session) changedMany(all []planned, seen string) error {
 	if !s.json() {
 		return nil
 	}
 	out := []changed{}
 	for _, p := range all {
-		p.DryRun = dry
+		p.DryRun, p.Seen = seen != "", seen
 		out = append(out, p.changed)
 	}
 	return s.writeJSON(out)

@@ -157,6 +157,22 @@ func (b *bench) outside() world {
 	}
 }
 
+// seen is what a dry run of the command prints for --seen.
+func (b *bench) seen(args ...string) string {
+	b.t.Helper()
+	code, out, errs := b.run(append(args, "--dry-run", "--reason", "a look")...)
+	require.Equal(b.t, exitDone, code, errs)
+	return seenIn(b.t, out)
+}
+
+var seenFlag = regexp.MustCompile(`--seen ([0-9a-f]{16}) confirms`)
+
+func seenIn(t testing.TB, out string) string {
+	m := seenFlag.FindStringSubmatch(out)
+	require.NotNil(t, m, out)
+	return m[1]
+}
+
 // call is a call by a client with the key.
 func (b *bench) call(key idem.Key, fn func(context.Context, int) (int, error)) error {
 	_, err := idem.Do(b.t.Context(), b.Engine, key, 1, fn)
@@ -263,7 +279,7 @@ func (b *bench) reconciler() *reconcile.Reconciler {
 }
 
 // write is a random id, which no two runs share.
-var write = regexp.MustCompile(`"write":( ?)"[^"]*"`)
+var write = regexp.MustCompile(`"(write|seen)":( ?)"[^"]*"`)
 
 // transcript runs the commands of a text, which stand behind "$ ", and returns the text with
 // their output. What was typed in the text is typed again.
@@ -278,7 +294,7 @@ func (b *bench) transcript(text string) string {
 			var got bytes.Buffer
 			code := b.runTo(&got, &got, words(b.t, command)...)
 			fmt.Fprintln(&out, line)
-			out.WriteString(write.ReplaceAllString(got.String(), `"write":$1"random"`))
+			out.WriteString(seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`), "--seen 0011223344556677 confirms"))
 			if code != exitDone {
 				fmt.Fprintf(&out, "(exit code %d)\n", code)
 			}

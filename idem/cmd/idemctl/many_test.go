@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// One of the records was settled meanwhile, and another one has come: the number is the same.
+func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.asks = false
+		one, two, late := refund.Key("acme", "1"), refund.Key("acme", "2"), refund.Key("acme", "late")
+		b.unknown(one)
+		b.unknown(two)
+		b.Clock.Advance(time.Hour)
+		many := []string{"release", "--operation", "refund", "--limit", "10"}
+		seen := b.seen(many...)
+		code, _, errs := b.run("resolve", one.ID(), "--to", "completed", "--no-result", "--reason", "re_1", "--yes")
+		require.Equal(t, exitDone, code, errs)
+		b.unknown(late)
+		b.Clock.Advance(time.Hour)
+		code, _, errs = b.run(with(many, "--reason", "none there", "--seen", seen)...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "--seen is of others")
+		require.Equal(t, idem.Unknown, b.Record(two).State)
+		require.Equal(t, idem.Unknown, b.Record(late).State)
+		// Seen anew, as a script does it.
+		_, out, _ := b.run(with(many, "--reason", "a look", "--dry-run", "-o", "json")...)
+		var all []changed
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		code, _, errs = b.run(with(many, "--reason", "none there", "--seen", all[0].Seen)...)
+		require.Equal(t, exitDone, code, errs)
+		require.Equal(t, idem.Released, b.Record(late).State)
+	})
+}
