@@ -159,7 +159,8 @@
 //
 // When a record is forgotten, its entry is put as unconfirmed first, and confirmed after the
 // deletion. It stays unconfirmed, which [protocol.Audit] shows, if the process dies or the
-// reply to the deletion is lost. The record may be gone then, or be there.
+// reply to the deletion is lost. The record may be gone then, or be there. A dead letter of the
+// outbox that is sent again ([Questions.Requeue]) has its entry in the same way.
 //
 // # Time and ambiguous writes
 //

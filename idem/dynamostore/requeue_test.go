@@ -61,7 +61,7 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 	})
 }
 
-// Whoever loses the reply is told what was done, and one entry tells of it.
+// A caller that loses the reply is told what was done, and one entry tells of it.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 	eachKind(t, func(t *testing.T, b *box, q *Questions) {
 		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)

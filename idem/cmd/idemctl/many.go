@@ -73,6 +73,8 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	switch {
 	case err != nil && !errors.Is(err, errEnough):
 		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
+	case len(found.Records)+len(found.Unreadable) == 0:
+		return fmt.Errorf("there is no such record, and nothing was changed: without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
 	case len(found.Records) > m.Limit:
 		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
 	}

@@ -66,7 +66,7 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record %s: check operation, tenant and value, and the table; it may have expired", id)
+		err = fmt.Errorf("there is no record %s: check operation, tenant and value, --table and --region; it may have expired", id)
 	}
 	return id, rec, err
 }
