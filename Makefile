@@ -11,9 +11,11 @@ CDK_PACKAGES := ./infra/... ./template-tests/...
 # Settings and options of cdk deploy.
 CDK     ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
-# group the longest packages come first, so that no core waits for one at the end.
-PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/...
-LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure)(/|$$)')
+# group the longest packages come first, so that no core waits for one at the end. The
+# walks of idem/protocol are beside them: they start no goroutine, and the race detector
+# takes ten times as long.
+PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol
+LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
 # Further flags of go test for every group, and for the proofs. Many packages wait for
 # servers, processes and time-outs: more of them at once than there are cores.
 FLAGS        := -timeout 10m -p 3
