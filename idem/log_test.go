@@ -2,9 +2,13 @@ package idem_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
 )
 
 // A kind that is added is logged too, and says something of its own.
@@ -44,4 +49,50 @@ func TestLogToLeavesOutWhatIsNotKnown(t *testing.T) {
 
 func TestLogToTheDefaultLogger(t *testing.T) {
 	idem.LogTo(nil)(t.Context(), notice.Notice{Kind: notice.Claimed}) // debug: not shown, and no panic
+}
+
+// A result that does not decode again is quoted by the decoder.
+func TestNoErrorTakesTheResultToTheDefaultLog(t *testing.T) {
+	var out bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewJSONHandler(&out, nil)))
+	e, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	type kept struct {
+		Text oneWay
+		As   string
+	}
+	for i, as := range []string{"a number", "a panic", "an error", "a step"} {
+		v := kept{As: as, Text: oneWay{as}}
+		_, err := idem.Do(t.Context(), e, idem.Operation{Name: "order"}.Key("acme", strconv.Itoa(i)), as, func(ctx context.Context, _ string) (kept, error) {
+			if as != "a step" {
+				return v, nil
+			}
+			_, err := idem.Step(ctx, "step", func(context.Context) (oneWay, error) { return oneWay{"a number"}, nil }, nil)
+			return kept{}, err
+		})
+		require.Equal(t, as == "a step", err != nil)
+	}
+	require.Equal(t, 3, strings.Count(out.String(), "recorded without its result"))
+	require.Contains(t, out.String(), "decoding idem_test.oneWay again")
+	require.Contains(t, out.String(), "encoding idem_test.kept panicked at log_test.go")
+	require.NotContains(t, out.String(), "4111111111111111")
+}
+
+// oneWay can be encoded, or not even that.
+type oneWay struct{ as string }
+
+func (o oneWay) MarshalJSON() ([]byte, error) {
+	switch o.as {
+	case "a panic":
+		panic("4111111111111111")
+	case "an error":
+		return nil, errors.New("4111111111111111")
+	}
+	return []byte("4111111111111111"), nil
+}
+
+func (o *oneWay) UnmarshalJSON(b []byte) error {
+	var small int32
+	return json.Unmarshal(b, &small)
 }

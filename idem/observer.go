@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Observer is told what happens, on the caller's path: it must be quick, safe for concurrent
@@ -35,7 +36,7 @@ func Observers(each ...Observer) Observer {
 func (o Observer) tell(ctx context.Context, n notice.Notice) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "panic", p, "record", n.ID)
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "error", protocol.Panicked("the observer", p), "record", n.ID)
 		}
 	}()
 	o(ctx, n)

@@ -334,6 +334,6 @@ func TestObserversTellsEach(t *testing.T) {
 	o(t.Context(), notice.Notice{Kind: notice.Parked, ID: "acme#charge#digest"})
 	o(t.Context(), notice.Notice{Kind: notice.Replayed})
 	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, told)
-	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* panic=metrics .*\n.*level=WARN msg="idem: parked, .* record=acme#charge#digest`, logged.String())
+	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of type string" .*\n.*level=WARN msg="idem: parked, .* record=acme#charge#digest`, logged.String())
 	require.NotContains(t, logged.String(), "kind=replayed")
 }

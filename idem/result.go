@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Result is what [Run] returns: the handler's result and what is known of its outcome.
@@ -20,13 +22,16 @@ type Result[Out any] struct {
 func throughCodec[T any](v T, out *T) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, fmt.Errorf("idem: encoding %T panicked: %v", v, r)
+			body, err = nil, protocol.Panicked(fmt.Sprintf("idem: encoding %T", v), r)
 		}
 	}()
 	if body, err = json.Marshal(&v); err != nil {
-		return nil, err
+		return nil, protocol.Unquoted(fmt.Sprintf("idem: encoding %T", v), err)
 	}
-	return body, json.Unmarshal(body, out)
+	if err = json.Unmarshal(body, out); err != nil {
+		return body, protocol.Unquoted(fmt.Sprintf("idem: decoding %T again", v), err)
+	}
+	return body, nil
 }
 
 // Encoded is a result as later calls read it, for those who record one from outside.

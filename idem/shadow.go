@@ -190,7 +190,7 @@ func (o *observation) renew() (stop func()) {
 func (o *observation) judge(ctx context.Context, ans Answer) (c Class, f *Failure) {
 	defer func() {
 		if p := recover(); p != nil {
-			c, f = ClassUncertain, &Failure{Message: protocol.FailureText(fmt.Sprintf("the operation's own rule panicked: %v", p)), Type: "panic"}
+			c, f = ClassUncertain, &Failure{Message: protocol.Panicked("the operation's own rule", p).Error(), Type: "panic"}
 		}
 	}()
 	c = o.applySteps(ctx, o.a, &ans, o.rule(ctx, o.a, ans))
@@ -256,7 +256,7 @@ func observe[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn fun
 func observedFingerprint[In any](e *Engine, in *In) (fp Fingerprint, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			fp, err = "", fmt.Errorf("idem: encoding %T panicked: %v", *in, p)
+			fp, err = "", protocol.Panicked(fmt.Sprintf("idem: encoding %T", *in), p)
 		}
 	}()
 	return fingerprintOf(e, in)

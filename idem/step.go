@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // StepSemantics says how often a step's function may run.
@@ -120,7 +122,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return out, stepBorder(err)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return *new(T), s.halt(fmt.Errorf("%w: the result recorded of step %q does not fit %T: %w", ErrRecordUnreadable, name, out, err))
+		return *new(T), s.halt(fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the result recorded of step %q does not fit %T", name, out), err)))
 	}
 	return out, nil
 }
@@ -168,7 +170,7 @@ func (c *StepConfig[T]) options() stepOptions {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T
 			if err := json.Unmarshal(raw, &v); err != nil {
-				return fmt.Errorf("%w: the step's result does not fit %T: %w", ErrRecordUnreadable, v, err)
+				return fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the step's result does not fit %T", v), err))
 			}
 			return f(ctx, v)
 		}

@@ -37,7 +37,7 @@ func openBody[In any](raw []byte, sel *fingerprint.Select, shadow bool) (in In, 
 	}
 	unread := json.Unmarshal(raw, &in)
 	if err == nil {
-		err = unread
+		err = undecodable("body", unread)
 	}
 	return in, unread == nil, fp, err
 }

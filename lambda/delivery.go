@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Delivery is the outcome of one record of an event: a message of a queue, a
@@ -46,7 +47,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("idemlambda: panic: %v", e.Value) }
+// Error has the type of the value, whose text may quote the event.
+func (e *PanicError) Error() string { return protocol.Unquoted("idemlambda: panic", e.Value).Error() }
 
 // Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
@@ -93,7 +95,7 @@ func (s *source[R]) tell(d *delivery[R]) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the OnOutcome hook panicked",
-				slog.String("event", d.name), slog.String("panic", fmt.Sprint(r)))
+				slog.String("event", d.name), slog.String("error", protocol.Panicked("the hook", r).Error()))
 		}
 	}()
 	s.opts.OnOutcome(d.ctx, d.out)

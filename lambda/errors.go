@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // answer is an error of the engine under a type of its own.
@@ -105,4 +106,13 @@ func fromHandler(err error) error {
 		return messages.InvokeResponse_Error{Message: e.Message, Type: kind}
 	}
 	return err
+}
+
+// undecodable is the error of a text that does not decode, for logs: encoding/json quotes what
+// was sent.
+func undecodable(noun string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return protocol.Unquoted("idemlambda: the "+noun+" does not decode", err)
 }

@@ -87,7 +87,7 @@ func By[In any](f func(In) (tenant, value string)) KeyFunc {
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
 		var in In
 		if err := json.Unmarshal(payload, &in); err != nil {
-			return "", "", err
+			return "", "", undecodable("event", err)
 		}
 		tenant, value := f(in)
 		return tenant, value, nil

@@ -1,13 +1,18 @@
 package idemlambda_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/stretchr/testify/require"
 
@@ -42,4 +47,86 @@ func TestWithoutOptionsAParkedAttemptIsLoggedWithItsRequest(t *testing.T) {
 		` operation=refund elapsed=\S+ attempt=1 state=unknown error="the provider did not answer" requestId=8476a536-e9f4-11e8-9739-2dfe598c3fcd\n$`, string(line))
 	require.NotContains(t, string(line), "secret")
 	require.NotContains(t, string(line), "the-key's-value")
+}
+
+// Decoders, encoders and panics quote what was sent. The default log has what is wrong, and where.
+func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
+	const card, person = "4111111111111111", "Jane Doe, 1 High Street"
+	type order struct {
+		ID   string    `json:"id"`
+		Card int32     `json:"card"`
+		Born time.Time `json:"born"`
+	}
+	bodies := []string{
+		`{"id":"1","card":` + card + `}`, `{"id":"1","born":"` + person + `"}`, `{"id":"1","` + person + `":1,"` + person + `":2}`,
+		`{"id":"1","card":` + card + `e999}`, `{"id":"2"}`,
+	}
+	work := func(context.Context, order) (int, error) { return 1, nil }
+	op := idem.Operation{Name: "order"}
+	shadow := idem.Operation{Name: "order", Shadow: true}
+	pointer := idemlambda.Pointer(idem.NoTenant, "/id")
+	unreadable := func(context.Context, json.RawMessage) (string, string, error) { panic(person) }
+	nothing := func(context.Context, order) error { return nil }
+	wrapped := func(h idemlambda.Handler) func(string) {
+		return func(body string) { _, _ = h(t.Context(), []byte(body)) }
+	}
+	queue := func(h idemlambda.SQSHandler) func(string) {
+		return func(body string) {
+			_, err := h(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: body}}})
+			require.NoError(t, err)
+		}
+	}
+	byID := idemlambda.SQSPointer(idem.NoTenant, "/id")
+	for name, c := range map[string]struct {
+		send  func(e *idem.Engine) func(body string)
+		wants string
+	}{
+		"an event in shadow": {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, pointer, work)) }, `does not decode: the JSON number at byte 33 does not fit \"card\" of type int32`},
+		"a key in shadow":    {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, unreadable, work)) }, `the key function panicked at log_test.go`},
+		"a decoded key in shadow": {func(e *idem.Engine) func(string) {
+			by := idemlambda.By(func(o order) (string, string) { return idem.NoTenant, o.ID })
+			return wrapped(idemlambda.Wrap(e, shadow, by, func(context.Context, struct{ ID string }) (int, error) { return 1, nil }))
+		}, "the event does not decode"},
+		"a message in shadow": {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, shadow, byID, nil, nothing)) }, "does not decode"},
+		"a message":           {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, op, byID, nil, nothing)) }, "an error of type *time.ParseError"},
+		"a message's key": {func(e *idem.Engine) func(string) {
+			return queue(idemlambda.SQS(e, op, func(context.Context, *events.SQSMessage) (string, string, error) { panic(person) }, nil, nothing))
+		}, "panic: a value of type string"},
+		"a message's handler": {func(e *idem.Engine) func(string) {
+			return queue(idemlambda.SQS(e, op, byID, nil, func(context.Context, json.RawMessage) error {
+				_, err := strconv.Atoi(person)
+				panic(err)
+			}))
+		}, "panic: an error of type *errors.errorString"},
+		"a message's hooks": {func(e *idem.Engine) func(string) {
+			return queue(idemlambda.SQS(e, op, byID, &idemlambda.SQSOptions{
+				OnOutcome:    func(context.Context, idemlambda.SQSDelivery) { panic(person) },
+				OnRedelivery: func(context.Context, []idemlambda.SQSDelivery) { panic(card) },
+			}, nothing))
+		}, "the hook panicked at log_test.go"},
+		"a result": {func(e *idem.Engine) func(string) {
+			return wrapped(idemlambda.Wrap(e, op, pointer, func(context.Context, json.RawMessage) (secretive, error) { return secretive(person), nil }))
+		}, "recorded without its result"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			defer slog.SetDefault(slog.Default())
+			slog.SetDefault(slog.New(slog.NewJSONHandler(&out, nil)))
+			engine, err := idem.New(memstore.New(), nil)
+			require.NoError(t, err)
+			send := c.send(engine)
+			for _, body := range bodies {
+				send(body)
+			}
+			require.Contains(t, out.String(), c.wants)
+			require.NotContains(t, out.String(), card)
+			require.NotContains(t, out.String(), "Jane Doe")
+		})
+	}
+}
+
+type secretive string
+
+func (s secretive) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("no encoding for " + string(s))
 }

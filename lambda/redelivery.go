@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // redeliverAll is redeliverFrom of a source that delivers an event as a whole.
@@ -83,7 +85,7 @@ func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
 	runIsolated(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				s.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("panic", fmt.Sprint(r)))
+				s.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("error", protocol.Panicked("the hook", r).Error()))
 			}
 		}()
 		s.opts.OnRedelivery(ctx, all)

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // wrapShadow is wrap for an operation in shadow: the handler is called as aws-lambda-go calls
@@ -59,7 +59,7 @@ func encodeAsRuntime(v any) ([]byte, error) {
 func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select, unread error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
-			call = unobserved(op, fmt.Errorf("idemlambda: the key function panicked: %v", p))
+			call = unobserved(op, protocol.Panicked("idemlambda: the key function", p))
 		}
 	}()
 	if isDurable(payload) {
@@ -67,7 +67,7 @@ func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byt
 	}
 	fp, err := fingerprint.JSON(payload, sel)
 	if err == nil {
-		err = unread
+		err = undecodable("event", unread)
 	}
 	if err != nil {
 		return unobserved(op, err)
@@ -107,7 +107,7 @@ func (b *batch[R]) runShadow(d *delivery[R]) {
 func (b *batch[R]) observedRecord(d *delivery[R], work job, no error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
-			call = unobserved(b.op, fmt.Errorf("idemlambda: the key function panicked: %v", p))
+			call = unobserved(b.op, protocol.Panicked("idemlambda: the key function", p))
 		}
 	}()
 	if no != nil {

@@ -126,8 +126,8 @@ func TestSQSReasons(t *testing.T) {
 		{"not executed", idem.Repeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Released},
 		{"not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Released},
 		{"success not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "its success is not the outcome", idem.Released},
-		{"panic", idem.Repeatable, ReasonPanicked, ReasonPanicked, "panic: boom", ""},
-		{"panic", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "panic: boom", ""},
+		{"panic", idem.Repeatable, ReasonPanicked, ReasonPanicked, "panic: a value of type string", ""},
+		{"panic", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "panic: a value of type string", ""},
 		{"goexit", idem.Repeatable, ReasonPanicked, ReasonPanicked, "runtime.Goexit", ""},
 		{"goexit", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "runtime.Goexit", ""},
 	} {

@@ -51,7 +51,7 @@ func TestSQSBodies(t *testing.T) {
 	require.Equal(t, ReasonBodyUnreadable, out.Reason)
 	_, out = receivedAs[panics](t, "1")
 	require.Equal(t, ReasonPanicked, out.Reason)
-	require.ErrorContains(t, out.Err, "decoder")
+	require.Equal(t, "decoder", out.Err.(*PanicError).Value)
 }
 
 type panics struct{}

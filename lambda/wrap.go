@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Handler is a Lambda handler of raw bytes. Its Invoke method makes it a Handler
@@ -141,14 +142,14 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 func encode(v any) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, fmt.Errorf("idemlambda: encoding %T panicked: %v", v, r)
+			body, err = nil, protocol.Panicked(fmt.Sprintf("idemlambda: encoding %T", v), r)
 		}
 	}()
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, err
+		return nil, protocol.Unquoted(fmt.Sprintf("idemlambda: encoding %T", v), err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }

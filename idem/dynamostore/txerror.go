@@ -8,6 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // ErrCondition is matched by the [ActionError] of an action whose condition did not
@@ -98,7 +100,7 @@ func (a action) refusal(index int, r types.CancellationReason) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			given.Err = fmt.Errorf("and the function that makes an error of it panicked: %v", p)
+			given.Err = protocol.Panicked("and the function that makes an error of it", p)
 			err = given
 		}
 	}()

@@ -15,8 +15,8 @@ var ErrNotCanonical = errors.New("idem: the input has no canonical form")
 // NotCanonicalError says why an input has no canonical form. It matches
 // [ErrNotCanonical].
 type NotCanonicalError struct {
-	// Reason says what is wrong and what to do. It quotes at most a short piece of
-	// the input.
+	// Reason says what is wrong and what to do. It quotes one character of
+	// the input at most.
 	Reason string
 	// Offset is the byte of the input at or after which the mistake lies, counted
 	// from zero; -1 where it has no place, such as for a field that is missing.

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -47,6 +48,9 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 		var why *fingerprint.NotCanonicalError
 		if errors.As(err, &why) {
 			no.why = why.Reason
+			if why.Offset >= 0 {
+				no.why = fmt.Sprintf("at byte %d, %s", why.Offset, why.Reason)
+			}
 		}
 		return call, no, nil
 	}

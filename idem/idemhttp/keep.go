@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // keep turns the handler's response into the caller's response and the recorded one. The
@@ -59,7 +60,7 @@ func (c *Contract) refused(ctx context.Context, reason error) (live *Response, a
 func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			body, err = nil, fmt.Errorf("idemhttp: Redact panicked: %v", p)
+			body, err = nil, protocol.Panicked("idemhttp: Redact", p)
 		}
 	}()
 	r := given.clone()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Shadow reports whether the request's operation is in shadow ([idem.Operation.Shadow]): Serve
@@ -56,7 +57,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			call = refused(fmt.Errorf("idemhttp: a function of the service panicked: %v", p))
+			call = refused(protocol.Panicked("idemhttp: a function of the service", p))
 		}
 	}()
 	r, no, err := make()

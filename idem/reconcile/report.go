@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -169,14 +169,11 @@ func (s *sweep) count(f func(*Report)) {
 	f(&s.report)
 }
 
-// errPanicked matches the error of a function that panicked.
-var errPanicked = errors.New("panicked")
-
 // guarded calls f, and makes of a panic an error.
 func guarded[T any](ctx context.Context, f func(context.Context) (T, error)) (out T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errPanicked, p)
+			err = protocol.Panicked("a function of the sweep", p)
 		}
 	}()
 	return f(ctx)

@@ -12,8 +12,8 @@ import (
 
 // Error says why a text has no canonical form, or not the value that was asked for.
 type Error struct {
-	// Reason says what is wrong and what to do. It quotes at most a short piece of
-	// the input.
+	// Reason says what is wrong and what to do. It quotes one character of
+	// the input at most.
 	Reason string
 	// Offset is the byte of the input at or after which the mistake lies, counted
 	// from zero; -1 where it has no place, such as for a field that is missing.
@@ -161,7 +161,7 @@ func syntaxError(raw []byte, err error) error {
 	case !utf8.Valid(raw):
 		return refuse(firstInvalid(raw), "the input is not valid UTF-8: send UTF-8")
 	case isSurrogate(raw, at):
-		return refuse(at, "the escape %s is half a surrogate pair, not a character: send whole characters", raw[at:at+6])
+		return refuse(at, "the escape is half a surrogate pair, not a character: send whole characters")
 	}
 	return refuse(at, "the input is not valid JSON (%v): send one JSON value", syntax.Err)
 }

@@ -2,7 +2,6 @@ package canonical
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"math/big"
 	"slices"
@@ -57,40 +56,38 @@ func (c *canonicalizer) number(i int) int {
 // numbers in it as stand before it in the text that was sent.
 func numberError(before []byte) func(raw []byte) error {
 	return func(raw []byte) error {
-		start, end := nthNumber(raw, numbersIn(before))
+		start := nthNumber(raw, numbersIn(before))
 		return &Error{
-			Reason: fmt.Sprintf("the number %.40s is out of the range of double-precision numbers: "+
-				"send a number up to 1.7976931348623157e308, or a string", raw[start:end]),
+			Reason: "a number is out of the range of double-precision numbers: send one up to 1.7976931348623157e308, or a string",
 			Offset: int64(start),
 		}
 	}
 }
 
 func numbersIn(text []byte) (n int) {
-	eachNumber(text, func(int, int) bool { n++; return true })
+	eachNumber(text, func(int) bool { n++; return true })
 	return n
 }
 
-func nthNumber(text []byte, n int) (start, end int) {
-	eachNumber(text, func(i, j int) bool {
-		start, end = i, j
+func nthNumber(text []byte, n int) (start int) {
+	eachNumber(text, func(i int) bool {
+		start = i
 		n--
 		return n >= 0
 	})
-	return start, end
+	return start
 }
 
-func eachNumber(text []byte, f func(start, end int) bool) {
+func eachNumber(text []byte, f func(start int) bool) {
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"':
 			i = skipString(text, i)
 		case c == '-' || '0' <= c && c <= '9':
-			end := skipNumber(text, i)
-			if !f(i, end) {
+			if !f(i) {
 				return
 			}
-			i = end
+			i = skipNumber(text, i)
 		default:
 			i++
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"math/big"
 	"slices"
 	"sync"
@@ -138,7 +137,7 @@ func (c *canonicalizer) object(i int) int {
 	slices.SortFunc(members, c.compare)
 	for j := range members[1:] {
 		if a, b := members[j], members[j+1]; c.compare(a, b) == 0 {
-			c.wrong = c.duplicateError(a, max(a.start, b.start))
+			c.wrong = c.duplicateError(max(a.start, b.start))
 			return i
 		}
 	}
@@ -150,7 +149,7 @@ func (c *canonicalizer) object(i int) int {
 
 // duplicateError refuses the member that begins at the place of the text with
 // canonical numbers, which has as many strings before it as the text that was sent.
-func (c *canonicalizer) duplicateError(m objectMember, start int) func(raw []byte) error {
+func (c *canonicalizer) duplicateError(start int) func(raw []byte) error {
 	return func(raw []byte) error {
 		before := append(c.out, c.text[c.done:]...)[:start]
 		n := 0
@@ -162,7 +161,7 @@ func (c *canonicalizer) duplicateError(m objectMember, start int) func(raw []byt
 			at = nextString(raw, skipString(raw, at))
 		}
 		return &Error{
-			Reason: fmt.Sprintf("the member name %.64q occurs twice in one object: send each name once", c.nameOf(&m)),
+			Reason: "the member name occurs twice in one object: send each name once",
 			Offset: int64(at),
 		}
 	}
