@@ -151,8 +151,8 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
 	log.LogAttrs(s.ctx, levelOf(kind), "idem: sweep", attrs...)
-	if s.opts.Observer == nil {
-		return
+	if s.opts.Observer == nil || s.opts.DryRun {
+		return // a question that a dry run would give up would raise the alarm of one that is
 	}
 	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
 	if at := since(rec); !at.IsZero() {

@@ -115,7 +115,7 @@ type SweepOptions struct {
 	ExpireSegments int
 	// DryRun writes nothing and asks nobody. It reports what a sweep would begin with.
 	DryRun bool
-	// Observer is told of each [Action] by its Kind. Nil for none.
+	// Observer is told of each [Action] by its Kind, in a dry run of none. Nil for none.
 	Observer idem.Observer
 	// Log gets one line for each [Action]. Nil means slog.Default.
 	Log *slog.Logger
