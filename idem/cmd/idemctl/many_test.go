@@ -40,3 +40,21 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 		require.Equal(t, idem.Released, b.Record(late).State)
 	})
 }
+
+// By its own reference the provider is asked for each.
+func TestManyRecordsKeepTheirReferences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		one, two := refund.Key("acme", "1"), refund.Key("globex", "2")
+		b.unknown(one)
+		b.unknown(two)
+		b.Clock.Advance(time.Hour)
+		for _, args := range [][]string{{"resolve", "--to", "completed", "--no-result"}, {"release"}} {
+			b.answers = []string{"2"}
+			code, _, errs := b.run(with(args, "--operation", "refund", "--limit", "10", "--ref", "re_7", "--reason", "case 4711")...)
+			require.Equal(t, exitUsage, code, errs)
+			require.Contains(t, errs, "leave out --ref")
+			require.Equal(t, []string{"re_acme", "re_globex"}, []string{b.Record(one).Ref, b.Record(two).Ref})
+		}
+	})
+}

@@ -74,6 +74,8 @@ func (c *resolveCmd) check() error {
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:
 		return misuse("--step is of one record: leave out --limit")
+	case c.Limit > 0 && c.Ref != "":
+		return misuse("one reference cannot be that of many records, by which the provider is asked for each: leave out --ref, or resolve them one by one")
 	case c.To != idem.Completed && (result || c.NoResult):
 		return misuse("a result is for --to completed")
 	case c.To == idem.Completed && result == c.NoResult:
