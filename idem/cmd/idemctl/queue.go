@@ -59,10 +59,11 @@ func (f *queueFlags) check() error {
 }
 
 // receive takes messages until there are enough, or the queue has no more to show, and gives
-// each to each as long as it is hidden from others.
-func (f *queueFlags) receive(ctx context.Context, q queues, hidden time.Duration, each func(m *types.Message) error) error {
-	seen := map[string]bool{}
-	for len(seen) < f.Limit {
+// each to each as long as it is hidden from others. One that comes again, and has another
+// handle then, ends it with its batch.
+func (f *queueFlags) receive(ctx context.Context, q queues, hidden time.Duration, each func(m *types.Message, again bool) error) error {
+	seen, around := map[string]bool{}, false
+	for len(seen) < f.Limit && !around {
 		got, err := q.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: &f.URL, MaxNumberOfMessages: int32(min(f.Limit-len(seen), 10)), WaitTimeSeconds: 1, VisibilityTimeout: int32(hidden / time.Second),
 			MessageAttributeNames:       []string{"All"},
@@ -76,12 +77,10 @@ func (f *queueFlags) receive(ctx context.Context, q queues, hidden time.Duration
 		}
 		for i := range got.Messages {
 			m := &got.Messages[i]
-			if id := aws.ToString(m.MessageId); seen[id] {
-				return nil // once around
-			} else {
-				seen[id] = true
-			}
-			if err := each(m); err != nil {
+			id := aws.ToString(m.MessageId)
+			again := seen[id]
+			seen[id], around = true, around || again
+			if err := each(m, again); err != nil {
 				return err
 			}
 		}
@@ -139,8 +138,10 @@ func (c *queueListCmd) Run(ctx context.Context, s *session) error {
 	}
 	all := []queued{}
 	var handles []*string
-	err = c.receive(ctx, q, lookFor, func(m *types.Message) error {
-		all, handles = append(all, describeQueued(m, c.ShowBody)), append(handles, m.ReceiptHandle)
+	err = c.receive(ctx, q, lookFor, func(m *types.Message, again bool) error {
+		if handles = append(handles, m.ReceiptHandle); !again {
+			all = append(all, describeQueued(m, c.ShowBody))
+		}
 		return nil
 	})
 	// What was looked at is shown to others again, also after Ctrl-C. What fails is hidden for
@@ -231,13 +232,20 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	done, left := 0, 0
+	stopped := map[string]bool{} // groups of which a message was left: the later ones wait for it
 	err = r.Replay(ctx, c.URL, fmt.Sprintf("at most %s to %s", plural(c.Limit, "message"), to), by, func(ctx context.Context) (string, error) {
-		err := c.receive(ctx, q, replayFor, func(m *types.Message) error {
-			if ctx.Err() != nil {
+		err := c.receive(ctx, q, replayFor, func(m *types.Message, again bool) error {
+			if again || ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := s.replay(ctx, q, c.URL, to, m); err != nil {
+			group := m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
+			err := errStopped
+			if !stopped[group] {
+				err = s.replay(ctx, q, c.URL, to, m)
+			}
+			if err != nil {
 				left++
+				stopped[group] = group != "" && strings.HasSuffix(to, ".fifo")
 				shown.item(line(aws.ToString(m.MessageId)) + ": " + line(err.Error()))
 				return nil
 			}
@@ -266,6 +274,9 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	}
 	return nil
 }
+
+// errStopped keeps the order of a group.
+var errStopped = errors.New("it was not sent, since one before it in its group was left")
 
 // target is where the messages go.
 func (c *queueReplayCmd) target(ctx context.Context, q queues) (string, error) {

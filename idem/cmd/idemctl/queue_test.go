@@ -6,6 +6,7 @@ import (
 	"errors"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,79 @@ func (b *box) DeleteMessage(context.Context, *sqs.DeleteMessageInput, ...func(*s
 
 func (b *box) ListDeadLetterSourceQueues(context.Context, *sqs.ListDeadLetterSourceQueuesInput, ...func(*sqs.Options)) (*sqs.ListDeadLetterSourceQueuesOutput, error) {
 	return &sqs.ListDeadLetterSourceQueuesOutput{QueueUrls: b.sources}, nil
+}
+
+// batches is a queue that gives several messages at once.
+type batches struct {
+	box
+	all   [][]types.Message
+	fails string
+	shown []string // the handles whose messages were shown to others again
+}
+
+func (q *batches) ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	out := &sqs.ReceiveMessageOutput{}
+	if len(q.all) > 0 {
+		out.Messages, q.all = q.all[0], q.all[1:]
+	}
+	return out, nil
+}
+
+func (q *batches) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	if *in.MessageBody == q.fails {
+		return nil, errors.New("throttled")
+	}
+	return q.box.SendMessage(ctx, in)
+}
+
+func (q *batches) ChangeMessageVisibility(_ context.Context, in *sqs.ChangeMessageVisibilityInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
+	q.shown = append(q.shown, *in.ReceiptHandle)
+	return nil, nil
+}
+
+func inGroup(group, body, handle string) types.Message {
+	return types.Message{
+		MessageId: aws.String("id-" + body), Body: &body, ReceiptHandle: &handle,
+		Attributes: map[string]string{"MessageGroupId": group, "MessageDeduplicationId": body, "SentTimestamp": "1"},
+	}
+}
+
+// After a message that could not be sent, the later ones of its group wait for it, in this batch
+// and the next one.
+func TestAReplayKeepsTheOrderOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for to, want := range map[string][]string{"https://sqs/1/orders.fifo": {"paid", "other"}, "https://sqs/1/orders": {"paid", "credit", "other", "close"}} {
+			q := &batches{fails: "debit", all: [][]types.Message{
+				{inGroup("g", "paid", "0"), inGroup("g", "debit", "1"), inGroup("g", "credit", "2"), inGroup("h", "other", "3")},
+				{inGroup("g", "close", "4")},
+			}}
+			b.box = q
+			code, out, errs := b.run("queue", "replay", "--reason", "repaired", "--url", "https://sqs/1/orders-dead.fifo", "--to", to, "--limit", "9", "--count", "9")
+			require.Equal(t, exitFailed, code)
+			var sent []string
+			for _, m := range q.sent {
+				sent = append(sent, *m.MessageBody)
+			}
+			require.Equal(t, want, sent)
+			require.Equal(t, len(want), q.deleted)
+			require.Contains(t, errs, plural(5-len(want), "message"))
+			require.Equal(t, len(want) == 2, strings.Contains(out, "one before it in its group was left"))
+		}
+	})
+}
+
+// What comes behind a message that was shown before is shown too, and nothing stays hidden.
+func TestAQueueIsListedToTheEndOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		q := &batches{all: [][]types.Message{{inGroup("", "1", "h1")}, {inGroup("", "1", "h1 again"), inGroup("", "2", "h2")}, {inGroup("", "3", "h3")}}}
+		b.box = q
+		code, out, errs := b.run("queue", "list", "--url", "https://sqs/1/people")
+		require.Equal(t, exitDone, code, errs)
+		require.Equal(t, []string{"h1", "h1 again", "h2"}, q.shown)
+		require.Equal(t, []string{"id-1", "id-2"}, regexp.MustCompile(`(?m)^id-.*$`).FindAllString(out, -1))
+	})
 }
 
 // inBox makes a queue with a question for people and a dead letter.
