@@ -384,7 +384,6 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 	require.Equal(t, "charges", out.lines(t)[0]["service"])
 }
 
-// Lambda drops what is below the function's log level, and takes lines without one for INFO.
 // CloudWatch drops metrics whose dimensions have other values, and an operation may have any name.
 func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
 	for name, says := range map[string]string{
@@ -404,6 +403,7 @@ func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
 	}
 }
 
+// Lambda drops what is below the function's log level, and takes lines without one for INFO.
 func TestALineHasTheFunctionsLogLevel(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_LOG_LEVEL", "ERROR")
 	m, out := metrics(t, emf.Options{})

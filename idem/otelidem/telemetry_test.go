@@ -197,6 +197,34 @@ func TestASweep(t *testing.T) {
 	require.Equal(t, map[string]any{"idem.swept ": int64(1), "idem.sweep_left ": int64(2), "idem.open ": int64(0), "idem.oldest_open ": int64(0)}, c.numbers(t))
 }
 
+// A gauge keeps its last value: an operation whose last question is settled must say 0, or its
+// alarm never ends.
+func TestTheGaugesOfAnOperationGoBackToZero(t *testing.T) {
+	h, c := idemtest.New(t, nil), newCollector()
+	o := c.telemetry(t)
+	r, err := reconcile.New(h.Faults, &reconcile.Options{Now: h.Clock.Now})
+	require.NoError(t, err)
+	key := idem.Operation{Name: "refund"}.Key("acme", "1")
+	_, err = idem.Do(t.Context(), h.Engine, key, 1, func(context.Context, int) (int, error) { return 0, context.DeadlineExceeded })
+	require.Error(t, err)
+	count := func(fails error) []any {
+		open, err := r.OpenQuestions(t.Context())
+		require.ErrorIs(t, err, fails)
+		for _, q := range open[1:] {
+			o.Add(t.Context(), q.Operation, q.Counts())
+		}
+		got := c.numbers(t)
+		return []any{got["idem.open refund"], got["idem.oldest_open refund"]}
+	}
+	h.Clock.Advance(time.Minute)
+	require.Equal(t, []any{int64(1), int64(60)}, count(nil))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_1"}))
+	h.Faults.Always(idemtest.Refuse, idemtest.Due)
+	require.Equal(t, []any{int64(1), int64(60)}, count(idem.ErrStoreUnavailable), "what cannot be read is not said to be nothing")
+	h.Faults.Heal()
+	require.Equal(t, []any{int64(0), int64(0)}, count(nil))
+}
+
 // handler is a lambda.Handler.
 type handler func(context.Context, []byte) ([]byte, error)
 

@@ -36,7 +36,8 @@ func (o Open) Counts() iter.Seq2[string, int] {
 
 // OpenQuestions counts what is open: unknown and accepted operations, claims whose lease has
 // lapsed, and released operations with steps. The first of the answers is about all of them,
-// the others are about an operation each, by name. Like [Reconciler.List] it reads each
+// the others are about an operation each, by name: those with an open question, and those that
+// had one in an earlier call and have none now, so that their gauges go back to 0. Like [Reconciler.List] it reads each
 // record that the index names, a unit of capacity for each 4 KB. With an error the
 // answers are about those that it had read by then.
 func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
@@ -57,7 +58,6 @@ func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
 			_, name := namesOf(rec.ID)
 			at := since(rec)
 			o := by[name]
-			o.Operation, o.read = name, now
 			o.add(at)
 			by[name] = o
 			all.add(at)
@@ -65,10 +65,26 @@ func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
 		page = l.Next
 	}
 	answers := []Open{all}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		answers = append(answers, by[name])
+	for _, name := range r.operations(by, failed == nil) {
+		o := by[name]
+		o.Operation, o.read = name, now
+		answers = append(answers, o)
 	}
 	return answers, failed
+}
+
+// operations are the names of those that have open questions, and if all were counted, also of
+// those that had some.
+func (r *Reconciler) operations(by map[string]Open, all bool) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range by {
+		r.counted[name] = true
+	}
+	if !all {
+		return slices.Sorted(maps.Keys(by))
+	}
+	return slices.Sorted(maps.Keys(r.counted))
 }
 
 func (o *Open) add(since time.Time) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -45,6 +46,9 @@ type Options struct {
 type Reconciler struct {
 	store Store
 	opts  Options
+
+	mu      sync.Mutex
+	counted map[string]bool // operations that had open questions
 }
 
 // New returns a reconciler over the store. It makes no call. Mistakes are an
@@ -64,7 +68,7 @@ func New(store Store, o *Options) (*Reconciler, error) {
 	case o.AuditRetention < 0:
 		return bad("Options.AuditRetention", "is %v: it cannot be negative", o.AuditRetention)
 	}
-	r := &Reconciler{store: store, opts: *o}
+	r := &Reconciler{store: store, opts: *o, counted: map[string]bool{}}
 	if r.opts.Margin == 0 {
 		r.opts.Margin = idem.DefaultMargin
 	}
