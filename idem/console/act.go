@@ -256,7 +256,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.stale(w, r, id, by)
 	case errors.As(err, &config):
 		again(config.Problem)
-	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone):
+	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed):
 		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
 	case errors.As(err, &store) && store.Ambiguous:
 		c.opts.Log.ErrorContext(r.Context(), "idem console: nobody knows whether a change has landed", "record", id, "error", err)

@@ -36,7 +36,6 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 		said          protocol.StepWord
 	}{
 		"it had no effect":                {charged(took), charged(absent), shop{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
-		"nothing had an effect":           {charged(took), reconcile.Resolution{To: idem.Released}, shop{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
 		"it was declined":                 {charged(took), charged(declined), shop{returned: 1}, 0, protocol.StepFailed},
 		"it was not declined":             {charged(declined), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},
 		"its result is known":             {charged(reconcile.CompletedWithoutResult()), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},

@@ -56,9 +56,10 @@ func FailedWith(f idem.Failure) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Failed, Failure: &f}}
 }
 
-// NotExecuted answers that the operation had no effect and that none can follow: the next
-// call runs the handler again, and in it each interrupted step: see [ContinueWith]. The answer does not count while the parked attempt may still
-// be running; the probe is then asked once more after that.
+// NotExecuted answers that the operation, or a step of [ContinueWith], had no effect and that
+// none can follow: the next call runs the handler again. It is no answer about a record with
+// interrupted steps, which must be named: it goes to people. The answer does not count while the
+// parked attempt may still be running; the probe is then asked once more after that.
 func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: idem.Released}} }
 
 // ContinueWith answers what became of the steps that were interrupted, by name, as
@@ -120,11 +121,8 @@ func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
 	said := map[string]protocol.StepWord{}
 	switch res.To {
 	case idem.Released:
-		for _, name := range askable(rec) {
-			said[name] = protocol.StepNotExecuted
-			if a, told := res.Steps[name]; told {
-				said[name] = a.word()
-			}
+		for name, a := range res.Steps {
+			said[name] = a.word()
 		}
 	default:
 		for _, name := range toUndo(rec, res.To) {

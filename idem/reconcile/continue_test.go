@@ -68,7 +68,7 @@ func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
 	for name, res := range map[string]reconcile.Resolution{
 		"the step is done":             {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
 		"there is no such step":        {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "sip": seven}},
-		"another one is open":          {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
+		"it names another one":         {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
 		"no JSON":                      {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("seven")})}},
 		"encoded for requests":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(idem.Encoded{Codec: "http", Body: []byte("7")})}},
 		"it cannot be encoded":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(func() {})}},
@@ -86,6 +86,56 @@ func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
 			require.Equal(t, before, r.Record(key))
 		})
 	}
+}
+
+// The provider was asked with the operation's token, and does not know it: the charge has sent
+// one of its own. That is no word about the charge, from a probe, a webhook or a person.
+func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) {
+	r, key := newRig(t), order.Key("acme", "o-1")
+	charges := map[string]int{} // what the provider knows, by token
+	pay := func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+			charges[idem.Token(ctx)]++
+			r.Crash()
+			return 7, nil
+		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+	}
+	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay) })
+	require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
+	r.Restart()
+	r.lapse()
+
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
+		Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+			if charges[q.Token] > 0 {
+				return reconcile.CompletedWith(7), nil
+			}
+			return reconcile.NotExecuted(), nil
+		}}}})
+	report, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.GivenUp)
+	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
+	rec, rc := r.Record(key), r.reconciler()
+	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Again: true}} {
+		by := alice
+		by.Seen = rec.Write
+		err := rc.Resolve(t.Context(), key.ID(), res, by)
+		require.ErrorIs(t, err, reconcile.ErrStepsUnnamed, name)
+		require.ErrorContains(t, err, protocol.Token(key.ID(), "charge"), "it says what to ask with")
+		require.NotEmpty(t, rc.Preview(rec, res).Refused)
+	}
+	require.Equal(t, rec, r.Record(key))
+
+	// People are told what to ask with.
+	require.Len(t, r.people, 1)
+	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.people[0].Steps)
+	require.Equal(t, 1, charges[r.people[0].Steps[0].Token])
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+	out, err := r.call(key, pay)
+	require.NoError(t, err)
+	require.Equal(t, 7, out)
+	require.Equal(t, map[string]int{r.people[0].Steps[0].Token: 1}, charges)
 }
 
 // An answer that the record does not take goes to people.
@@ -183,7 +233,6 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "took effect without a known result in charge"},
 		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "has failed in charge"},
 		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "had no effect in charge"},
-		"nothing had an effect":          {reconcile.Resolution{To: idem.Released}, map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, ""},
 		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {

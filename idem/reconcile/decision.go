@@ -23,7 +23,7 @@ type Decision struct {
 	// Undo are the steps that must have been undone before, by their compensations or by hand: set
 	// [Resolution.Undone].
 	Undo []string `json:"undo,omitempty"`
-	// Steps are those of which [Resolution.Steps] may say what became.
+	// Steps are those of which [Resolution.Steps] must say what became.
 	Steps []string `json:"steps,omitempty"`
 	// Then is what the next call with the key and the same input would get.
 	Then string `json:"then,omitempty"`
@@ -50,6 +50,13 @@ func plainly(rec *idem.Record, to idem.State) Resolution {
 		res.Result, res.Undone = &idem.Encoded{Codec: rec.Codec}, rec.Undoing()
 	case idem.Failed:
 		res.Failure, res.Undone = &idem.Failure{}, true
+	case idem.Released:
+		for _, name := range askable(rec) {
+			if res.Steps == nil {
+				res.Steps = map[string]Answer{}
+			}
+			res.Steps[name] = NotExecuted()
+		}
 	}
 	return res
 }
@@ -90,10 +97,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	switch {
 	case res.To == idem.Completed && len(rec.Steps) > 0:
 		d.Then += " Steps that are not recorded never run."
-	case res.To != idem.Released || len(s.ClearSteps) == 0:
-	case res.Steps == nil:
-		d.Then += fmt.Sprintf(" It runs %s again without asking: release it only if that provably had no effect, or say in Resolution.Steps what it did, and it is skipped.", strings.Join(d.Steps, ", "))
-	default:
+	case res.To == idem.Released && len(s.ClearSteps) > 0:
 		d.Then += fmt.Sprintf(" It runs %s again.", strings.Join(slices.Sorted(slices.Values(s.ClearSteps)), ", "))
 	}
 	return d

@@ -47,7 +47,11 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 		e.State = rec.State
 	}
 	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
-		e.Decisions = append(e.Decisions, r.resolving(rec, plainly(rec, to), now))
+		d := r.resolving(rec, plainly(rec, to), now)
+		if len(d.Steps) > 0 && d.Refused == "" {
+			d.Then += " That is if Resolution.Steps says of each that it had no effect: what is said to have taken effect or failed is skipped."
+		}
+		e.Decisions = append(e.Decisions, d)
 	}
 	e.Decisions = append(e.Decisions, r.extending(rec, now), r.forgetting(rec, now))
 	return e

@@ -68,7 +68,7 @@ var stories = []struct {
 	{"unknown in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) { r.diedCharging(key) }},
 	{"released by a person", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.diedCharging(key)
-		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 	}},
 	{"released with a word about a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.diedCharging(key)
@@ -203,6 +203,10 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 		res.Result = &result
 	case idem.Failed:
 		res.Failure = &idem.Failure{Message: "declined"}
+	case idem.Released:
+		for _, name := range d.Steps {
+			res.Steps = map[string]reconcile.Answer{name: reconcile.NotExecuted()}
+		}
 	}
 	by := alice
 	if rec != nil {

@@ -15,10 +15,12 @@ import (
 )
 
 // DefaultHelp tells people what to do about a question.
-const DefaultHelp = "Find out from the provider, by token or reference, whether it took effect. " +
+const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step that was interrupted by the step's own token, in steps. " +
 	"Look with idemctl explain and the record's id, and record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. " +
 	"Until then calls with the key get idem.ErrOutcomeUnknown, and nothing runs again. " +
-	"A record in state in_progress or released needs a call with its key instead, which continues the work."
+	"A record in state released, or in_progress without an interrupted step, needs a call with the same key and input instead, which continues the work. " +
+	"A record has no input, so idemctl cannot make that call: have the client send it again, or send it from the service's own data, as an OnAbandoned does by itself. " +
+	"If nobody can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
 // GivenUp is a question that is left to people. It says nothing of the operation's input
 // and result.
@@ -47,11 +49,22 @@ type GivenUp struct {
 	ErrorType    string `json:"error_type,omitempty"`
 	ErrorCode    string `json:"error_code,omitempty"`
 	ErrorMessage string `json:"error_message,omitempty"`
-	// Ref is what the provider calls the effect, Token what the handler sent it.
+	// Ref is what the provider calls the effect, Token what the handler sent it outside steps.
 	Ref   string `json:"ref,omitempty"`
 	Token string `json:"token"`
+	// Steps are those that were interrupted, in the order of their names: ask the provider about
+	// each with its own token.
+	Steps []InterruptedStep `json:"steps,omitempty"`
 	// Help says how to look at it and how to resolve it.
 	Help string `json:"help"`
+}
+
+// InterruptedStep is an at-most-once step that began and has no outcome.
+type InterruptedStep struct {
+	Name string `json:"name"`
+	// Token is what the step's function sent the provider.
+	Token   string    `json:"token"`
+	BegunAt time.Time `json:"begun_at"`
 }
 
 // never is when a question that was given up is due: it stays in the index, and no sweep
@@ -129,6 +142,11 @@ func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
 		Message: outbox.MessageID(rec.ID, q.Since, "idem:given_up"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
 		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
 		Ref: q.Ref, Token: q.Token, Help: s.opts.Help,
+	}
+	for _, step := range q.Steps {
+		if step.Begun {
+			g.Steps = append(g.Steps, InterruptedStep{Name: step.Name, Token: step.Token, BegunAt: step.BegunAt})
+		}
 	}
 	if f := rec.Failure; f != nil {
 		g.ErrorType, g.ErrorCode = f.Type, f.Code

@@ -107,7 +107,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		// Just after that time: on the dot it would be too early again.
 		due := rec.LeaseUntil.Add(s.r.opts.Margin + time.Millisecond)
 		return s.wait(rec, op, notice.SweepPostponed, due.Sub(s.r.now()), rec.Probes, why+", and its attempt may still be running", nil)
-	case errors.Is(err, ErrNotUndone):
+	case errors.Is(err, ErrNotUndone), errors.Is(err, ErrStepsUnnamed):
 		return s.giveUp(rec, why+": "+err.Error(), err)
 	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
 		return s.giveUp(rec, why+", with an outcome that cannot be recorded", err)

@@ -20,7 +20,10 @@ type Question struct {
 	ID, Tenant, Operation string
 	// Value is the caller's value, if the operation keeps it ([idem.Operation.KeepValue]).
 	Value string
-	// Token is what the handler sent downstream ([idem.Token]).
+	// Token is what the handler sent downstream ([idem.Token]) outside its steps. Each step sends
+	// one of its own: ask about an interrupted one with [Step.Token]. A step that is not
+	// [idem.AtMostOnce] is recorded once it has an outcome: if the process may have died in it, ask
+	// with [protocol.Token] of ID and its name.
 	Token string
 	// Ref is what the provider calls the effect, if the record says so.
 	Ref string
@@ -46,7 +49,8 @@ type Question struct {
 // Step is a step of a [Question].
 type Step struct {
 	Name string
-	// Token is what the step's function sent downstream.
+	// Token is what the step's function sent downstream. The provider knows what the step did by
+	// this one, and not by the operation's.
 	Token string
 	// Begun says that an at-most-once step began, at BegunAt, and has no outcome.
 	Begun   bool

@@ -94,7 +94,7 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 			r.Faults.Next(idemtest.Settle, tc.store)
 			require.Error(t, r.reconciler().Resolve(t.Context(), key.ID(), tc.res, by))
 			r.Faults.Heal()
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by), "the same look still counts")
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by), "the same look still counts")
 		})
 	}
 }

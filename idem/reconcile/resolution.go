@@ -33,9 +33,9 @@ type Resolution struct {
 	// [CompletedWith] the result of the step's function, [CompletedWithoutResult],
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named, and with Again
-	// those of which the earlier resolution has said that they took effect or failed. Nil means
-	// that none of them was executed: all of them run again. A step that took effect is undone
-	// like the others if the operation fails.
+	// those of which the earlier resolution has said that they took effect or failed. Ask the
+	// provider with the step's token ([Step.Token]): it does not know the operation's. A step that
+	// took effect is undone like the others if the operation fails. Nil if there are none.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone, by their compensations or by hand, and
 	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed for a
@@ -71,7 +71,7 @@ func (r Resolution) check() error {
 	case r.To != idem.Released && len(r.Steps) > 0:
 		return bad("Steps is given: only what is released goes on after its steps")
 	case r.Steps != nil && len(r.Steps) == 0:
-		return bad("Steps is empty: name the interrupted steps, or leave it nil if nothing was executed")
+		return bad("Steps is empty: name the interrupted steps, or leave it nil if there are none")
 	case r.To == idem.Released && r.Undone:
 		return bad("Undone is set: what is released goes on with its steps, or with undoing them")
 	case len(r.Ref) > maxReference:
@@ -135,6 +135,9 @@ var (
 	// ErrNotUndone: the resolution to Failed or Completed needs [Resolution.Undone]. Read a
 	// [*NotUndoneError] for the steps.
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
+	// ErrStepsUnnamed: the resolution to Released does not say in [Resolution.Steps] what became of
+	// each interrupted step.
+	ErrStepsUnnamed = errors.New("reconcile: interrupted steps are not named")
 	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
 	// ErrOpen: the record to forget or to extend is an open question, or in progress.
@@ -159,7 +162,7 @@ func (e *NotUndoneError) Error() string {
 			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.Undone", e.Undone, e.Steps)
 	}
 	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or resolve to released and say in Resolution.Steps "+
-		"what an interrupted step did, which runs again otherwise: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
+		"what an interrupted step did: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }

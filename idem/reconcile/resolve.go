@@ -32,8 +32,9 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // attempt may still be running, a resolution to Released is refused with [ErrTooEarly]. One
 // that would forget steps which have not been undone gives [ErrNotUndone]. A record that is
 // not unknown, or that somebody else has resolved first, gives [ErrNotUnknown], an absent one
-// [ErrNotFound]. A resolution that is refused changes nothing. One to Released without
-// [Resolution.Steps] says that the interrupted steps had no effect: the next call runs them again.
+// [ErrNotFound]. A resolution that is refused changes nothing. One to Released must say in
+// [Resolution.Steps] what became of each interrupted step: that the operation had no effect is no
+// word about a step, which has sent a token of its own.
 //
 // A claim whose lease is over counts as unknown if its record says that nobody may take it over:
 // the operation is not repeatable, or the attempt was interrupted in an at-most-once step. A
@@ -127,9 +128,10 @@ func askable(rec *idem.Record) (names []string) {
 	return names
 }
 
-// misnamed is what is wrong with the names of the steps that the resolution speaks of.
+// misnamed is what is wrong with the names of the steps that the resolution speaks of, and of
+// those that it does not.
 func misnamed(rec *idem.Record, res Resolution) error {
-	if len(res.Steps) == 0 {
+	if res.To != idem.Released {
 		return nil
 	}
 	bad := func(format string, args ...any) error {
@@ -150,7 +152,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	}
 	for _, name := range names {
 		if _, told := res.Steps[name]; !told {
-			return bad("Steps says nothing of %q, which is without outcome too: say what became of it", name)
+			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since the provider was not sent the operation's, and say what became of it "+
+				"in Resolution.Steps; a probe answers with ContinueWith", ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
 		}
 	}
 	return nil
@@ -162,8 +165,8 @@ func saidBefore(rec *idem.Record, res Resolution) bool {
 		return false
 	}
 	for _, name := range askable(rec) {
-		a, told := res.Steps[name]
-		if !told || a.res.To == idem.Released {
+		a := res.Steps[name]
+		if a.res.To == idem.Released {
 			return false
 		}
 		w, have := a.step(name), rec.Steps[name]
@@ -237,11 +240,11 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 	kept := 0
 	for name, step := range rec.Steps {
 		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
-		told, known := res.Steps[name]
+		told, named := res.Steps[name]
 		switch {
 		case !step.Begun && !rec.Told(name):
 			kept++
-		case known && told.res.To != idem.Released:
+		case named && told.res.To != idem.Released:
 			w := told.step(name)
 			w.Compensates = step.Compensates
 			s.Steps = append(s.Steps, w)

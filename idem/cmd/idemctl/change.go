@@ -212,7 +212,7 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
 		return fmt.Errorf("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew (%w)", err)
-	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
+	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed),
 		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound),
 		errors.Is(err, idem.ErrRecordUnreadable), errors.As(err, &mistaken):
 		return fmt.Errorf("refused, and nothing was changed: %w", err)

@@ -77,6 +77,9 @@ func (s *session) decision(d reconcile.Decision) {
 	if len(d.Undo) > 0 {
 		line += " --undone (after what these did has been undone: " + plain(strings.Join(d.Undo, ", ")) + ")"
 	}
+	for _, name := range d.Steps {
+		line += " --step " + plain(name) + "=WHAT"
+	}
 	s.item(line + ": then a call gets: " + plain(flags(d.Then)))
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -131,9 +130,7 @@ func (s *session) confirm(ctx context.Context, what string, n int, of []string, 
 type planned struct {
 	changed
 	rec *idem.Record
-	// steps are those of a release that would run again.
-	steps []string
-	do    func(context.Context, reconcile.By) error
+	do  func(context.Context, reconcile.By) error
 }
 
 // plan shows what the decision would do to each.
@@ -153,28 +150,13 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 			shown.item(plain(rec.ID) + ": " + plain(err.Error()))
 			continue
 		}
-		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, x.Steps, do})
+		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, do})
 	}
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", plain(todo[0].Then))
-		shown.rerun(todo)
 	}
 	return todo, refused, nil
-}
-
-// rerun says of which records a step runs again that was interrupted, and may have taken effect.
-func (s *session) rerun(todo []planned) {
-	n := 0
-	for _, p := range todo {
-		if len(p.steps) > 0 {
-			if n++; n == 1 {
-				s.field("Steps", "These were interrupted in steps that may have taken effect, and would run them again. "+
-					"First release those that the provider knows, each by its id with --step:")
-			}
-			s.item(plain(p.ID) + " runs again: " + plain(strings.Join(p.steps, ", ")))
-		}
-	}
 }
 
 // carryOutMany goes on after a refusal: the others do not depend on it.

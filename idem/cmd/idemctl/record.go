@@ -114,6 +114,7 @@ type failure struct {
 type recordedStep struct {
 	Name        string   `json:"name"`
 	State       string   `json:"state"`
+	Interrupted bool     `json:"interrupted,omitempty"` // ask the provider with Token
 	Token       string   `json:"token"`
 	Compensates bool     `json:"compensates,omitempty"`
 	Undone      bool     `json:"undone,omitempty"`
@@ -147,7 +148,7 @@ func describe(rec *idem.Record, show reveal) record {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		s := rec.Steps[name]
 		d.Steps = append(d.Steps, recordedStep{
-			Name: name, State: stepState(s), Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Undone: rec.Undone(name),
+			Name: name, State: stepState(s), Interrupted: s.Begun, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Undone: rec.Undone(name),
 			Failure: describeFailure(s.Failure, text),
 		})
 	}

@@ -81,7 +81,7 @@ func (s *session) show(d record) {
 	if d.Resolved {
 		s.field("Resolved", "from outside, see history")
 	}
-	s.field("Token", "%s", d.Token)
+	s.tokens(d)
 	if d.Ref != "" {
 		s.field("Reference", "%s", plain(d.Ref))
 	}
@@ -99,6 +99,23 @@ func (s *session) show(d record) {
 			s.field("", "token %s", step.Token)
 		}
 	}
+}
+
+// tokens writes what the provider knows the operation by: first those of its interrupted steps,
+// of which somebody must ask.
+func (s *session) tokens(d record) {
+	name := "Token"
+	for _, step := range d.Steps {
+		if step.Interrupted {
+			s.field(name, "%s of step %s, which was interrupted", step.Token, plain(step.Name))
+			name = ""
+		}
+	}
+	if len(d.Steps) > 0 {
+		s.field(name, "%s outside steps", d.Token)
+		return
+	}
+	s.field(name, "%s", d.Token)
 }
 
 // stepText says what became of a step.

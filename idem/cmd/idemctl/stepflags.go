@@ -13,7 +13,7 @@ import (
 
 // stepFlags say what became of interrupted steps.
 type stepFlags struct {
-	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (its result is not known), NAME=failed:TEXT, or NAME=@FILE with its result as JSON. Name all of them; without it they all run again."`
+	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (its result is not known), NAME=failed:TEXT, or NAME=@FILE with its result as JSON. Name all of them. Ask the provider with the step's token, which show prints."`
 }
 
 // answers are what the flags say; nil if they say nothing.
