@@ -152,8 +152,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	}
 	for _, name := range names {
 		if _, told := res.Steps[name]; !told {
-			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since the provider was not sent the operation's, and say what became of it "+
-				"in Resolution.Steps; a probe answers with ContinueWith", ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
+			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send the operation's, "+
+				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
 		}
 	}
 	return nil

@@ -32,7 +32,8 @@ func operations(engine *idem.Engine, client provider.Client, giveUpAfter time.Du
 	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe, GiveUpAfter: giveUpAfter}}, nil
 }
 
-// probe asks for the refund with the name that the handler gave it, which is the token. That
+// probe asks for the refund with the name that the handler gave it, which is the operation's
+// token: the handler has no steps, each of which would send a token of its own. That
 // the provider has none counts only after the attempt's lease, when no request can be under
 // way any more: the sweep sees to that.
 func (p *prober) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {

@@ -269,7 +269,7 @@ func (s *schedule) settle(r *reconcile.Reconciler) {
 		}
 		if !rec.GivenUpAt.IsZero() {
 			s.people["told"]++
-			res := reconcile.Resolution{To: idem.Released}
+			res := reconcile.Resolution{To: idem.Released, Steps: absent(rec)}
 			if s.known() {
 				res = reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "refunded by hand"}}
 			}

@@ -187,7 +187,7 @@ func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
 
 // sweeper asks a provider that knows, and does not always answer.
 func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweeper {
-	op := reconcile.Operation{GiveUpProbes: 20, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+	op := reconcile.Operation{GiveUpProbes: 20, Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		known := s.known()
 		s.pause(3)
 		switch n := s.n(10); {
@@ -199,6 +199,15 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 			return reconcile.CannotBeKnown("the provider has lost its books"), nil
 		case known:
 			return reconcile.CompletedWith(receipt), nil
+		}
+		steps := map[string]reconcile.Answer{}
+		for _, step := range q.Steps {
+			if step.Begun {
+				steps[step.Name] = reconcile.NotExecuted()
+			}
+		}
+		if len(steps) > 0 {
+			return reconcile.ContinueWith(steps), nil
 		}
 		return reconcile.NotExecuted(), nil
 	}}
@@ -216,6 +225,16 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 	})
 	require.NoError(s.t, err)
 	return sw
+}
+
+// absent says that no step had an effect of which somebody must say what became.
+func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
+	for name, step := range rec.Steps {
+		if step.Begun || rec.Told(name) {
+			steps = map[string]reconcile.Answer{name: reconcile.NotExecuted()} // there is one
+		}
+	}
+	return steps
 }
 
 // webhook tells what the provider has done.
@@ -246,9 +265,12 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 		require.NoError(s.t, err)
 		res.To, res.Failure, res.Result = idem.Completed, nil, &out
 	default:
-		res.To, res.Failure = idem.Released, nil
+		res.To, res.Failure, res.Steps = idem.Released, nil, absent(rec)
 	}
 	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	if s.steps { // which say of the record that was looked at
+		by.Seen = rec.Write
+	}
 	if res.Again = s.n(4) == 0; res.Again {
 		by.Seen = rec.Write
 		s.mu.Lock()

@@ -147,14 +147,32 @@ func refund(ctx context.Context, payment Payment) (Receipt, error) {
 type Provider func(ctx context.Context, token string) (number string, err error)
 
 func (find Provider) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-	number, err := find(ctx, q.Token)
+	steps := map[string]reconcile.Answer{}
+	for _, step := range q.Steps {
+		if !step.Begun {
+			continue
+		}
+		answer, err := find.refund(ctx, step.Token) // the provider does not know q.Token
+		if err != nil {
+			return reconcile.Answer{}, err
+		}
+		steps[step.Name] = answer
+	}
+	if len(steps) > 0 {
+		return reconcile.ContinueWith(steps), nil // the next call goes on with these outcomes
+	}
+	return find.refund(ctx, q.Token)
+}
+
+func (find Provider) refund(ctx context.Context, token string) (reconcile.Answer, error) {
+	number, err := find(ctx, token)
 	switch {
 	case err != nil:
 		return reconcile.Answer{}, err // asked again later
 	case number == "":
 		return reconcile.NotExecuted(), nil // counts once the attempt's lease is over
 	}
-	return reconcile.CompletedWith(Receipt{Number: number}), nil // what refund would have returned
+	return reconcile.CompletedWith(Receipt{Number: number}), nil // what refund or its step would have returned
 }
 
 func sweep(ctx context.Context, r *reconcile.Reconciler, find Provider) (reconcile.Report, error) {

@@ -28,7 +28,8 @@ var stories = map[string]told{
 	"":                 {time.Hour, (*scene).unknown},
 	"Settling":         {time.Hour, (*scene).unknown},
 	"Settling 1":       {time.Hour, (*scene).overHTTP},
-	"Settling 5":       {time.Hour, (*scene).settledWrongly},
+	"Settling 5":       {time.Hour, (*scene).interrupted},
+	"Settling 6":       {time.Hour, (*scene).settledWrongly},
 	"OldestOpen":       {20 * time.Minute, (*scene).unknown},
 	"GivenUp":          {5 * time.Hour, (*scene).givenUp},
 	"PeopleDepth":      {5 * time.Hour, (*scene).inTheQueue},
@@ -50,7 +51,8 @@ var stories = map[string]told{
 
 // decided are the states that a block leaves; every other one leaves the record as it is.
 var decided = map[string]idem.State{
-	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Failed, "Settling 4": idem.Released, "Settling 5": idem.Completed,
+	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Failed, "Settling 4": idem.Released,
+	"Settling 5": idem.Released, "Settling 6": idem.Completed,
 }
 
 // requeue is the block that has dead letters sent again.

@@ -89,6 +89,13 @@ func (s *scene) died() string {
 	return key.ID()
 }
 
+// interrupted is a refund whose process died in a step that runs at most once.
+func (s *scene) interrupted() string {
+	id := s.died()
+	require.NoError(s.t, s.store.RecordStep(s.t.Context(), s.now(), protocol.StepWrite{ID: id, Owner: "o1", Write: "o2", Name: "charge", Begin: true}))
+	return id
+}
+
 // overHTTP is an unknown refund that a client asked for over HTTP.
 func (s *scene) overHTTP() string {
 	contract, err := idemhttp.New(s.engine(), idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
