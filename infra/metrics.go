@@ -79,6 +79,10 @@ func (m *Monitoring) questions(s *Sweeper, age time.Duration) {
 // outbox watches what a relay sends.
 func (m *Monitoring) outbox(r *Relay, age time.Duration) {
 	name, f := idOf(r), r.Function
+	if age <= r.sweep {
+		warn(m, "outbox-age", "OutboxAge of %v is not above the time between two sweeps of %s, %v: each message that the stream has missed "+
+			"once alarms; set it above that", age, name, r.sweep)
+	}
 	oldest := metric(f, schema.MetricOutboxOldest, "Maximum")
 	m.raise(name, "OutboxOld", oldest, age.Seconds(), fmt.Sprintf(
 		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has no route to it", age))

@@ -88,6 +88,8 @@ type Relay struct {
 	Failures awssqs.Queue
 	// Mapping is the event source mapping from the stream to the function.
 	Mapping awslambda.EventSourceMapping
+
+	sweep time.Duration
 }
 
 // NewRelay returns a relay of the table's outbox.
@@ -114,6 +116,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
 	r.feed(table, &p)
+	r.sweep = p.Sweep
 	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, p.Sweep)
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -96,6 +97,15 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(sweepEvery)})
 	schedule(s, "Schedule", "Sweeper", "Has the sweeper look for what is due.", s.Function, sweepEvery)
 	return s
+}
+
+// GrantPeople allows what those do who work off the queue for people: look at its messages,
+// put them back, and delete what is settled.
+func (s *Sweeper) GrantPeople(to awsiam.IGrantable) {
+	allow(to, nil, []string{*s.People.QueueArn()}, "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage")
+	if key := s.People.EncryptionMasterKey(); key != nil {
+		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt")
+	}
 }
 
 // MetricSuccesses is the number of sweeps that have succeeded: those that handled something,

@@ -91,6 +91,37 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+func TestGrantOfATail(t *testing.T) {
+	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) { table.GrantTail(role) })
+	require.Empty(t, problems)
+	got := map[string][]string{}
+	for _, s := range statements {
+		require.Len(t, s.resources, 1)
+		got[s.resources[0]] = append(got[s.resources[0]], s.actions...)
+	}
+	require.Len(t, got, 2)
+	require.ElementsMatch(t, []string{"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}, got["Records.Arn"])
+	require.ElementsMatch(t, []string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, got["Records.StreamArn"])
+}
+
+func TestGrantOfTheQueueForPeople(t *testing.T) {
+	got, problems := synth(t, func(s awscdk.Stack) {
+		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
+		table := infra.NewTable(s, "Records", nil)
+		infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{
+			Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: awskms.NewKey(s, jsii.String("Key"), nil),
+		}).GrantPeople(role)
+	})
+	require.Empty(t, problems)
+	people := got.named(t, "AWS::IAM::Policy", "RoleDefaultPolicy")
+	all, _ := at(people, "PolicyDocument", "Statement").([]any)
+	require.Len(t, all, 2)
+	require.ElementsMatch(t, []string{"sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"}, texts(at(all[0], "Action")))
+	require.Equal(t, []string{"SweeperPeople.Arn"}, texts(at(all[0], "Resource")))
+	require.Equal(t, []string{"kms:Decrypt"}, texts(at(all[1], "Action")))
+	require.Equal(t, []string{"Key.Arn"}, texts(at(all[1], "Resource")))
+}
+
 func TestGrantOfABusinessTable(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
