@@ -251,7 +251,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Who)
-		http.Redirect(w, r, c.recordURL(id)+"&done=1", http.StatusSeeOther)
+		http.Redirect(w, r, c.recordURL(id)+"&done="+by.ID, http.StatusSeeOther)
 	case isStale(err):
 		c.stale(w, r, id, by)
 	case errors.As(err, &config):

@@ -54,6 +54,20 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 	}
 }
 
+// The page that tells it is followed, and exchanged after another one's change.
+func TestADecisionIsToldOnlyToWhoMadeIt(t *testing.T) {
+	who := "alice"
+	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
+	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	r.Clock.Advance(time.Second)
+	who = "bob"
+	require.Contains(t, r.get(r.post("/ops/act", r.form(id, "released")).Header.Get("Location")).text, "to released, attempt 1. By bob,")
+	who = "alice"
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	require.NotContains(t, r.get("/ops/record?done=1&"+url.Values{"id": {id}}.Encode()).text, "<strong>Recorded.</strong>")
+}
+
 func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), 7, nil)
@@ -63,7 +77,7 @@ func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	require.Equal(t, idem.Absent, r.state(id))
 	page := r.get(done.Header.Get("Location"))
 	require.Equal(t, http.StatusOK, page.StatusCode, "who removed it, and why, is kept")
-	require.Contains(t, page.text, "The record was removed.")
+	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: The record was removed.")
 	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 }

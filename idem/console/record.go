@@ -32,7 +32,7 @@ type recordView struct {
 	Decisions             []decisionView
 	Steps                 []stepView
 	Timeline              []happening
-	// Done is the latest change, if the operator comes from making it.
+	// Done is the change that the operator comes from making.
 	Done *happening `json:"-"`
 	// Shown is what was asked for: the value, the result or a step's.
 	Shown *shown `json:"-"`
@@ -81,9 +81,10 @@ func (c *console) record(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	body := c.view(id, rec, history)
-	if q.Get("done") == "1" && len(history) > 0 {
-		last := c.happening(history[len(history)-1])
-		body.Done = &last
+	made := reconcile.By{ID: q.Get("done")}.Made
+	if i := slices.IndexFunc(history, func(a protocol.Audit) bool { return made(a) && !a.Unconfirmed }); i >= 0 {
+		done := c.happening(history[i])
+		body.Done = &done
 	}
 	body.ShowErrors = q.Get("show") == "error"
 	if body.Shown, err = c.asked(r, rec); err != nil {
