@@ -45,8 +45,8 @@ const (
 
 // report is what the log says.
 type report struct {
-	From       time.Time      `json:"from"`
-	To         time.Time      `json:"to"`
+	From       time.Time      `json:"from,omitzero"`
+	To         time.Time      `json:"to,omitzero"`
 	Operations []*observedOp  `json:"operations"`
 	Refused    []counted      `json:"refused"`
 	Reused     []counted      `json:"reused"`
@@ -86,7 +86,8 @@ type counted struct {
 
 // logLine is what the observer of idem.LogTo logs of a call in shadow.
 type logLine struct {
-	Time      time.Time       `json:"time"`
+	Time      json.RawMessage `json:"time"`
+	Timestamp json.RawMessage `json:"timestamp"` // as lambdacontext.NewLogger calls it
 	Kind      notice.Kind     `json:"kind"`
 	Record    string          `json:"record"`
 	Operation string          `json:"operation"`
@@ -192,18 +193,28 @@ func (t *tally) line(raw []byte) {
 	t.count(&l)
 }
 
+// at is when the line was written; zero if it has no time.
+func (l *logLine) at() (at time.Time) {
+	for _, raw := range []json.RawMessage{l.Time, l.Timestamp} {
+		if json.Unmarshal(raw, &at) == nil {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
 func (t *tally) count(l *logLine) {
 	switch l.Kind {
 	case notice.ShadowExecuted, notice.ShadowDuplicate, notice.ShadowReused, notice.ShadowRefused, notice.ShadowUnobserved:
 	default:
 		return
 	}
-	if !l.Time.IsZero() {
-		if t.from.IsZero() || l.Time.Before(t.from) {
-			t.from = l.Time.UTC()
+	if at := l.at(); !at.IsZero() {
+		if t.from.IsZero() || at.Before(t.from) {
+			t.from = at
 		}
-		if l.Time.After(t.to) {
-			t.to = l.Time.UTC()
+		if at.After(t.to) {
+			t.to = at
 		}
 	}
 	op := t.operations[l.Operation]
@@ -306,7 +317,11 @@ func (r *report) top(name string, of map[counted]int, n int) []counted {
 // report writes it for people.
 func (s *session) report(r report, c *reportCmd) {
 	t := &r.Total
-	say(s.out, "%s in shadow from %s to %s. In live mode:", plural(t.Calls, "call"), at(r.From), at(r.To))
+	when := ""
+	if !r.From.IsZero() {
+		when = " from " + at(r.From) + " to " + at(r.To)
+	}
+	say(s.out, "%s in shadow%s. In live mode:", plural(t.Calls, "call"), when)
 	fmt.Fprintln(s.out)
 	w := newTable(s.out)
 	w.AppendHeader(table.Row{"operation", "calls", "run", "replay", "inflight", "unknown", "reused", "refused", "unseen"})

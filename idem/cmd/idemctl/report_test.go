@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -73,6 +74,26 @@ func trial(t *testing.T) string {
 // The log that the golden report is made of is one of a service in shadow.
 func TestTheLogOfTheReportIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { golden(t, "testdata/shadow.log", trial(t)) })
+}
+
+// The logger of aws-lambda-go calls the time of a line by another name. A log may also have none.
+func TestReportHasTheDatesOfItsLog(t *testing.T) {
+	raw, err := os.ReadFile("testdata/shadow.log")
+	require.NoError(t, err)
+	want := reported(t, string(raw))
+	require.Equal(t, want, reported(t, strings.ReplaceAll(string(raw), `"time":`, `"timestamp":`)))
+	undated := strings.ReplaceAll(string(raw), `"time":`, `"when":`)
+	require.NotContains(t, reported(t, undated), "0001-01-01")
+	var out, errs bytes.Buffer
+	require.Equal(t, exitDone, run(t.Context(), []string{"report"}, &terminal{in: strings.NewReader(undated), out: &out, err: &errs}, world{clock: time.Now}), errs.String())
+	require.Contains(t, out.String(), "14 calls in shadow. In live mode:")
+
+	var log bytes.Buffer
+	engine, err := idem.New(memstore.New(), &idem.Options{Observer: idem.LogTo(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr})))})
+	require.NoError(t, err)
+	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "refund", Shadow: true}.Key("acme", "1"), 1, result)
+	require.NoError(t, err)
+	require.Contains(t, reported(t, log.String()), `"from": "20`)
 }
 
 // The log counts the same in every form in which it is kept.
