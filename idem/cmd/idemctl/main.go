@@ -85,8 +85,34 @@ func main() {
 	os.Exit(code)
 }
 
+// written is an output that keeps its first error: what was not written was not said.
+type written struct {
+	io.Writer
+	err error
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
+}
+
 // run runs one command line.
 func run(ctx context.Context, args []string, term *terminal, w world) int {
+	out := &written{Writer: term.out}
+	kept := *term
+	kept.out = out
+	code := runTo(ctx, args, &kept, w)
+	if code == exitDone && out.err != nil {
+		say(term.err, "idemctl: the output cannot be written: %v", out.err)
+		return exitFailed
+	}
+	return code
+}
+
+func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 	cli := &commands{}
 	code, exited := 0, false
 	parser, err := kong.New(cli,

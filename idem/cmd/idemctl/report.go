@@ -196,7 +196,7 @@ func (t *tally) line(raw []byte) {
 // at is when the line was written; zero if it has no time.
 func (l *logLine) at() (at time.Time) {
 	for _, raw := range []json.RawMessage{l.Time, l.Timestamp} {
-		if json.Unmarshal(raw, &at) == nil {
+		if json.Unmarshal(raw, &at) == nil && !at.IsZero() {
 			return at.UTC()
 		}
 	}
