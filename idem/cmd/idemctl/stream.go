@@ -127,18 +127,27 @@ func (r *reader) open(ctx context.Context, sh *shard) error {
 	return nil
 }
 
+// next reads what comes after what was read last.
+func (r *reader) next(ctx context.Context, sh *shard) (*dynamodbstreams.GetRecordsOutput, error) {
+	if sh.next == nil {
+		if err := r.open(ctx, sh); err != nil {
+			return nil, err
+		}
+	}
+	return r.client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: sh.next})
+}
+
 // read reads what a shard has now; over says that it has ended.
 func (r *reader) read(ctx context.Context, sh *shard, each func(*types.Record) error) (over bool, err error) {
 	for {
-		if sh.next == nil {
-			if err := r.open(ctx, sh); err != nil {
-				return false, err
-			}
-		}
-		out, err := r.client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: sh.next})
+		out, err := r.next(ctx, sh)
 		var expired *types.ExpiredIteratorException
 		var trimmed *types.TrimmedDataAccessException
+		var gone *types.ResourceNotFoundException
 		switch {
+		case errors.As(err, &gone):
+			r.lost(sh.id) // a shard lives for a day after its end; a stream that is gone ends the list of shards
+			return true, nil
 		case errors.As(err, &expired):
 			sh.next = nil // this machine was asleep for 15 minutes
 			if sh.last == "" && sh.from == types.ShardIteratorTypeLatest {

@@ -26,6 +26,7 @@ type fakeStream struct {
 	shards []types.Shard
 	data   map[string][]string // ids of records that were claimed
 	fail   error               // of the next GetRecords
+	asleep error               // of the next GetShardIterator after the first ones
 }
 
 func (f *fakeStream) add(id, parent string) {
@@ -77,6 +78,10 @@ func (f *fakeStream) DescribeStream(_ context.Context, in *dynamodbstreams.Descr
 func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := f.asleep; err != nil {
+		f.asleep = nil
+		return nil, err
+	}
 	at := 0
 	switch in.ShardIteratorType {
 	case types.ShardIteratorTypeLatest:
@@ -174,6 +179,57 @@ func TestWhatWasReadTooLateIsSaid(t *testing.T) {
 	f.add("a", "")
 	_, lost := following(t, f, func() { f.failWith(&types.TrimmedDataAccessException{}) })
 	require.Equal(t, []string{"a"}, lost)
+}
+
+// After a day of sleep the place where it was is gone, and so may be the shard.
+func TestAfterADayOfSleepTheRestIsFollowed(t *testing.T) {
+	for name, asleep := range map[string]error{"place": &types.TrimmedDataAccessException{}, "shard": &types.ResourceNotFoundException{}} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeStream{data: map[string][]string{}}
+			f.add("a", "")
+			seen, lost := following(t, f, func() {
+				f.put("a", "1")
+				time.Sleep(5 * time.Second)
+				f.mu.Lock()
+				f.data["a"], f.asleep = nil, asleep
+				f.mu.Unlock()
+				f.failWith(&types.ExpiredIteratorException{})
+				f.add("b", "a")
+				if name == "place" {
+					f.put("a", "2")
+					f.end("a")
+				}
+				f.put("b", "3")
+			})
+			require.Equal(t, map[string][]string{"place": {"1", "2", "3"}, "shard": {"1", "3"}}[name], seen)
+			require.Equal(t, []string{"a"}, lost)
+		})
+	}
+}
+
+// noStream is a stream that does not answer.
+type noStream struct{ streams }
+
+func (noStream) DescribeStream(ctx context.Context, _ *dynamodbstreams.DescribeStreamInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The exit code must not say that nothing happened to who was never connected.
+func TestATailThatWasNeverConnectedFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.backend.streams = noStream{}
+		b.backend.stream = func(context.Context) (string, error) { return "arn", nil }
+		code, _, errs := b.run("tail", "--for", "1m")
+		require.Equal(t, exitFailed, code, errs)
+		require.Contains(t, errs, "has not answered in 1m0s")
+		f := &fakeStream{}
+		f.add("a", "")
+		b.backend.streams = f
+		code, _, errs = b.run("tail", "--for", "1m")
+		require.Equal(t, exitDone, code, errs)
+	})
 }
 
 func TestAnErrorOfTheStreamEndsIt(t *testing.T) {

@@ -46,6 +46,7 @@ func (c *tailCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	stopped := ctx // by Ctrl-C
 	if c.For > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.For)
@@ -58,9 +59,10 @@ func (c *tailCmd) Run(ctx context.Context, s *session) error {
 	enc := json.NewEncoder(s.out)
 	enc.SetEscapeHTML(false)
 	say(s.err, "Following the stream of %s; a change is seen about a second after it is made.", line(s.globals.Table))
-	err = (&reader{client: b.streams, arn: arn, lost: func(shard string) {
+	follower := &reader{client: b.streams, arn: arn, lost: func(shard string) {
 		say(s.err, "Changes of shard %s were not read in time: some are not shown.", shard)
-	}}).follow(ctx, func(r *types.Record) error {
+	}}
+	err = follower.follow(ctx, func(r *types.Record) error {
 		st, ok := stepOf(r)
 		if !ok || !c.shows(st) {
 			return nil
@@ -75,8 +77,11 @@ func (c *tailCmd) Run(ctx context.Context, s *session) error {
 		_, err := fmt.Fprintf(s.out, "%s  %s -> %s, attempt %d  %s\n", at(st.At), s.state(st.From), to, st.Attempt, line(st.ID))
 		return err
 	})
-	if ctx.Err() != nil {
+	switch {
+	case stopped.Err() != nil, ctx.Err() != nil && !follower.listed.IsZero():
 		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("the stream has not answered in %v, and nothing was followed: %w", c.For, err)
 	}
 	return err
 }
