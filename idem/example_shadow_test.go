@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-var Fulfil = idem.Operation{Name: "fulfil", Shadow: os.Getenv("IDEM_LIVE") == ""}
+// Without the variable the operation is protected.
+var Fulfil = idem.Operation{Name: "fulfil", Shadow: os.Getenv("IDEM_SHADOW") == "true"}
 
 // In shadow each call runs, and the observer is told what the live mode would have done.
 func ExampleOperation_shadow() {
@@ -20,8 +21,10 @@ func ExampleOperation_shadow() {
 	if err != nil {
 		panic(err)
 	}
+	shadow := Fulfil
+	shadow.Shadow = true // as with IDEM_SHADOW=true
 	for n := range 2 {
-		got, err := idem.Do(context.Background(), engine, Fulfil.Key("acme", "order-1"), "one book", func(context.Context, string) (int, error) {
+		got, err := idem.Do(context.Background(), engine, shadow.Key("acme", "order-1"), "one book", func(context.Context, string) (int, error) {
 			return n, nil
 		})
 		fmt.Println(got, err)

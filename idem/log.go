@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/idem-go/idempotency/idem/notice"
 )
@@ -38,13 +39,14 @@ var logged = map[notice.Kind]struct {
 	notice.ShadowUnobserved: {slog.LevelWarn, "in shadow: not observed"},
 }
 
-// LogTo returns an observer that logs what somebody must look at as warnings and errors,
-// the rest below. Nil means slog.Default. No line has a key's value; record ids are in
-// them, and begin with the tenant.
+// LogTo returns an observer that logs what somebody must look at as warnings and errors, the
+// rest below, and warns once of each operation in shadow. Nil means slog.Default. Lines have
+// record ids, which begin with the tenant, and no key's value.
 func LogTo(l *slog.Logger) Observer { return logFrom(slog.LevelDebug, l) }
 
 // logFrom is LogTo, but for what has a lower level.
 func logFrom(least slog.Level, l *slog.Logger) Observer {
+	var shadowed sync.Map // the operations that are known to be in shadow
 	return func(ctx context.Context, n notice.Notice) {
 		how, found := logged[n.Kind]
 		if !found {
@@ -54,8 +56,14 @@ func logFrom(least slog.Level, l *slog.Logger) Observer {
 		if log == nil {
 			log = slog.Default()
 		}
+		shadow := strings.HasPrefix(string(n.Kind), "shadow_")
+		if shadow {
+			if _, warned := shadowed.LoadOrStore(n.Operation, true); !warned {
+				log.LogAttrs(ctx, slog.LevelWarn, "idem: the operation is in shadow: duplicates run; end the trial by Operation.Shadow", slog.String("operation", n.Operation))
+			}
+		}
 		// What is told in shadow is all that shadow is for.
-		if how.level < least && !strings.HasPrefix(string(n.Kind), "shadow_") || !log.Enabled(ctx, how.level) {
+		if how.level < least && !shadow || !log.Enabled(ctx, how.level) {
 			return
 		}
 		attrs := []slog.Attr{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -45,6 +46,32 @@ func TestLogToLeavesOutWhatIsNotKnown(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	idem.LogTo(log)(t.Context(), notice.Notice{Kind: notice.StoreUnavailable, ID: "acme#charge#digest", Operation: "charge", Elapsed: time.Second})
 	require.Regexp(t, `msg="idem: store unavailable, nothing was executed" kind=store_unavailable record=acme#charge#digest operation=charge elapsed=1s\n$`, out.String())
+}
+
+func TestTheOperationOfTheExampleIsProtectedWithoutItsVariable(t *testing.T) {
+	require.Empty(t, os.Getenv("IDEM_SHADOW"))
+	require.False(t, Fulfil.Shadow)
+}
+
+// A trial that somebody forgets is a service without protection.
+func TestTheLogWarnsOnceOfEachOperationInShadow(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	for name, o := range map[string]idem.Observer{"the default log": idem.Observers(nil), "LogTo": idem.LogTo(nil)} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+			e, err := idem.New(memstore.New(), &idem.Options{Observer: o})
+			require.NoError(t, err)
+			for _, call := range []string{"charge", "charge", "refund", "charge"} {
+				finished(t, &rig{engine: e}, idem.Operation{Name: call, Shadow: true}.Key("acme", "k"))
+			}
+			finished(t, &rig{engine: e}, idem.Operation{Name: "live"}.Key("acme", "k"))
+			require.Equal(t, 2, strings.Count(out.String(), "level=WARN"), out.String())
+			for _, op := range []string{"charge", "refund"} {
+				require.Equal(t, 1, strings.Count(out.String(), "end the trial by Operation.Shadow\" operation="+op+"\n"), out.String())
+			}
+		})
+	}
 }
 
 func TestLogToTheDefaultLogger(t *testing.T) {
