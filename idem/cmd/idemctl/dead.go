@@ -45,10 +45,10 @@ type letter struct {
 	Unreadable  string    `json:"unreadable,omitempty"`
 }
 
-func describeLetter(e *outbox.Entry) letter {
+func describeLetter(e deadLetter) letter {
 	l := letter{
 		ID: e.ID, Record: e.Record, Destination: e.Destination, OrderingKey: e.OrderingKey, Type: e.Type,
-		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: len(e.Body),
+		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: e.size,
 	}
 	if e.Unreadable != nil {
 		l.Unreadable = e.Unreadable.Error()
@@ -56,12 +56,27 @@ func describeLetter(e *outbox.Entry) letter {
 	return l
 }
 
-// find lists the dead letters; more says that there are more than the limit.
-func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found []*outbox.Entry, more bool, err error) {
+// deadLetter is one without its body: a night's outage leaves more of them than there is memory.
+type deadLetter struct {
+	*outbox.Entry
+	size int
+}
+
+// find lists the oldest dead letters; more says that there are more than the limit.
+func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found []deadLetter, more bool, err error) {
 	if f.Limit < 1 {
 		return nil, false, misuse("--limit is %d: it is 1 at least", f.Limit)
 	}
-	p := s.progress()
+	oldest := func() {
+		slices.SortStableFunc(found, func(a, b deadLetter) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		})
+		if len(found) > f.Limit {
+			clear(found[f.Limit:])
+			found, more = found[:f.Limit], true
+		}
+	}
+	n, p := 0, s.progress()
 	defer p.done()
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
@@ -71,20 +86,17 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 			}
 			for _, e := range page {
 				if (f.ID == nil || slices.Contains(f.ID, e.ID)) && (f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
-					found = append(found, e)
+					bare := *e
+					bare.Body = nil
+					found, n = append(found, deadLetter{&bare, len(e.Body)}), n+1
 				}
 			}
-			p.say("looked at shard %d of %d, found %s", shard+1, outbox.Shards, plural(len(found), "dead letter"))
+			oldest()
+			p.say("looked at shard %d of %d, found %s", shard+1, outbox.Shards, plural(n, "dead letter"))
 			if cursor = next; cursor == "" {
 				break
 			}
 		}
-	}
-	slices.SortStableFunc(found, func(a, b *outbox.Entry) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
-	if more = len(found) > f.Limit; more {
-		found = found[:f.Limit]
 	}
 	return found, more, nil
 }
@@ -120,12 +132,12 @@ func (c *deadListCmd) Run(ctx context.Context, s *session) error {
 }
 
 // letters writes dead letters for people.
-func (s *session) letters(all []*outbox.Entry) {
+func (s *session) letters(all []deadLetter) {
 	if len(all) == 0 {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(len(e.Body), "byte"), tries(e.Tries), when(e.Created, s.now()))
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.size, "byte"), tries(e.Tries), when(e.Created, s.now()))
 		if e.Unreadable != nil {
 			what = "unreadable: " + line(e.Unreadable.Error())
 		}
@@ -191,7 +203,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		do := func(ctx context.Context, by reconcile.By) error { return r.Requeue(ctx, e, by) }
+		do := func(ctx context.Context, by reconcile.By) error { return r.Requeue(ctx, e.Entry, by) }
 		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue

@@ -86,6 +86,40 @@ func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
 	})
 }
 
+// flood is a night's outage: each shard has a page of letters with bodies.
+type flood struct{}
+
+func (flood) Dead(_ context.Context, shard int, _ string) ([]*outbox.Entry, string, error) {
+	var page []*outbox.Entry
+	for i := range 3 {
+		page = append(page, &outbox.Entry{
+			Created: time.Unix(int64(1000-shard), 0), Message: outbox.Message{ID: fmt.Sprintf("%02d-%d", shard, i), Destination: "orders", Body: []byte("0123456789")},
+		})
+	}
+	return page, "", nil
+}
+
+func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.backend.letters = flood{}
+		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}}, &b.backend)
+		require.NoError(t, err)
+		require.True(t, more)
+		var ids []string
+		for _, e := range found {
+			ids = append(ids, e.ID)
+			require.Equal(t, 10, e.size)
+			require.Nil(t, e.Body)
+		}
+		last, before := fmt.Sprintf("%02d-", outbox.Shards-1), fmt.Sprintf("%02d-", outbox.Shards-2)
+		require.Equal(t, []string{last + "0", last + "1", last + "2", before + "0"}, ids)
+		require.LessOrEqual(t, cap(found), 16, "it grows with the limit and a page, not with the letters")
+		_, out, _ := b.run("dead", "list", "--limit", "1", "-o", "json")
+		require.Contains(t, out, `"size": 10`)
+	})
+}
+
 // What cannot be read is left, and told as such.
 func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
