@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -29,8 +28,7 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	now, shown, more := s.now(), 0, false
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
+	enc := s.encoder()
 	err = s.eachChange(ctx, r, now.Add(-c.Since), func(a protocol.Audit) error {
 		_, operation := namesOf(a.ID)
 		if c.Operation != nil && !slices.Contains(c.Operation, operation) || c.Who != "" && c.Who != a.Who {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
@@ -27,8 +26,7 @@ func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
+	enc := s.encoder()
 	written := 0
 	var unreadable []string
 	each := func(rec *idem.Record) error {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -20,10 +22,40 @@ const width = 80
 
 // writeJSON writes one value as indented JSON.
 func (s *session) writeJSON(v any) error {
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
+	enc := s.encoder()
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// encoder writes values as JSON, a line each.
+func (s *session) encoder() *json.Encoder {
+	enc := json.NewEncoder(escaped{s.out})
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+// escaped writes JSON with what a terminal would obey as \u and four digits: others wrote it, and
+// package json leaves the controls above U+007F and those of directions as they are.
+type escaped struct{ io.Writer }
+
+// Write takes a whole value, as a json.Encoder writes it.
+func (w escaped) Write(p []byte) (int, error) {
+	safe := make([]byte, 0, len(p))
+	for _, r := range string(p) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			safe = utf8.AppendRune(safe, r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			safe = fmt.Appendf(safe, `\u%04x\u%04x`, high, low)
+		default:
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		}
+	}
+	if _, err := w.Writer.Write(safe); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // newTable draws no lines, so that columns are easy to cut.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -56,8 +55,7 @@ func (c *tailCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
+	enc := s.encoder()
 	say(s.err, "Following the stream of %s; a change is seen about a second after it is made.", line(s.globals.Table))
 	follower := &reader{client: b.streams, arn: arn, lost: func(shard string) {
 		say(s.err, "Changes of shard %s were not read in time: some are not shown.", shard)

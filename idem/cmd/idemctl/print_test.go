@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// commanding is what a terminal would obey: ANSI, C1, directions, and a tag beyond 16 bits.
+const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
+
+// What others wrote reaches no terminal as a command to it, neither as text nor as JSON.
+func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		key := idem.Operation{Name: "op" + commanding, KeepValue: true}.Key("t"+commanding, "v"+commanding)
+		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "step\u202e", func(context.Context) (int, error) { return 1, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
+			require.NoError(t, err)
+			return 0, errors.New("err" + commanding)
+		}))
+		id := key.ID()
+		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
+			reconcile.Resolution{To: idem.Failed, Undone: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
+			reconcile.By{Who: "w" + commanding, Why: "y" + commanding, Tool: "t" + commanding}))
+		b.Clock.Advance(time.Hour)
+		for _, args := range [][]string{
+			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id}, {"changes"}, {"list"},
+			{"list", "--all", "--yes"}, {"stats"}, {"export", "--all", "--yes", "--show-value", "--show-error"},
+			{"resolve", id, "--to", "failed", "--message", "x", "--reason", commanding, "--yes"}, {"forget", id, "--reason", commanding, "--dry-run"},
+		} {
+			for _, form := range []string{"table", "json"} {
+				_, out, errs := b.run(with(args, "-o", form)...)
+				for _, r := range out + errs {
+					require.True(t, r == '\n' || r == '\t' || unicode.IsPrint(r), "%v as %s writes %U: %q", args, form, r, out+errs)
+				}
+			}
+		}
+		// It is the same JSON.
+		_, out, _ := b.run("show", id, "--show-value", "-o", "json")
+		var r record
+		require.NoError(t, json.Unmarshal([]byte(out), &r))
+		require.Equal(t, "v"+commanding, r.Value)
+		require.Contains(t, out, `\u009b31m\u202eb\u0007\udb40\udc41`)
+	})
+}
+
+func TestJSONIsWrittenAsItIsOtherwise(t *testing.T) {
+	var out bytes.Buffer
+	s := &session{terminal: &terminal{out: &out}}
+	require.NoError(t, s.writeJSON(map[string]string{"a": "<ü> \U0001F600 \xff"}))
+	require.Equal(t, "{\n  \"a\": \"<ü> \U0001F600 \\ufffd\"\n}\n", out.String())
+}
