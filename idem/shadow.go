@@ -150,7 +150,7 @@ func (o *observation) within(ctx context.Context) (context.Context, context.Canc
 	if !o.endByProcess.IsZero() {
 		budget = min(budget, time.Until(o.endByProcess)/10)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), max(budget, leastFinish))
+	return context.WithTimeout(context.WithoutCancel(ctx), budget)
 }
 
 func (o *observation) expires(lease time.Time) time.Time {

@@ -54,6 +54,7 @@ func TestAnErrorOfAPanicNamesItsLine(t *testing.T) {
 		return nil
 	}
 	four, none, text := 4111, []int{}, any("secret")
+	var missing map[string]int
 	for want, f := range map[string]func(){
 		"a value of type string":                                           func() { panic("secret") },
 		"an error of type *errors.errorString":                             func() { panic(errors.New("secret")) },
@@ -61,7 +62,7 @@ func TestAnErrorOfAPanicNamesItsLine(t *testing.T) {
 		"interface conversion: interface {} is string, not int":            func() { four = text.(int) },
 		"runtime error: invalid memory address or nil pointer dereference": func() { _ = (*order)(nil).card },
 		"a value of type int":                                              func() { _, _ = json.Marshal(explosive{}) },
-		"assignment to entry in nil map":                                   func() { map[string]int(nil)["secret"] = 1 },
+		"assignment to entry in nil map":                                   func() { missing["secret"] = 1 },
 	} {
 		require.Regexp(t, `^the key function panicked at unquoted_test\.go:\d+: \Q`+want+`\E$`, at(f).Error())
 	}
