@@ -37,19 +37,20 @@ func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc
 	}
 }
 
-// encodeAsRuntime returns the bytes that aws-lambda-go sends, of a result that is a reader and
-// has no JSON too.
+// encodeAsRuntime returns the bytes that aws-lambda-go sends: of a reader that has no JSON, or
+// an empty object, what it reads.
 func encodeAsRuntime(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		if r, ok := v.(io.Reader); ok {
-			if c, ok := v.(io.Closer); ok {
-				defer c.Close()
-			}
-			return io.ReadAll(r)
+	err := e.Encode(v)
+	if r, ok := v.(io.Reader); ok && (err != nil || bytes.HasPrefix(b.Bytes(), []byte("{}"))) {
+		if c, ok := v.(io.Closer); ok {
+			defer c.Close()
 		}
+		return io.ReadAll(r)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -97,6 +99,32 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A result that is a reader is read where aws-lambda-go does so.
+func TestWrapInShadowReadsAReader(t *testing.T) {
+	e, _ := shadowEngine(t, memory())
+	type both struct {
+		io.Reader
+		Text string
+	}
+	type neither struct {
+		io.Reader
+		F func()
+	}
+	for name, reader := range map[string]func() io.Reader{
+		"of an empty object": func() io.Reader { return strings.NewReader("<b>hello</b>") },
+		"of a full object":   func() io.Reader { return both{strings.NewReader("x"), "y"} },
+		"without JSON":       func() io.Reader { return neither{Reader: strings.NewReader("x")} },
+		"none":               func() io.Reader { return nil },
+	} {
+		fn := func(context.Context, shadowIn) (io.Reader, error) { return reader(), nil }
+		want, err := lambda.NewHandler(fn).Invoke(t.Context(), []byte(`{"id":"1"}`))
+		require.NoError(t, err)
+		got, err := Wrap(e, inShadow(charge), Pointer(idem.NoTenant, "/id"), fn)(t.Context(), []byte(`{"id":"1"}`))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 
 	"github.com/idem-go/idempotency/idem"
@@ -41,7 +42,8 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 //
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
 // key function or handler, an operation or an option that fails its check, a result
-// type that encoding/json cannot encode or whose fields it does not see.
+// type that encoding/json cannot encode or whose fields it does not see, or a stream with a
+// content type of its own, such as a function URL's streaming response.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }
@@ -118,6 +120,12 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 	}
 }
 
+// streamed is a result that aws-lambda-go sends as a stream, with its content type.
+type streamed interface {
+	io.Reader
+	ContentType() string
+}
+
 func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
 	invalid := func(problem string) error {
 		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
@@ -133,6 +141,9 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 		return invalid("the handler is nil")
 	case sel.Check() != nil:
 		return sel.Check()
+	case result.Implements(reflect.TypeFor[streamed]()):
+		return invalid(fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
+			"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped", result))
 	}
 	return idem.CheckResultType(result)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
@@ -336,6 +337,11 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 	requireConfigPanic(t, func() { Wrap(nil, charge, byPaymentID, fn) }, "engine is nil")
 	requireConfigPanic(t, func() { Wrap(engine, unnamed, byPaymentID, fn) }, "Name is empty")
 	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
+	for _, op := range []idem.Operation{charge, inShadow(charge)} {
+		requireConfigPanic(t, func() {
+			Wrap(engine, op, byPaymentID, func(context.Context, payment) (*events.LambdaFunctionURLStreamingResponse, error) { return nil, nil })
+		}, "sent as a stream", "idemlambda.FunctionURL")
+	}
 	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
 	requireConfigPanic(t, func() { Wrap(engine, charge, byPaymentID, fn, WithSelect(fingerprint.Select{Only: []string{"id"}})) }, "no JSON pointer")
 	require.NotPanics(t, func() { Wrap(engine, charge, byPaymentID, fn, nil) }, "as nil options elsewhere")
