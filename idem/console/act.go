@@ -128,7 +128,7 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		body.Expires = c.moment(rec.ExpiresAt)
 		body.Write, body.Seen = rec.Write, rec.Write
 		body.JSON = rec.Codec == ""
-		body.Typeable, body.Hint = body.JSON || c.opts.Encode != nil, c.opts.EncodeHint
+		body.Typeable, body.Hint = c.typeable(rec), c.opts.EncodeHint
 		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 		if t.Look && mistake == "" {
@@ -156,8 +156,20 @@ func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.De
 	if len(d.Steps) > 0 {
 		d.Then = c.r.Preview(rec, runsAgain(d)).Then
 	}
+	if d.To == idem.Completed && d.Change == protocol.ChangeResolved && d.Refused == "" {
+		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0})
+		switch {
+		case !c.typeable(rec):
+			d.Then, d.Refused = without.Then, withoutPackage(without.Refused)
+		case without.Refused == "":
+			d.Then = "If you give its result: " + d.Then + " If not: " + without.Then
+		}
+	}
 	return d
 }
+
+// typeable reports whether an operator can type a result for the record.
+func (c *console) typeable(rec *idem.Record) bool { return rec.Codec == "" || c.opts.Encode != nil }
 
 // preview is what the decision would do as it is typed, or what is wrong with that.
 func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*reconcile.Decision, string) {

@@ -354,6 +354,11 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			id := r.Store.Records()[0].ID
 			require.Equal(t, idem.Unknown, r.state(id))
 			r.lapse()
+			for _, page := range []string{"/ops/record?", "/ops/act?to=completed&"} {
+				text := r.get(page + url.Values{"id": {id}}.Encode()).text
+				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."), "it promises what it can keep")
+				require.Contains(t, text, "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded.")
+			}
 
 			form := r.form(id, "completed")
 			form.Set("known", "yes")
@@ -362,6 +367,11 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			if !able {
 				require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
 				require.Contains(t, a.text, "are not JSON")
+				form.Set("known", "no")
+				form.Del("result")
+				require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+				require.Equal(t, http.StatusConflict, call().Code)
+				require.Contains(t, r.get("/ops/act?to=completed&"+url.Values{"id": {id}}.Encode()).text, "nothing would change")
 				return
 			}
 			require.Equal(t, http.StatusSeeOther, a.StatusCode, a.text)
