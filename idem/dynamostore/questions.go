@@ -64,7 +64,8 @@ func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DueP
 	}
 	p := protocol.DuePage{Next: formatCursor(out.LastEvaluatedKey)}
 	for _, it := range out.Items {
-		p.IDs = append(p.IDs, text(it, schema.PK))
+		d := decoder{item: it}
+		p.IDs, p.Due = append(p.IDs, text(it, schema.PK)), append(p.Due, d.time(schema.OpenDue))
 	}
 	return p, nil
 }

@@ -44,7 +44,7 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage,
 			p.Next = fmt.Sprint(last.Due.UnixNano(), " ", last.ID)
 			break
 		}
-		p.IDs = append(p.IDs, rec.ID)
+		p.IDs, p.Due = append(p.IDs, rec.ID), append(p.Due, rec.Due)
 	}
 	return p, nil
 }

@@ -52,6 +52,8 @@ type DueQuery struct {
 type DuePage struct {
 	// IDs of the records.
 	IDs []string
+	// Due says when each of them is due, by place in IDs.
+	Due []time.Time
 	// Next is the next page; empty after the last one.
 	Next string
 }

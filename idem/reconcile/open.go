@@ -2,12 +2,17 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -37,40 +42,137 @@ func (o Open) Counts() iter.Seq2[string, int] {
 // OpenQuestions counts what is open: unknown and accepted operations, claims whose lease has
 // lapsed, and released operations with steps. The first of the answers is about all of them,
 // the others are about an operation each, by name: those with an open question, and those that
-// had one in an earlier call and have none now, so that their gauges go back to 0. Like [Reconciler.List] it reads each
-// record that the index names, a unit of capacity for each 4 KB. With an error the
-// answers are about those that it had read by then.
+// had one in an earlier call and have none now, so that their gauges go back to 0.
+//
+// It reads what the index names, a unit of capacity for each 4 KB of a record. What it has read
+// in an earlier call and has not changed since, it does not read again: unknown outcomes of
+// operations that are not repeatable, up to 32,768 of them. All shards are read side by side.
+//
+// With an error, which is one shard's, the answers are about those that it had read by then:
+// there are at least so many, and the oldest is at least so old. The next call gets further.
 func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
-	now := r.now()
-	all := Open{read: now}
-	by := map[string]Open{}
-	var failed error
-	for page, more := "", true; more; more = page != "" {
-		l, err := r.List(ctx, Filter{Limit: maxRead}, page)
-		if err != nil {
-			failed = err
-			break
-		}
-		for _, rec := range l.Records {
-			if rec.State == idem.InProgress && !now.After(rec.LeaseUntil.Add(r.opts.Margin)) {
-				continue
+	c := &counting{r: r, all: Open{read: r.now()}, by: map[string]Open{}, reading: make(chan struct{}, readers)}
+	var g sync.WaitGroup
+	for shard := range protocol.Shards {
+		g.Go(func() {
+			if err := c.shard(ctx, shard); err != nil {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.failed = err
 			}
-			_, name := namesOf(rec.ID)
-			at := since(rec)
-			o := by[name]
-			o.add(at)
-			by[name] = o
-			all.add(at)
-		}
-		page = l.Next
+		})
 	}
-	answers := []Open{all}
-	for _, name := range r.operations(by, failed == nil) {
-		o := by[name]
-		o.Operation, o.read = name, now
+	g.Wait()
+	answers := []Open{c.all}
+	for _, name := range r.operations(c.by, c.failed == nil) {
+		o := c.by[name]
+		o.Operation, o.read = name, c.all.read
 		answers = append(answers, o)
 	}
-	return answers, failed
+	return answers, c.failed
+}
+
+// counting is one call of OpenQuestions.
+type counting struct {
+	r       *Reconciler
+	reading chan struct{} // a place for each that reads, in turn
+
+	mu     sync.Mutex
+	all    Open
+	by     map[string]Open
+	failed error
+}
+
+// known is an open question that was read before. As long as the index has it at the same due
+// time, it is the same question.
+type known struct{ due, since time.Time }
+
+// maxKnown bounds the memory for a shard's known questions.
+const maxKnown = 2048
+
+// mayKnow reports whether an open record leaves its place in the index before it is anything
+// else. A call may take over a repeatable operation, and one with steps, at its place.
+func mayKnow(rec *idem.Record) bool {
+	return rec.State == idem.Unknown && rec.Repeat == idem.NotRepeatable && len(rec.Steps) == 0
+}
+
+// shard counts what a shard of the index names. Of what it does not come to, it keeps what was
+// known.
+func (c *counting) shard(ctx context.Context, shard int) error {
+	c.r.mu.Lock()
+	before := c.r.known[shard]
+	c.r.mu.Unlock()
+	now := map[string]known{}
+	err := c.pages(ctx, shard, before, now)
+	if err != nil {
+		for id, k := range before {
+			if _, there := now[id]; !there && len(now) < maxKnown {
+				now[id] = k
+			}
+		}
+	}
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.r.known[shard] = now
+	return err
+}
+
+func (c *counting) pages(ctx context.Context, shard int, before, now map[string]known) error {
+	for page, more := "", true; more; more = page != "" {
+		c.reading <- struct{}{}
+		due, err := c.r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: never, Page: page, Limit: maxRead})
+		<-c.reading
+		if err != nil {
+			return err
+		}
+		g, reading := errgroup.WithContext(ctx)
+		g.SetLimit(readers)
+		for i, id := range due.IDs {
+			if k, ok := before[id]; ok && i < len(due.Due) && k.due.Equal(due.Due[i]) {
+				c.add(id, k, now, true)
+				continue
+			}
+			g.Go(func() error { return c.read(reading, id, now) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		page = due.Next
+	}
+	return nil
+}
+
+// read counts the record if it is an open question.
+func (c *counting) read(ctx context.Context, id string, now map[string]known) error {
+	c.reading <- struct{}{}
+	defer func() { <-c.reading }()
+	rec, err := c.r.store.Get(ctx, id)
+	switch {
+	case errors.Is(err, protocol.ErrRecordUnreadable):
+		return nil
+	case err != nil:
+		return err
+	case rec == nil || rec.Due.IsZero():
+		return nil // the index is late
+	case rec.State == idem.InProgress && !c.all.read.After(rec.LeaseUntil.Add(c.r.opts.Margin)):
+		return nil
+	}
+	c.add(id, known{rec.Due, since(rec)}, now, mayKnow(rec))
+	return nil
+}
+
+// add counts a question, and keeps it among the known ones if it may.
+func (c *counting) add(id string, k known, now map[string]known, keep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if keep && len(now) < maxKnown {
+		now[id] = k
+	}
+	_, name := namesOf(id)
+	o := c.by[name]
+	o.add(k.since)
+	c.by[name] = o
+	c.all.add(k.since)
 }
 
 // operations are the names of those that have open questions, and if all were counted, also of

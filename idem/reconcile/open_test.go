@@ -1,8 +1,12 @@
 package reconcile_test
 
 import (
+	"context"
+	"fmt"
 	"maps"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +63,133 @@ func TestOpenQuestionsThatCannotAllBeRead(t *testing.T) {
 	require.Len(t, open, 1)
 	require.Zero(t, open[0].Count)
 	require.Zero(t, open[0].Oldest)
+}
+
+// question is an open question that people have.
+func question(id string, now time.Time) idem.Record {
+	return idem.Record{
+		ID: id, State: idem.Unknown, Repeat: idem.NotRepeatable, Owner: "o", Write: "w", Attempt: 1,
+		LeaseUntil: now, OpenSince: now, Due: now.Add(24 * time.Hour),
+	}
+}
+
+// What waits is read once. What may have become something else at its place in the index is read
+// each time.
+func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
+	r := newRig(t)
+	rc := r.reconciler()
+	now := r.Clock.Now().Truncate(time.Millisecond)
+	put := func(rec idem.Record) {
+		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
+	}
+	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }
+	for n := range 39 {
+		put(question(key(n).ID(), now))
+	}
+	again := refund.Key("acme", "again")
+	_, err := r.call(again, func(context.Context, int) (int, error) { return 0, errPlain })
+	require.ErrorIs(t, err, errPlain)
+	repeatable := question(refund.Key("acme", "repeatable").ID(), now)
+	repeatable.Repeat = idem.Repeatable
+	put(repeatable)
+	half := question(refund.Key("acme", "half done").ID(), now)
+	half.Steps = map[string]protocol.RecordedStep{"reserve": {}}
+	put(half)
+	running := question(refund.Key("acme", "running").ID(), now)
+	running.State, running.LeaseUntil = idem.InProgress, now.Add(time.Hour)
+	put(running)
+	count := func(open, reads int) {
+		t.Helper()
+		r.Faults.Reset()
+		all, err := rc.OpenQuestions(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, open, all[0].Count)
+		require.Equal(t, now, all[0].Oldest)
+		got := 0
+		for _, method := range r.Faults.Calls() {
+			if method == idemtest.Get {
+				got++
+			}
+		}
+		require.Equal(t, reads, got)
+	}
+	count(42, 43)
+	count(42, 3)
+
+	by := reconcile.By{Who: "alice", Why: "re_1"}
+	require.NoError(t, rc.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, by))
+	count(41, 3)
+	rec := r.Record(key(2))
+	require.NoError(t, r.Store.Postpone(t.Context(), now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
+	count(41, 4)
+
+	r.lapse()
+	// What was known may run again in the meantime: its claim is another entry.
+	require.NoError(t, rc.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, by))
+	_, err = r.call(again, func(context.Context, int) (int, error) {
+		count(40, 4)
+		return 1, nil
+	})
+	require.NoError(t, err)
+	count(40, 3)
+}
+
+// An outage of a provider leaves more than there is time to read. No shard waits for another, or
+// the oldest question might never be read; and the next call goes on.
+func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const questions = 3000
+		r := newRig(t)
+		now := r.Clock.Now().Truncate(time.Millisecond)
+		for n := range questions {
+			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: question(refund.Key("acme", fmt.Sprint(n)).ID(), now)}))
+		}
+		shards := map[string]int{}
+		for shard := range protocol.Shards {
+			page, err := r.Store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: now.Add(48 * time.Hour)})
+			require.NoError(t, err)
+			for _, id := range page.IDs {
+				shards[id] = shard
+			}
+		}
+		var mu sync.Mutex
+		reads := map[int]int{}
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-ctx.Done():
+				return &idem.StoreError{Op: "Get", Err: ctx.Err()}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reads[shards[c.ID]]++
+			return c.Do(ctx)
+		}, idemtest.Get)
+		rc := r.reconciler()
+		count := func() (int, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			open, err := rc.OpenQuestions(ctx)
+			return open[0].Count, err
+		}
+		first, err := count()
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Less(t, first, questions/2)
+		require.Greater(t, first, questions/5)
+		for shard := range protocol.Shards {
+			require.Greater(t, reads[shard], first/protocol.Shards/2, "shard %d", shard)
+		}
+		counts := []int{first}
+		for err != nil {
+			var n int
+			n, err = count()
+			counts = append(counts, n)
+			require.LessOrEqual(t, len(counts), 5, "%v", counts)
+		}
+		require.Equal(t, questions, counts[len(counts)-1], "%v", counts)
+		before := maps.Clone(reads)
+		_, err = count()
+		require.NoError(t, err)
+		require.Equal(t, before, reads)
+	})
 }

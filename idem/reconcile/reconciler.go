@@ -49,6 +49,7 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	counted map[string]bool // operations that had open questions
+	known   [protocol.Shards]map[string]known
 }
 
 // New returns a reconciler over the store. It makes no call. Mistakes are an

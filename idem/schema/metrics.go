@@ -73,7 +73,9 @@ const (
 	MetricGivenUp        = "given_up"        // a question was left to people
 )
 
-// What a sweep says once each time. MetricOldestOpen and MetricOpen are by operation too.
+// What a sweep says once each time. MetricOldestOpen and MetricOpen are by operation too. If it
+// has no time to count all open questions, there are at least so many, and the oldest is at
+// least so old.
 const (
 	MetricSwept      = "swept"       // a sweep ended: 1
 	MetricSweepLeft  = "sweep_left"  // records were due, and there was no time for them

@@ -168,7 +168,7 @@ func duePage(q protocol.DueQuery, due []*protocol.Record) (p protocol.DuePage) {
 			p.Next = p.IDs[len(p.IDs)-1]
 			break
 		}
-		p.IDs = append(p.IDs, rec.ID)
+		p.IDs, p.Due = append(p.IDs, rec.ID), append(p.Due, rec.Due)
 	}
 	return p
 }

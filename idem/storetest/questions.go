@@ -350,9 +350,10 @@ func questionCases(h Harness) []check {
 		{"due", func(c *cell) {
 			var want []string
 			for n := range 7 {
-				a := c.start(watched, func(r *protocol.Record) { r.Due = c.now.Add(time.Duration(n) * time.Minute) })
+				due := c.now.Add(time.Duration(n) * time.Minute)
+				a := c.start(watched, func(r *protocol.Record) { r.Due = due })
 				if n < 5 {
-					want = append(want, a.id())
+					want = append(want, fmt.Sprint(a.id(), " at ", due.UTC()))
 				}
 			}
 			ended := c.start(watched)
@@ -369,7 +370,10 @@ func questionCases(h Harness) []check {
 						if len(p.IDs) > limit {
 							c.fatalf("a page of at most %d has %d records", limit, len(p.IDs))
 						}
-						got = append(got, p.IDs...)
+						equal(c, "times of a page", len(p.IDs), len(p.Due))
+						for i, id := range p.IDs {
+							got = append(got, fmt.Sprint(id, " at ", p.Due[i].UTC()))
+						}
 						if page = p.Next; page == "" {
 							break
 						}
