@@ -181,21 +181,15 @@ func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 		return fmt.Errorf("nobody can be asked, since the input is no terminal, and nothing was changed: use %s", flag)
 	}
 	fmt.Fprint(s.err, prompt)
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(s.in).ReadString('\n')
-		answers <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
+	answer, err := bufio.NewReader(interruptible{ctx, s.in}).ReadString('\n')
+	switch {
+	case err != nil && ctx.Err() != nil:
 		fmt.Fprintln(s.err)
 		return errors.New("interrupted, and nothing was changed")
-	case answer := <-answers:
-		if answer != want {
-			return errors.New("not confirmed, and nothing was changed")
-		}
-		return nil
+	case strings.TrimSpace(answer) != want:
+		return errors.New("not confirmed, and nothing was changed")
 	}
+	return nil
 }
 
 // carryOut makes a change that was confirmed.

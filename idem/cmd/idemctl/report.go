@@ -152,8 +152,8 @@ func (t *tally) file(ctx context.Context, s *session, name string) error {
 		defer func() { _ = f.Close() }() // it was read
 		in = f
 	}
-	b := bufio.NewReaderSize(in, 64<<10)
-	for ctx.Err() == nil {
+	b := bufio.NewReaderSize(interruptible{ctx, in}, 64<<10)
+	for {
 		raw, err := b.ReadBytes('\n')
 		if len(bytes.TrimSpace(raw)) > 0 {
 			t.lines++
@@ -166,7 +166,6 @@ func (t *tally) file(ctx context.Context, s *session, name string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return ctx.Err()
 }
 
 // line counts a line, if it is of a call in shadow. What stands before its JSON, such as a

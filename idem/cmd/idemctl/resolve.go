@@ -36,7 +36,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	given, err := c.read(s.in)
+	given, err := c.read(ctx, s.in)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ type given struct {
 }
 
 // read reads the result; nil if there is none.
-func (f *resultFlags) read(in io.Reader) (*given, error) {
+func (f *resultFlags) read(ctx context.Context, in io.Reader) (*given, error) {
 	if f.Result == "" && !f.http() {
 		return nil, nil
 	}
@@ -63,7 +64,7 @@ func (f *resultFlags) read(in io.Reader) (*given, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	body, err := io.ReadAll(io.LimitReader(in, maxResult+1))
+	body, err := io.ReadAll(io.LimitReader(interruptible{ctx, in}, maxResult+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the result cannot be read: %w", err)
