@@ -15,7 +15,8 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	}
 	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
 	if o.Route != nil {
-		at.Route = o.Route(r)
+		// A panic of it is told when the request is made for the contract.
+		safely(func() bool { at.Route = o.Route(r); return true })
 	}
 	op, yes := c.inShadow(at)
 	if !yes {

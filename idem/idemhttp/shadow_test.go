@@ -243,6 +243,22 @@ var wireHandlers = map[string]http.HandlerFunc{
 	"form": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.ParseForm(), r.Form) },
 }
 
+// A panic of the function that names the route is told like those of the contract's own functions.
+func TestAPanicOfRouteIsToldInShadow(t *testing.T) {
+	c, seen := inShadow(t, memstore.New(), SingleTenant, nil)
+	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.Copy(w, r.Body)
+	}), &MiddlewareOptions{Route: func(r *http.Request) string {
+		return strings.Split(r.Header.Get("X-Route"), " ")[1] // which a client leaves out
+	}})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, netRequest("POST", "/payments", "{}"))
+	require.Equal(t, http.StatusCreated, w.Code)
+	require.Equal(t, "{}", w.Body.String())
+	require.Contains(t, seen.last(t, 1), "shadow_refused: idemhttp: a function of the service panicked at shadow_test.go")
+}
+
 // The bytes on the wire are those of the handler alone, whatever the request, the handler and
 // the store do.
 func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
