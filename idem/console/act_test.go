@@ -371,7 +371,6 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 				form.Del("result")
 				require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
 				require.Equal(t, http.StatusConflict, call().Code)
-				require.Contains(t, r.get("/ops/act?to=completed&"+url.Values{"id": {id}}.Encode()).text, "nothing would change")
 				return
 			}
 			require.Equal(t, http.StatusSeeOther, a.StatusCode, a.text)
