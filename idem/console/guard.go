@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 )
 
 // policy lets a page load its style, its script and its icon from the console itself, and
@@ -38,7 +40,7 @@ func (c *console) guarded(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -75,7 +77,7 @@ func (c *console) named(r *http.Request) bool {
 	if !local(r) {
 		return len(c.opts.Hosts) == 0
 	}
-	return host == "localhost" || isLoopback(host)
+	return isHere(host)
 }
 
 // local reports whether the request came over a loopback address.
@@ -86,6 +88,9 @@ func local(r *http.Request) bool {
 	return isLoopback(hostOf(r.RemoteAddr))
 }
 
+// isHere reports whether the name is one of this machine for itself.
+func isHere(host string) bool { return host == "localhost" || isLoopback(host) }
+
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
@@ -93,13 +98,33 @@ func isLoopback(host string) bool {
 
 // fromHere admits who is on this machine. What a proxy passes on may come from anywhere.
 func fromHere(r *http.Request) (string, error) {
-	if !isLoopback(hostOf(r.RemoteAddr)) {
+	switch {
+	case !isLoopback(hostOf(r.RemoteAddr)):
 		return "", errors.New("the request comes from another machine, and there is no Options.Who")
-	}
-	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "Via"} {
-		if r.Header.Get(h) != "" {
-			return "", errors.New("a proxy has passed the request on, and there is no Options.Who")
-		}
+	case proxied(r):
+		return "", errors.New("a proxy has passed the request on, and there is no Options.Who")
 	}
 	return defaultWho, nil
+}
+
+// proxied reports whether the request shows that a proxy has passed it on. A proxy that adds
+// no header and sends a Host of its own, as nginx does by default, is given away by its HTTP/1.0,
+// or by the page that the browser names, if it does not say that this is a page of others.
+func proxied(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			return true
+		}
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	ofOthers := site == "cross-site" || site == "same-site"
+	for _, name := range []string{"Origin", "Referer"} {
+		if page := r.Header.Get(name); page != "" && !ofOthers {
+			from, err := url.Parse(page)
+			if err != nil || !isHere(hostOf(from.Host)) {
+				return true
+			}
+		}
+	}
+	return !r.ProtoAtLeast(1, 1)
 }

@@ -35,7 +35,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 			require.NotContains(t, csp, "unsafe")
 			require.Equal(t, "DENY", a.Header.Get("X-Frame-Options"))
 			require.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"))
-			require.Equal(t, "no-referrer", a.Header.Get("Referrer-Policy"))
+			require.Equal(t, "same-origin", a.Header.Get("Referrer-Policy"))
 			require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
 			require.NotContains(t, a.text, "<style")
 			require.NotContains(t, a.text, " style=")
@@ -45,7 +45,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 }
 
 func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
-	r, id := newQuestion(t, console.Options{})
+	r, id := newQuestion(t, console.Options{Who: anyone})
 	form := r.form(id, "released")
 	for name, change := range map[string]func(http.Header){
 		"another site":      func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site"); h.Set("Origin", "https://evil.example") },
@@ -109,11 +109,43 @@ func TestWithoutAnIdentityOnlyThisMachineGetsIn(t *testing.T) {
 	afar := request(http.MethodGet, "/ops/", nil)
 	afar.Host, afar.RemoteAddr = "ops.example.com", "10.1.2.3:40000"
 	require.Equal(t, http.StatusForbidden, r.do(afar).StatusCode)
-	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host"} {
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"} {
 		proxied := request(http.MethodGet, "/ops/", nil)
 		proxied.Header.Set(header, "for=10.1.2.3")
 		require.Equal(t, http.StatusForbidden, r.do(proxied).StatusCode, header)
 	}
+}
+
+// nginx passes a request on without a header that says so, with a Host of its own, and in many
+// versions with HTTP/1.0: https://nginx.org/en/docs/http/ngx_http_proxy_module.html.
+func TestWithoutAnIdentityAProxyThatAddsNothingIsRefused(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	form := r.form(id, "released")
+	for name, change := range map[string]func(*http.Request){
+		"old protocol":   func(req *http.Request) { req.Proto, req.ProtoMinor = "HTTP/1.0", 0 },
+		"origin":         func(req *http.Request) { req.Header.Set("Origin", "https://ops.example.com") },
+		"hidden origin":  func(req *http.Request) { req.Header.Set("Origin", "null") },
+		"referring page": func(req *http.Request) { req.Header.Set("Referer", "https://ops.example.com/ops/") },
+		"no address":     func(req *http.Request) { req.Header.Set("Referer", "https://%") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, req := range []*http.Request{request(http.MethodPost, "/ops/act", form), request(http.MethodGet, "/ops/", nil)} {
+				change(req)
+				require.Equal(t, http.StatusForbidden, r.do(req).StatusCode)
+			}
+		})
+	}
+	require.Zero(t, r.changes(id))
+	for _, page := range []string{"http://localhost:8080/ops/", "http://[::1]:8080/ops/", "http://127.0.0.1/ops/"} {
+		req := request(http.MethodGet, "/ops/", nil)
+		req.Header.Set("Referer", page)
+		require.Equal(t, http.StatusOK, r.do(req).StatusCode, page)
+	}
+	link := request(http.MethodGet, "/ops/", nil)
+	link.Header.Set("Referer", "https://tickets.example.com/")
+	link.Header.Set("Sec-Fetch-Site", "cross-site")
+	require.Equal(t, http.StatusOK, r.do(link).StatusCode, "a link to this machine")
+	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
 }
 
 func TestWhoIsNotKnownIsRefused(t *testing.T) {

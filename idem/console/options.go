@@ -28,8 +28,9 @@ type Options struct {
 	Prefix string
 	// Who tells who makes a request, such as a person's address: it is written with each
 	// change. An error, or an empty name, refuses the request with status 403; the error is
-	// only logged. Nil admits only requests from this machine that no proxy has passed on;
-	// they are made by "console".
+	// only logged. Nil admits only requests from this machine, made by "console", and refuses
+	// those by which a proxy can be told: its headers, HTTP/1.0, a page of another host. Not
+	// every proxy can: set Who wherever one passes requests on.
 	Who func(*http.Request) (string, error)
 	// Hosts are the names, without port, under which a proxy or a tunnel on this machine
 	// passes requests on. A request that comes over a loopback address must name one of
