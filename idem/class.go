@@ -15,8 +15,7 @@ const (
 	// ClassFailed: the error is recorded and replayed, or without one the result, in
 	// state Completed. The [Unit] of work is dropped and the steps are undone.
 	ClassFailed
-	// ClassNotExecuted: nothing took effect; the next call gets the claim, as after
-	// [NotExecuted].
+	// ClassNotExecuted: nothing took effect; the next call gets the claim, as after [NotExecuted].
 	ClassNotExecuted
 	// ClassUncertain: nobody knows. A repeatable operation becomes Released, any
 	// other Unknown.

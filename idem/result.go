@@ -43,6 +43,8 @@ type Encoded struct {
 	ResponseVersion int
 	// Check shows that later calls can read Body. Nil stands for any JSON.
 	Check func(body []byte) error
+	// Failed says that a handler with this result fails, which undoes its steps: an HTTP refusal.
+	Failed bool
 }
 
 // Encode makes of a handler's result what [Do] records of it. A result that later calls

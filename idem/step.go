@@ -42,8 +42,7 @@ type StepConfig[T any] struct {
 	Semantics StepSemantics
 	// Reference is [SetReference]'s, written with the begin mark of an [AtMostOnce] step.
 	Reference string
-	// Retry lets the step try again within its attempt. The zero value means a single
-	// try.
+	// Retry lets the step try again within its attempt. The zero value means a single try.
 	Retry Retry
 	// Compensate undoes the step once it has a result; a step that ends in an error is not
 	// undone, although it may have taken effect. When the operation fails, with a [Permanent]

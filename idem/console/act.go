@@ -77,6 +77,10 @@ type action struct {
 	Resolves bool
 	Days     []choice
 	Expires  moment
+	// Undo are the steps that must have been undone before; MayUndo only if the result is a
+	// failure, which is known once it is typed.
+	Undo    []string
+	MayUndo bool
 	// JSON says that a result can be typed; Typeable also if Options.Encode can make it.
 	JSON, Typeable bool
 	Hint           string
@@ -117,6 +121,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
 	}
 	body.Resolves = to != forgotten && to != extended
+	if body.Undo = body.Decision.Undo; to == string(idem.Completed) && len(body.Undo) == 0 && rec != nil && rec.Codec != "" {
+		body.Undo, body.MayUndo = c.decided(rec, string(idem.Failed)).Undo, true
+	}
 	if t.Steps == nil {
 		body.Typed.Steps = answersOf(id, body.Decision.Steps, nil)
 	}
@@ -341,7 +348,10 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		if err != nil {
 			return res, "The result cannot be recorded: " + err.Error()
 		}
-		res.Result = &encoded
+		res.Result, res.Undone = &encoded, t.Undone && (res.Undone || encoded.Failed)
+		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {
+			return res, "The response is a failure, and the steps have not been undone: undo them by hand, and then say so."
+		}
 	}
 	return res, ""
 }

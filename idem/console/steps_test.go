@@ -7,12 +7,14 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -191,4 +193,39 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 	out, err := r.order(key, map[string]int{}, func() {})
 	require.NoError(t, err)
 	require.Equal(t, 402, out)
+}
+
+func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
+	var contract *idemhttp.Contract
+	r := newRig(t, console.Options{Encode: func(_ *idem.Record, typed string) (idem.Encoded, error) {
+		status, err := strconv.Atoi(typed)
+		require.NoError(t, err)
+		return contract.Encode(&idemhttp.Response{Status: status})
+	}})
+	var err error
+	contract, err = idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	_, err = contract.Serve(t.Context(), &idemhttp.Request{
+		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte("{}"),
+		Header: map[string][]string{"Idempotency-Key": {"refund-0000000000001"}, "Content-Type": {"application/json"}},
+	}, func(ctx context.Context) (*idemhttp.Response, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+		require.NoError(t, err)
+		return &idemhttp.Response{Status: http.StatusBadGateway}, nil
+	})
+	require.NoError(t, err)
+	id := r.Store.Records()[0].ID
+	r.lapse()
+	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"completed"}}.Encode()).text, "If the response is a failure")
+	form := r.form(id, "completed")
+	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
+	refused := r.post("/ops/act", form)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, refused.text, "the steps have not been undone")
+	require.Zero(t, r.changes(id))
+	form.Set("undone", "1")
+	done := r.post("/ops/act", form)
+	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
 }

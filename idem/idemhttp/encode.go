@@ -5,7 +5,8 @@ import "github.com/idem-go/idempotency/idem"
 // Encode encodes a response as it is recorded, to resolve a request whose outcome is
 // unknown: later callers get it. The response is kept like the handler's own: without the
 // headers that are not stored, after [Options.Redact], and with
-// [Options.ResponseVersion]. A response that cannot be kept is an error.
+// [Options.ResponseVersion]. A response that cannot be kept is an error. One whose status would
+// undo the steps of a handler that answers with it, by default 400 or more, is Failed.
 func (c *Contract) Encode(res *Response) (idem.Encoded, error) {
 	if res == nil {
 		return idem.Encoded{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
@@ -19,7 +20,7 @@ func (c *Contract) Encode(res *Response) (idem.Encoded, error) {
 		return idem.Encoded{}, err
 	}
 	return idem.Encoded{
-		Body: body, Codec: codecName, ResponseVersion: c.opts.ResponseVersion,
+		Body: body, Codec: codecName, ResponseVersion: c.opts.ResponseVersion, Failed: c.classOf(res.Status) != idem.ClassCompleted,
 		Check: func(b []byte) error {
 			_, err := decode(b)
 			return err

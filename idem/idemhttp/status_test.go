@@ -156,6 +156,12 @@ func TestEncode(t *testing.T) {
 	damaged := res
 	damaged.Body = res.Body[1:]
 	require.ErrorAs(t, resolve(damaged), &mistaken)
+	for status, failed := range map[int]bool{201: false, 303: false, 402: true, 404: true, 409: false, 429: true, 500: true} {
+		own := newContract(t, memory(), func(o *Options) { o.Status = map[int]idem.Class{409: idem.ClassCompleted} })
+		e, err := own.Encode(&Response{Status: status})
+		require.NoError(t, err)
+		require.Equal(t, failed, e.Failed, status)
+	}
 	require.NoError(t, resolve(res))
 	again := serve(t, c, payment(), counting(&n, created()))
 	require.Equal(t, 1, n)

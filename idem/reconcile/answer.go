@@ -36,7 +36,8 @@ func CompletedWith[Out any](out Out) Answer {
 }
 
 // CompletedWithEncoded is CompletedWith for a result that is encoded already, such as a
-// response by the Encode method of its idemhttp.Contract.
+// response by the Encode method of its idemhttp.Contract. A refusal is like [FailedWith]: if steps
+// have compensations that have not run, the question goes to people.
 func CompletedWithEncoded(result idem.Encoded) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}}
 }
@@ -125,7 +126,7 @@ func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
 			said[name] = a.word()
 		}
 	default:
-		for _, name := range toUndo(rec, res.To) {
+		for _, name := range toUndo(rec, res) {
 			said[name] = protocol.StepUndone
 		}
 	}

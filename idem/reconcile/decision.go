@@ -80,7 +80,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		return d
 	}
 	d.Again = rec.Resolved
-	if d.Undo = toUndo(rec, res.To); res.To == idem.Released {
+	if d.Undo = toUndo(rec, res); res.To == idem.Released {
 		d.Steps = askable(rec)
 	}
 	if err := r.refusal(rec, res, now); err != nil {

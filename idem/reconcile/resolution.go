@@ -38,10 +38,11 @@ type Resolution struct {
 	// took effect is undone like the others if the operation fails. Nil if there are none.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone, by their compensations or by hand, and
-	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed for a
-	// record with compensations that have not run, and To Completed for an operation that has failed
-	// and is being undone, or has been. There it may have a result to replay, such as a refusal's
-	// response; but the provider's word that the operation took effect is no such result.
+	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed, and To
+	// Completed with a Result that is Failed, such as a refusal's response, for a record with
+	// compensations that have not run; and any To Completed for an operation that has failed and is
+	// being undone, or has been. There it may have a refusal to replay, but the provider's word that
+	// the operation took effect is none.
 	Undone bool
 	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
@@ -150,7 +151,7 @@ var (
 // forget that: To Failed those that have not run, To Completed all of an operation that has
 // failed. It matches [ErrNotUndone].
 type NotUndoneError struct {
-	// To is the state that was refused.
+	// To is Failed also where the result of To Completed is, see [idem.Encoded].
 	To idem.State
 	// Steps are those whose compensations have not run, Undone those whose have, in order.
 	Steps, Undone []string
@@ -161,11 +162,16 @@ func (e *NotUndoneError) Error() string {
 		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not yet: resolve it to failed, or to released, "+
 			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.Undone", e.Undone, e.Steps)
 	}
-	return fmt.Sprintf("%v: %q: undo them by hand and resolve to failed with Resolution.Undone; or resolve to released and say in Resolution.Steps "+
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or resolve to released and say in Resolution.Steps "+
 		"what an interrupted step did: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }
+
+// fails reports whether a handler that ended so would have had its steps undone.
+func (r Resolution) fails() bool {
+	return r.To == idem.Failed || r.To == idem.Completed && r.Result != nil && r.Result.Failed
+}
 
 // notUndone lists the recorded steps whose compensations have not run.
 func notUndone(rec *idem.Record) []string { return owing(rec, false) }
@@ -182,11 +188,11 @@ func owing(rec *idem.Record, undone bool) (names []string) {
 
 // toUndo lists the steps that must have been undone before the record can be resolved so: with
 // [Resolution.Undone] they are.
-func toUndo(rec *idem.Record, to idem.State) []string {
+func toUndo(rec *idem.Record, res Resolution) []string {
 	switch {
-	case to == idem.Completed && rec.Undoing():
+	case res.To == idem.Completed && rec.Undoing():
 		return append(owing(rec, true), notUndone(rec)...)
-	case to == idem.Failed:
+	case res.fails():
 		return notUndone(rec)
 	}
 	return nil

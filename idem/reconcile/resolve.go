@@ -109,10 +109,14 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 			"or resolve it to completed or failed", ErrNotUnknown, askable(rec))
 	}
 	switch undoing := res.To == idem.Completed && rec.Undoing(); {
-	case !res.Undone && (undoing || len(toUndo(rec, res.To)) > 0):
-		return &NotUndoneError{To: res.To, Steps: notUndone(rec), Undone: owing(rec, true)}
-	case res.Undone && res.To == idem.Completed && !undoing:
-		return &idem.ConfigError{What: "resolution", Problem: "Undone is set, and the operation is not being undone: leave it out if it took effect, or resolve it to failed"}
+	case !res.Undone && (undoing || len(toUndo(rec, res)) > 0):
+		refused := &NotUndoneError{To: idem.Failed, Steps: notUndone(rec), Undone: owing(rec, true)}
+		if undoing {
+			refused.To = idem.Completed
+		}
+		return refused
+	case res.Undone && !res.fails() && !undoing:
+		return &idem.ConfigError{What: "resolution", Problem: "Undone is set, and the operation is not being undone, nor is the result a failed one: leave it out if it took effect, or resolve it to failed"}
 	}
 	return nil
 }

@@ -89,3 +89,52 @@ func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
 	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Undone: true}, alice)
 	require.ErrorContains(t, err, "the operation is not being undone")
 }
+
+// A handler that answers with a refusal has its steps undone. One that is recorded as the result
+// would leave the charge, and tell the client that it was declined.
+func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
+	key := refund.Key("acme", "r-1")
+	died := func(t *testing.T) *rig {
+		r := newRig(t)
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+			require.NoError(t, err)
+			return 0, errPlain
+		})
+		require.ErrorIs(t, err, errPlain)
+		r.lapse()
+		return r
+	}
+	refusal, err := idem.Encode(402)
+	require.NoError(t, err)
+	refusal.Failed = true
+	t.Run("by a person", func(t *testing.T) {
+		r := died(t)
+		rc, before := r.reconciler(), r.Record(key)
+		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
+		var refused *reconcile.NotUndoneError
+		require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), res, alice), &refused)
+		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
+		require.Equal(t, before, r.Record(key))
+		require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
+		res.Undone = true
+		require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
+		require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
+		out, err := r.call(key, nil2)
+		require.NoError(t, err)
+		require.Equal(t, 402, out)
+	})
+	t.Run("by a probe", func(t *testing.T) {
+		r := died(t)
+		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(r.asking(says(reconcile.CompletedWithEncoded(refusal)))))
+		require.Equal(t, idem.Unknown, r.Record(key).State)
+		require.Contains(t, r.people[0].Reason, `["charge"]: undo them by hand`)
+	})
+	t.Run("nothing to undo", func(t *testing.T) {
+		r := newRig(t)
+		r.killed(key)
+		r.lapse()
+		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+	})
+}

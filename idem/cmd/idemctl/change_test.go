@@ -281,6 +281,25 @@ func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
 	})
 }
 
+// A client that gets a recorded 402 takes it that nothing was charged.
+func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		id := b.requestOf("key-1234567890123456", func(ctx context.Context) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
+			require.NoError(t, err)
+		})
+		b.Clock.Advance(time.Hour)
+		refusal := []string{"resolve", id, "--to", "completed", "--status", "402", "--reason", "it was declined", "--yes"}
+		code, _, errs := b.run(refusal...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, `["charge"]: undo them by hand and set --undone`)
+		code, _, errs = b.run(with(refusal, "--undone")...)
+		require.Equal(t, exitDone, code, errs)
+	})
+}
+
 // What is said of an interrupted step is what the next call goes on with.
 func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 	path := t.TempDir() + "/charge.json"

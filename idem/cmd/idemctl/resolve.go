@@ -14,7 +14,7 @@ type resolveCmd struct {
 	changeFlags
 	To      idem.State `required:"" enum:"completed,failed,released" help:"The outcome: completed (it took effect), failed (it ended in a failure) or released (it had no effect)."`
 	Again   bool       `help:"Replace an earlier resolution."`
-	Undone  bool       `help:"What the steps did has been undone: to failed by hand; to completed of an operation that has failed, where it has a result all the same."`
+	Undone  bool       `help:"What the steps did has been undone: by hand to failed, and to completed with a refusal; to completed of an operation that has failed, where it has a result all the same."`
 	Ref     string     `placeholder:"TEXT" help:"The provider's reference, if there is one."`
 	Message string     `placeholder:"TEXT" help:"To failed: the failure's text, which later calls get."`
 	Type    string     `placeholder:"NAME" help:"To failed: the failure's type."`
@@ -69,7 +69,7 @@ func (c *resolveCmd) check() error {
 	case c.To != idem.Failed && failure:
 		return misuse("--message, --type and --code are for --to failed")
 	case c.To == idem.Released && c.Undone:
-		return misuse("--undone is for --to failed, and for --to completed of what has failed and was undone")
+		return misuse("--undone is for --to failed, and for --to completed with a refusal or of what has failed and was undone")
 	case c.To != idem.Released && len(c.Step) > 0:
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:

@@ -203,13 +203,19 @@ func (b *bench) killed(key idem.Key) {
 }
 
 // request leaves an HTTP request whose outcome nobody knows.
-func (b *bench) request(key string) string {
+func (b *bench) request(key string) string { return b.requestOf(key, func(context.Context) {}) }
+
+// requestOf leaves one that did this.
+func (b *bench) requestOf(key string, did func(context.Context)) string {
 	b.t.Helper()
 	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 	require.NoError(b.t, err)
 	res, err := c.Serve(b.t.Context(), &idemhttp.Request{
 		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
-	}, func(context.Context) (*idemhttp.Response, error) { return &idemhttp.Response{Status: 502}, nil })
+	}, func(ctx context.Context) (*idemhttp.Response, error) {
+		did(ctx)
+		return &idemhttp.Response{Status: 502}, nil
+	})
 	require.NoError(b.t, err)
 	require.Equal(b.t, 502, res.Status)
 	return payment.Key(idem.NoTenant, key).ID()
