@@ -40,8 +40,13 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	_, _ = c.observe(r.Context(), op, build, func(ctx context.Context) (*Response, error) {
 		s := &observedWriter{ResponseWriter: w, keep: op.Classify != nil, limit: o.MaxResponse}
 		given := inner.WithContext(ctx)
-		// What the server, and middlewares outside, read of the request afterwards.
-		defer func() { r.Pattern, r.MultipartForm = given.Pattern, given.MultipartForm }()
+		// The server, and middlewares outside, read of the request afterwards what the handler
+		// found in it: its form, its pattern and path values, say.
+		defer func() {
+			body := r.Body
+			*r = *given.WithContext(r.Context())
+			r.Body = body
+		}()
 		next.ServeHTTP(s.writer(), given)
 		return s.response(), nil
 	})
@@ -96,6 +101,40 @@ func (s *observedWriter) Write(p []byte) (int, error) {
 		s.body.Write(p)
 	}
 	return s.ResponseWriter.Write(p)
+}
+
+// WriteString passes a string on, to be written without a copy where the writer can.
+func (s *observedWriter) WriteString(text string) (int, error) {
+	w, ok := s.ResponseWriter.(io.StringWriter)
+	if !ok || s.keep {
+		return s.Write([]byte(text))
+	}
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	return w.WriteString(text)
+}
+
+// ReadFrom passes a reader on: the server's writer lets the kernel send a file.
+func (s *observedWriter) ReadFrom(r io.Reader) (int64, error) {
+	w, ok := s.ResponseWriter.(io.ReaderFrom)
+	if !ok || s.keep {
+		return io.Copy(struct{ io.Writer }{s}, r)
+	}
+	n, err := w.ReadFrom(r)
+	if n > 0 && s.status == 0 {
+		s.status = http.StatusOK
+	}
+	return n, err
+}
+
+// CloseNotify is that of the writer, which some routers ask for unseen; without one nothing
+// is ever told.
+func (s *observedWriter) CloseNotify() <-chan bool {
+	if w, ok := s.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
+		return w.CloseNotify()
+	}
+	return nil
 }
 
 // writer is the observed writer with the abilities that handlers ask a writer for by type.

@@ -259,6 +259,72 @@ func TestAPanicOfRouteIsToldInShadow(t *testing.T) {
 	require.Contains(t, seen.last(t, 1), "shadow_refused: idemhttp: a function of the service panicked at shadow_test.go")
 }
 
+// A middleware outside finds in the request what the handler has made of it, but for its body.
+func TestAMiddlewareOutsideSeesInShadowWhatTheHandlerFound(t *testing.T) {
+	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
+	parses := http.NewServeMux()
+	parses.HandleFunc("POST /transfers/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.ParseForm())
+		r.SetPathValue("own", "x")
+		r.RemoteAddr = "the client"
+	})
+	see := func(h http.Handler) []any {
+		r := netRequest("POST", "/transfers/7?a=1", "amount=5")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		ctx, body := r.Context(), r.Body
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		require.True(t, ctx == r.Context() && body == r.Body)
+		return []any{r.Form, r.PostForm, r.Pattern, r.PathValue("id"), r.PathValue("own"), r.RemoteAddr, r.URL, r.Header}
+	}
+	require.Equal(t, see(parses), see(c.Middleware(parses, nil)))
+}
+
+// The writer can do by type what the server's can, and what is written by that is observed too.
+func TestTheWriterInShadowIsAsAble(t *testing.T) {
+	for _, rule := range []func(context.Context, any, error) idem.Class{nil, func(_ context.Context, result any, _ error) idem.Class {
+		if string(result.(*Response).Body) != "written" {
+			return idem.ClassUncertain
+		}
+		return idem.ClassDefault
+	}} {
+		op, seen := transfer, new(told)
+		op.Shadow, op.Classify = true, rule
+		e, err := idem.New(memstore.New(), &idem.Options{Observer: seen.observe})
+		require.NoError(t, err)
+		c, err := New(e, AnyRoute(op), SingleTenant, nil)
+		require.NoError(t, err)
+		for i, write := range []func(w http.ResponseWriter) error{
+			func(w http.ResponseWriter) error { _, err := w.(io.StringWriter).WriteString("written"); return err },
+			func(w http.ResponseWriter) error {
+				_, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("written"))
+				return err
+			},
+			func(w http.ResponseWriter) error {
+				_, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader(""))
+				w.WriteHeader(http.StatusConflict)
+				_, _ = w.Write([]byte("written"))
+				return err
+			},
+			func(w http.ResponseWriter) error {
+				_, _ = w.(http.Flusher), w.(http.Hijacker)
+				_, err := fmt.Fprint(w, "written", w.(interface{ CloseNotify() <-chan bool }).CloseNotify() == nil)
+				return err
+			},
+		} {
+			see := func(h http.Handler) string {
+				return exchange(t, h, fmt.Sprintf("POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: %s%d\r\nContent-Length: 2\r\n\r\n{}", testKey, i))
+			}
+			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { require.NoError(t, write(w)) })
+			require.Equal(t, see(h), see(c.Middleware(h, nil)))
+			state := "completed"
+			if i == 3 && rule != nil {
+				state = "released" // by the rule
+			}
+			require.Equal(t, "transfer shadow_executed "+state, seen.last(t, i+1))
+		}
+	}
+}
+
 // The bytes on the wire are those of the handler alone, whatever the request, the handler and
 // the store do.
 func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
