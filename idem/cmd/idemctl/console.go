@@ -24,7 +24,7 @@ import (
 // consoleCmd serves the console.
 type consoleCmd struct {
 	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Address to serve on; port 0 is a free one."`
-	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with --endpoint $$USER."`
+	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with a DynamoDB Local $$USER."`
 }
 
 // served is what the command writes as JSON.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -115,7 +117,7 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 		}),
 		stream: func(ctx context.Context) (string, error) { return streamOf(ctx, client, g.Table) },
 		caller: func(ctx context.Context) string {
-			if g.Endpoint == "" {
+			if !g.local() || hasKeys() && !g.here() {
 				if arn := callerIdentity(ctx, cfg); arn != "" {
 					return arn
 				}
@@ -170,13 +172,33 @@ func configure(ctx context.Context, g Globals, c *serverClock) (aws.Config, erro
 	default:
 		return aws.Config{}, misuse("no region is set: use --region, or set AWS_REGION")
 	}
-	if g.Endpoint != "" && g.Profile == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" {
+	if g.local() && !hasKeys() {
 		// It takes any credentials, and a machine without any need not search for them.
 		cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
 		})
 	}
 	return cfg, nil
+}
+
+// local reports whether the endpoint may be a DynamoDB Local: one of AWS, such as that of a VPC,
+// has TLS, and who names a profile is the one of the profile.
+func (g Globals) local() bool {
+	env, err := config.NewEnvConfig()
+	profile := g.Profile != "" || err == nil && env.SharedConfigProfile != ""
+	return g.Endpoint != "" && !profile && !strings.HasPrefix(strings.ToLower(g.Endpoint), "https:")
+}
+
+// here reports whether the endpoint is on this machine.
+func (g Globals) here() bool {
+	u, err := url.Parse(g.Endpoint)
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
+}
+
+// hasKeys reports whether the environment has credentials.
+func hasKeys() bool {
+	env, err := config.NewEnvConfig()
+	return err == nil && env.Credentials.HasKeys()
 }
 
 // streamOf finds the table's stream.
