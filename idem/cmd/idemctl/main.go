@@ -54,7 +54,7 @@ type Globals struct {
 	Table    string `env:"IDEM_TABLE" placeholder:"NAME" help:"The table."`
 	Region   string `placeholder:"REGION" help:"The table's region; else as the AWS SDKs find it (AWS_REGION)."`
 	Profile  string `placeholder:"NAME" help:"Profile of the AWS configuration; else as the AWS SDKs find it (AWS_PROFILE)."`
-	Endpoint string `env:"IDEM_DYNAMODB_ENDPOINT" placeholder:"URL" help:"Endpoint of a DynamoDB Local."`
+	Endpoint string `env:"IDEM_DYNAMODB_ENDPOINT" placeholder:"URL" help:"Endpoint of a VPC, or of a DynamoDB Local."`
 	// A strongly consistent global table has none.
 	WithoutTransactions bool `env:"IDEM_WITHOUT_TRANSACTIONS" help:"The table has no transactions: it is a strongly consistent global table."`
 

@@ -18,16 +18,18 @@ import (
 
 // statsCmd counts what has no outcome.
 type statsCmd struct {
-	Limit int `default:"10000" help:"Count at most so many records; each is a read."`
+	Limit int `default:"10000" help:"Count at most so many records, each of which is a read, and at most so many changes."`
 }
 
 // stats are what the command says.
 type stats struct {
-	Groups     []*group      `json:"groups"`
-	Oldest     *record       `json:"oldest,omitempty"`
-	Unreadable int           `json:"unreadable,omitempty"`
-	Partial    bool          `json:"partial,omitempty"`
-	Changes    []changeCount `json:"changes_of_the_last_day"`
+	Groups     []*group `json:"groups"`
+	Oldest     *record  `json:"oldest,omitempty"`
+	Unreadable int      `json:"unreadable,omitempty"`
+	Partial    bool     `json:"partial,omitempty"`
+	// More says that there are more changes than were counted.
+	More    bool          `json:"more_changes,omitempty"`
+	Changes []changeCount `json:"changes_of_the_last_day"`
 }
 
 // group is the records of an operation in a state.
@@ -96,12 +98,16 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	slices.SortFunc(st.Groups, func(a, b *group) int {
 		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.State, b.State))
 	})
-	counts := map[changeCount]int{}
+	counts, read := map[changeCount]int{}, 0
 	err = s.eachChange(ctx, r, now.Add(-24*time.Hour), func(a protocol.Audit) error {
+		if read == c.Limit {
+			return errEnough
+		}
+		read++
 		counts[changeCount{Change: a.Change, To: a.To}]++
 		return nil
 	})
-	if err != nil {
+	if st.More = errors.Is(err, errEnough); err != nil && !st.More {
 		return err
 	}
 	for k, n := range counts {
@@ -174,5 +180,8 @@ func (s *session) stats(st stats) {
 			what += " to " + string(c.To)
 		}
 		s.item(fmt.Sprintf("%s: %d", plain(what), c.Count))
+	}
+	if st.More {
+		say(s.out, "There are more, and these are the first ones: raise --limit.")
 	}
 }
