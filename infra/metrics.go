@@ -53,7 +53,14 @@ func (m *Monitoring) engine(f awslambda.Function, p *MonitoringProps) {
 	m.graph(name+": troubles", sums(f, schema.MetricStoreUnavailable, schema.MetricFailedOpen, schema.MetricOutcomeQueued,
 		schema.MetricOutcomeDropped, schema.MetricUnreadable, schema.MetricLeaseLost)...)
 	m.graph(name+": times (p99)", metrics(f, "p99", schema.MetricClaimTime, schema.MetricHandlerTime, schema.MetricFinishTime)...)
+	m.graph(name+": in shadow, not protected", sums(f, schema.MetricShadowExecuted, schema.MetricShadowDuplicate, schema.MetricShadowKeyReused)...)
 	m.graph(name+": DynamoDB units, if it asks", sums(f, schema.MetricWriteUnits, schema.MetricReadUnits)...)
+}
+
+// failed watches what a queue no longer has.
+func (m *Monitoring) failed(q *Queue, most int) {
+	m.raise(idOf(q), "Failed", metric(q.consumer, schema.MetricFailed, "Sum"), float64(most), fmt.Sprintf(
+		"%d operations of messages failed for good in %v: the messages are acknowledged, and only the records and OnFailed have them", most, period))
 }
 
 func (m *Monitoring) unreadable(name string, f awslambda.IFunction) {

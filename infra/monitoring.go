@@ -35,6 +35,9 @@ const (
 	// DefaultUnavailable is the number in 5 minutes. Single calls find the store slow at times,
 	// and their clients come again.
 	DefaultUnavailable = 10
+	// DefaultFailedMessages is the number in 5 minutes. A message whose operation has failed for
+	// good is gone from its queue.
+	DefaultFailedMessages = 1
 
 	// DefaultRunbook is the runbook of this module.
 	DefaultRunbook = "https://github.com/idem-go/idempotency/blob/main/infra/RUNBOOK.md"
@@ -80,6 +83,9 @@ type MonitoringProps struct {
 	// Unavailable is how many calls of a function may find the store unavailable in 5 minutes.
 	// Zero means [DefaultUnavailable].
 	Unavailable int
+	// FailedMessages is how many operations of a queue's consumer may fail for good in 5
+	// minutes. Zero means [DefaultFailedMessages].
+	FailedMessages int
 
 	// Runbook is the URL of a page with a section for each kind of alarm, such as your copy of
 	// RUNBOOK.md. The description of an alarm ends with it and the section's anchor. Empty
@@ -131,6 +137,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	}
 	for _, q := range p.Queues {
 		m.queue(q, p.QueueAge)
+		m.failed(q, p.FailedMessages)
 	}
 	for _, r := range p.Relays {
 		m.relay(r, p.IteratorAge)
@@ -180,7 +187,7 @@ func (p *MonitoringProps) setDefaults() (problems []string) {
 		v    *int
 		zero int
 	}{{"FailedConditions", &p.FailedConditions, DefaultFailedConditions}, {"ReusedKeys", &p.ReusedKeys, DefaultReusedKeys},
-		{"Unavailable", &p.Unavailable, DefaultUnavailable}} {
+		{"Unavailable", &p.Unavailable, DefaultUnavailable}, {"FailedMessages", &p.FailedMessages, DefaultFailedMessages}} {
 		if *n.v == 0 {
 			*n.v = n.zero
 		}

@@ -104,6 +104,7 @@ type Queue struct {
 	// Mapping is the event source mapping to the consumer.
 	Mapping awslambda.EventSourceMapping
 
+	consumer   awslambda.Function
 	key        awskms.IKey
 	visibility time.Duration
 }
@@ -123,7 +124,7 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	}
 	timeout := timeoutOf(consumer)
 	problems := p.setDefaults(timeout)
-	q := &Queue{key: p.EncryptionKey, visibility: p.Visibility}
+	q := &Queue{consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility}
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)
 	in.RetentionPeriod = duration(p.MessageRetention)

@@ -35,7 +35,8 @@ type Options[R any] struct {
 	// package sqsfailures does. After an error the record is redelivered and OnFailed
 	// gets it again, so a record may be forwarded twice. A record that is redelivered
 	// because of another one is forwarded only when it is acknowledged. Nil means that
-	// such records are acknowledged without it.
+	// such records are acknowledged without it: only the log, the operation's record and
+	// the metric failed tell of them.
 	OnFailed func(context.Context, Delivery[R]) error
 
 	// OnOutcome gets the outcome of every record once, for metrics. Nil means no hook.

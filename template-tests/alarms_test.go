@@ -48,6 +48,7 @@ var watchedMetrics = slices.Concat(
 	engineIsWatched(inPayments, "Payments"), questionsAreWatched(inPayments, "RefundSweeper"),
 	engineIsWatched(inOrders, "Worker"), questionsAreWatched(inOrders, "Sweeper"),
 	[]watched{
+		{inOrders, "OrdersQueueFailed", "Worker", schema.MetricFailed, 1, false},
 		{inOrders, "RelayOutboxOld", "RelayFunction", schema.MetricOutboxOldest, 900, true},
 		{inOrders, "RelayOutboxDead", "RelayFunction", schema.MetricOutboxDead, 1, false},
 		{inOrders, "RelayOutboxUnreadable", "RelayFunction", schema.MetricOutboxUnreadable, 1, false},

@@ -41,7 +41,7 @@ func TestMonitoring(t *testing.T) {
 	})
 	require.Empty(t, problems)
 	require.Equal(t, []string{
-		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth",
+		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth", "OrdersFailed",
 		"RecordsFailedConditions", "RecordsIndexReadThrottles", "RecordsIndexWriteThrottles", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
@@ -103,7 +103,7 @@ func TestMonitoring(t *testing.T) {
 	body, err := json.Marshal(dashboard["DashboardBody"])
 	require.NoError(t, err)
 	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
-		"handler_time", "replayed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
+		"handler_time", "replayed", "shadow_executed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
 		require.Contains(t, string(body), text)
 	}
 }
@@ -120,6 +120,7 @@ func TestMonitoringChecks(t *testing.T) {
 		"a negative open age":  {infra.MonitoringProps{OpenAge: -1}, true, []string{"OpenAge is -1ns"}},
 		"a short outbox age":   {infra.MonitoringProps{OutboxAge: 1}, true, []string{"OutboxAge is 1ns"}},
 		"negative reuses":      {infra.MonitoringProps{ReusedKeys: -1}, true, []string{"ReusedKeys is -1"}},
+		"negative failures":    {infra.MonitoringProps{FailedMessages: -1}, true, []string{"FailedMessages is -1"}},
 		"negative outages":     {infra.MonitoringProps{Unavailable: -2}, true, []string{"Unavailable is -2"}},
 		"a file as runbook":    {infra.MonitoringProps{Runbook: "RUNBOOK.md"}, true, []string{`Runbook is "RUNBOOK.md"`, "https URL"}},
 		"a runbook's section":  {infra.MonitoringProps{Runbook: "https://wiki.example/idem#top"}, true, []string{"without a fragment"}},
@@ -138,15 +139,17 @@ func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
 		relay := infra.NewRelay(s, "Relay", table, &infra.RelayProps{
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
 		})
+		f := worker(t, s, 20*time.Second)
+		q := infra.NewQueue(s, "OrdersQueue", f, &infra.QueueProps{Repeat: infra.Repeatable})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
-			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{worker(t, s, 20*time.Second)},
-			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
+			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{f},
+			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q}, FailedMessages: 5,
 			OpenAge: time.Hour, OutboxAge: 30 * time.Minute, ReusedKeys: 500, Unavailable: 3, Runbook: "https://wiki.example/idem",
 		})
 	})
 	require.Empty(t, problems)
 	for alarm, threshold := range map[string]float64{
-		"SweeperOldestOpen": 3600, "RelayOutboxOld": 1800, "WorkerKeyReused": 500, "WorkerStoreUnavailable": 3,
+		"SweeperOldestOpen": 3600, "RelayOutboxOld": 1800, "WorkerKeyReused": 500, "WorkerStoreUnavailable": 3, "OrdersQueueFailed": 5,
 	} {
 		require.Equal(t, threshold, got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["Threshold"], alarm)
 	}

@@ -43,6 +43,7 @@ var stories = map[string]told{
 	"OutboxDead":       {time.Hour, (*scene).deadLetter},
 	"DeadLettersDepth": {time.Hour, (*scene).inTheDeadLetterQueue},
 	"Age":              {time.Hour, (*scene).unknown},
+	"Failed":           {time.Hour, (*scene).failed},
 	"5xx":              {time.Minute, (*scene).died},
 	"Errors":           {10 * time.Minute, (*scene).unknown},
 	"Duration":         {time.Minute, (*scene).died},

@@ -79,6 +79,13 @@ func (s *scene) end(with error) string {
 // unknown is a refund whose outcome nobody knows.
 func (s *scene) unknown() string { return s.end(errTimedOut) }
 
+// failed is a refund that failed for good.
+func (s *scene) failed() string {
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", func(context.Context, string) (string, error) { return "", idem.Permanent(errTimedOut) })
+	require.ErrorIs(s.t, err, errTimedOut)
+	return key.ID()
+}
+
 // died is a refund whose process died.
 func (s *scene) died() string {
 	now := s.now()
