@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -104,6 +105,20 @@ var handlingFaults = []fault{
 				w.Seen = rec.Write
 			}
 			return w.Apply(rec, now)
+		}
+	}},
+	{"lists what is due without its time", []string{"questions/due"}, func(s *faulty) {
+		s.due = func(q protocol.DueQuery, due []*protocol.Record) protocol.DuePage {
+			p := duePage(q, due)
+			p.Due = nil
+			return p
+		}
+	}},
+	{"lists what is due under another's time", []string{"questions/due"}, func(s *faulty) {
+		s.due = func(q protocol.DueQuery, due []*protocol.Record) protocol.DuePage {
+			p := duePage(q, due)
+			slices.Reverse(p.Due)
+			return p
 		}
 	}},
 	{"keeps an open question for a time", []string{"prolonged/whatever has ended is kept, and what is open has no end"}, func(s *faulty) {
