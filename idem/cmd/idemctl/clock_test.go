@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -89,6 +92,33 @@ func TestAMachineThatIsFastReplaysNothingThatTheQueueWouldDrop(t *testing.T) {
 	code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1", "--reason", "repaired")
 	require.Equal(t, exitFailed, code, said)
 	require.Contains(t, said, "try again later")
+}
+
+// The console goes by the same clock as long as it is served.
+func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testing.T) {
+	o := newTool(t)
+	o.unknown(r1)
+	for name, value := range map[string]string{"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal", "AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice"} {
+		t.Setenv(name, value)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	ended := make(chan int)
+	go func() {
+		ended <- run(ctx, []string{"console", "--table", o.table, "--endpoint", dynamotest.Endpoint(t)},
+			&terminal{in: strings.NewReader(""), out: out, err: io.Discard}, outside(func() time.Time { return time.Now().Add(15 * time.Minute) }))
+	}()
+	address, err := bufio.NewReader(in).ReadString('\n')
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	base, _, _ := strings.Cut(address, "?")
+	client := &http.Client{Jar: jar}
+	fetch(t, client, strings.TrimSpace(address))
+	_, page := fetch(t, client, base+"act?"+url.Values{"id": {r1.ID()}, "to": {"released"}}.Encode())
+	require.Contains(t, page, "the parked attempt may still be running")
+	interrupt()
+	require.Equal(t, exitDone, <-ended)
 }
 
 // Where nobody knows the time, records are shown, and nothing is changed.
