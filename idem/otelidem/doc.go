@@ -6,7 +6,7 @@
 //
 // The providers are yours, with their resource (service.name), exporters and sampler; this
 // package imports OpenTelemetry's API alone. [Telemetry.Wrap] has them flushed at the end of
-// an invocation, before Lambda may freeze the process.
+// an invocation, before Lambda may freeze the process, and shortly before Lambda kills one.
 //
 // Metrics have the names of package schema after "idem.", such as idem.executed, and the
 // attribute idem.operation; never a key or a tenant. Counters count calls, attempts, records

@@ -202,8 +202,9 @@ type Handler interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
 
-// Wrap returns a handler that invokes h and then flushes, also after a panic. A flush that
-// fails is logged. A wrapper that begins the invocation's span belongs inside, so that
+// Wrap returns a handler that invokes h and then flushes, also after a panic. An invocation that
+// lasts until [Options.FlushTimeout] before its deadline, at which Lambda kills the process, or
+// until an eighth of its time is left, flushes then too. A flush that fails is logged. A wrapper that begins the invocation's span belongs inside, so that
 // its span is over before the flush.
 func (t *Telemetry) Wrap(h Handler) Handler { return wrapped{t, h} }
 
@@ -213,10 +214,16 @@ type wrapped struct {
 }
 
 func (w wrapped) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	defer func() {
-		if err := w.t.Flush(ctx); err != nil {
-			slog.WarnContext(ctx, "idem: telemetry could not be flushed", "error", err)
-		}
-	}()
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		defer time.AfterFunc(left-min(w.t.timeout, left/8), func() { w.flush(ctx) }).Stop()
+	}
+	defer w.flush(ctx)
 	return w.h.Invoke(ctx, payload)
+}
+
+func (w wrapped) flush(ctx context.Context) {
+	if err := w.t.Flush(ctx); err != nil {
+		slog.WarnContext(ctx, "idem: telemetry could not be flushed", "error", err)
+	}
 }

@@ -270,6 +270,30 @@ func TestAnInvocationEndsWithAFlush(t *testing.T) {
 	require.Equal(t, 2, e.spans)
 }
 
+// An invocation that Lambda kills at its time-out does not reach its end.
+func TestAKilledInvocationHasFlushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &exporter{}
+		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(time.Hour)))
+		defer func() { _ = traces.Shutdown(context.Background()) }()
+		o, err := otelidem.New(&otelidem.Options{TracerProvider: traces})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		killed := make(chan struct{})
+		go o.Wrap(handler(func(ctx context.Context, _ []byte) ([]byte, error) {
+			_, span := traces.Tracer("user").Start(ctx, "POST /payments")
+			span.End()
+			<-killed
+			return nil, nil
+		})).Invoke(ctx, nil)
+		<-ctx.Done()
+		synctest.Wait()
+		require.Equal(t, 1, e.spans)
+		close(killed)
+	})
+}
+
 func TestAnExporterThatHangsCostsASecondAndNoAnswer(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	var logged bytes.Buffer
