@@ -272,6 +272,7 @@ func TestListsHavePages(t *testing.T) {
 		if m := next.FindStringSubmatch(text); m != nil {
 			at = html.UnescapeString(m[1])
 			require.Contains(t, at, "operation=refund", "the filter goes along")
+			require.Equal(t, http.StatusBadRequest, r.get("/ops/list?page=0+nonsense").StatusCode, "a page that no list has")
 		}
 	}
 	require.Len(t, seen, 120)

@@ -128,6 +128,9 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet),
 	}
 	if page != "" {
+		if !strings.HasPrefix(page, schema.AuditSK) || !isKey(id, page) {
+			return protocol.AuditPage{}, noCursor(page)
+		}
 		in.ExclusiveStartKey = item{
 			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: page},
 		}
@@ -176,7 +179,7 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 		return protocol.AuditPage{}, nil // which a Query refuses
 	}
 	name := schema.AuditShard + shardName(uint32(shard))
-	start, err := parseCursor(name, page)
+	start, err := parseCursor(name, page, since, until)
 	if err != nil {
 		return protocol.AuditPage{}, err
 	}

@@ -195,7 +195,7 @@ func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 
 // list reads one page of a partition of the index.
 func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor string) ([]*outbox.Entry, string, error) {
-	from, err := parseCursor(shard, cursor)
+	from, err := parseCursor(shard, cursor, 0, until)
 	if err != nil {
 		return nil, "", err
 	}

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -239,10 +241,12 @@ func formatCursor(last item) string {
 }
 
 func noCursor(cursor string) error {
-	return fmt.Errorf("dynamostore: %q is no cursor: pass what the page before returned", cursor)
+	return &protocol.ConfigError{What: "page", Problem: fmt.Sprintf("dynamostore: %q is no cursor: pass what the page before returned", cursor)}
 }
 
-func parseCursor(shard, cursor string) (item, error) {
+// parseCursor refuses what no Query of the shard between the times can have returned: DynamoDB
+// would refuse it with an error that says nothing of a page.
+func parseCursor(shard, cursor string, since, until int64) (item, error) {
 	if cursor == "" {
 		return nil, nil
 	}
@@ -251,10 +255,20 @@ func parseCursor(shard, cursor string) (item, error) {
 	if err != nil || len(parts) != 3 {
 		return nil, noCursor(cursor)
 	}
+	at, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil || at < since || at > until || !isKey(parts[2], parts[1]) {
+		return nil, noCursor(cursor)
+	}
 	v := newValues(3, 0)
 	v.str(schema.OpenShard, shard)
 	v.str(schema.SK, parts[1])
 	v.str(schema.PK, parts[2])
-	v.item[schema.OpenDue] = &types.AttributeValueMemberN{Value: parts[0]}
+	v.num(schema.OpenDue, at)
 	return v.item, nil
+}
+
+// isKey reports whether an item can have the key: at most 2,048 and 1,024 bytes of UTF-8, see
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html.
+func isKey(pk, sk string) bool {
+	return pk != "" && sk != "" && len(pk) <= 2048 && len(sk) <= 1024 && utf8.ValidString(pk) && utf8.ValidString(sk)
 }

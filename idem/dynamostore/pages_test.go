@@ -1,7 +1,9 @@
 package dynamostore
 
 import (
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +65,30 @@ func TestChangesOverPages(t *testing.T) {
 
 // What is due is listed although what was listed before moves away, ends, or is claimed
 // anew between two pages.
+func TestAPageThatIsNoneIsAMistakeOfTheCaller(t *testing.T) {
+	f := open(t, nil)
+	ctx, q, until := t.Context(), f.questions(t), base.Add(time.Minute)
+	cursor := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	due := func(page string) error {
+		_, err := q.Due(ctx, protocol.DueQuery{Shard: 0, Until: until, Page: page})
+		return err
+	}
+	for name, page := range map[string]string{
+		"no base64": "nonsense!", "too short": cursor("1 -"), "no number": cursor("x - a#op#b"), "before all": cursor("-1 - a#op#b"), "after all": cursor(fmt.Sprint(millis(until)+1, " - a#op#b")),
+		"no sort key": cursor("1  a#op#b"), "no key": cursor("1 - "), "no text": cursor("1 - \xff"), "too long": cursor("1 - " + strings.Repeat("a", 2049)), "a sort key too long": cursor("1 " + strings.Repeat("a", 1025) + " b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mistake *protocol.ConfigError
+			require.ErrorAs(t, due(page), &mistake)
+			_, err := q.AuditBetween(ctx, 0, base, until, page)
+			require.ErrorAs(t, err, &mistake)
+			_, err = q.AuditOf(ctx, inShard(1), page)
+			require.ErrorAs(t, err, &mistake)
+		})
+	}
+	require.NoError(t, due(cursor("1 - a#op#b")), "one that DynamoDB takes")
+}
+
 func TestDuePagesWhileRecordsMove(t *testing.T) {
 	f := open(t, nil)
 	ctx, q := t.Context(), f.questions(t)

@@ -52,7 +52,7 @@ func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DueP
 		return protocol.DuePage{}, fmt.Errorf("dynamostore: Due: there is no shard %d", d.Shard)
 	}
 	name := shardName(uint32(d.Shard))
-	from, err := parseCursor(name, d.Page)
+	from, err := parseCursor(name, d.Page, 0, millis(d.Until))
 	if err != nil {
 		return protocol.DuePage{}, err
 	}

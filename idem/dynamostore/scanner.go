@@ -132,7 +132,7 @@ func parseScanCursor(page string) (item, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(page)
 	sk, pk, ok := strings.Cut(string(b), " ")
-	if err != nil || !ok {
+	if err != nil || !ok || !isKey(pk, sk) {
 		return nil, noCursor(page)
 	}
 	return itemKey(pk, sk), nil

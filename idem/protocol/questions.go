@@ -42,7 +42,8 @@ type DueQuery struct {
 	Shard int
 	// Until is the latest time at which what is listed is due.
 	Until time.Time
-	// Page is the Next of the page before; empty for the first one.
+	// Page is the Next of the page before; empty for the first one. What is none is a
+	// *[ConfigError].
 	Page string
 	// Limit is how many records a page may have.
 	Limit int
