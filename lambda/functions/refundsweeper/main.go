@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
-	"github.com/idem-go/idempotency/lambda/functions/internal/sweeping"
+	"github.com/idem-go/idempotency/lambda/sweeping"
 )
 
 func main() {

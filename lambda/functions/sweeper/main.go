@@ -13,7 +13,7 @@ package main
 import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/lambda/functions/internal/sweeping"
+	"github.com/idem-go/idempotency/lambda/sweeping"
 )
 
 func main() {

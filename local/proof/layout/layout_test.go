@@ -48,6 +48,11 @@ var allowed = map[string][]string{
 	},
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
+	"lambda/sweeping": {
+		jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
+		"./idem/emf", "./idem/internal/metric", "./idem/reconcile", "github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
+		"github.com/klauspost/compress", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
+	},
 	"idem/idemhttp/coverage": {
 		jsonModule, canonicalForm, pathTemplates, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
@@ -81,7 +86,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "idem/reconcile"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile"}
 
 type listed struct {
 	ImportPath string
