@@ -33,8 +33,8 @@ const (
 
 // SweeperProps of a sweeper. The zero value, and nil, mean the defaults.
 type SweeperProps struct {
-	// Function of the sweeper. An empty Package means [SweeperPackage]: name your own if the
-	// sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
+	// Function of the sweeper. An empty Package means [SweeperPackage]: name your own, made
+	// with package lambda/sweeping, if the sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
 	Function FunctionProps
 
 	// Segments is for a table without TTL, such as a global table. It is the number of parts

@@ -3,7 +3,10 @@ package sweeping
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,15 +81,44 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 	}
 }
 
-func none(idem.Store) ([]reconcile.Operation, error) { return nil, nil }
+// The page shows the example's program.
+func TestTheProgramOfThePageIsTheExample(t *testing.T) {
+	page, err := os.ReadFile("../functions/sweeper/README.md")
+	require.NoError(t, err)
+	_, program, found := strings.Cut(string(page), "```go\nfunc main() {\n")
+	require.True(t, found)
+	program, _, _ = strings.Cut(program, "```")
+	example, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	require.Contains(t, string(example), "func ExampleMain() {\n"+program)
+}
 
-func TestEnvironment(t *testing.T) {
+func deployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv(schema.EnvTable, "records")
 	t.Setenv(schema.EnvSweepPeople, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
+}
+
+// A probe gets the store that the sweep has; a set-up that fails ends the process.
+func TestOperationsOfASweeperOfYourOwn(t *testing.T) {
+	deployed(t)
+	f, err := open(t.Context(), func(store idem.Store) ([]reconcile.Operation, error) {
+		require.NotNil(t, store)
+		return []reconcile.Operation{{Operation: idem.Operation{Name: "refund"}, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.NotExecuted(), nil
+		}}}, nil
+	}, nil)
+	require.NoError(t, err)
+	require.NotNil(t, f)
+	_, err = open(t.Context(), func(idem.Store) ([]reconcile.Operation, error) { return nil, errors.New("PROVIDER_URL is missing") }, nil)
+	require.ErrorContains(t, err, "PROVIDER_URL is missing")
+}
+
+func TestEnvironment(t *testing.T) {
+	deployed(t)
 	for segments, says := range map[string]string{"": "", "60": "", "0": "use a whole number from 1", "many": "use a whole number from 1", "1000001": "at most 1000000"} {
 		t.Setenv(schema.EnvSweepSegments, segments)
-		_, err := open(t.Context(), none, nil)
+		_, err := open(t.Context(), nil, nil)
 		if says == "" {
 			require.NoError(t, err, segments)
 		} else {
@@ -95,6 +127,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	t.Setenv(schema.EnvSweepSegments, "")
 	t.Setenv(schema.EnvSweepPeople, "people")
-	_, err := open(t.Context(), none, nil)
+	_, err := open(t.Context(), nil, nil)
 	require.ErrorContains(t, err, "is not a queue URL")
 }

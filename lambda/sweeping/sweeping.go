@@ -1,5 +1,13 @@
-// Package sweeping is the part that all sweeper functions have in common. What differs is
-// the operations that they know.
+// Package sweeping is the program of a sweeper function, for a sweeper that asks your providers.
+//
+//	func main() {
+//		sweeping.Main(func(idem.Store) ([]reconcile.Operation, error) {
+//			return []reconcile.Operation{{Operation: refund, Probe: askProvider}}, nil
+//		})
+//	}
+//
+// lambda/functions/sweeper is the ready function, which knows no operation. infra.NewSweeper
+// deploys either.
 package sweeping
 
 import (
@@ -23,9 +31,16 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Main runs a sweeper function with the environment variables that README.md of
-// lambda/functions/sweeper lists. It does not return. operations
-// says what the sweep knows of the operations in the store.
+// Main runs a sweeper function. It does not return. operations says what the sweep knows of the
+// operations in the store; nil knows none, and asks nobody.
+//
+// Each invocation sweeps once and fails only if nothing could be done. Logs, metrics and the
+// queue for people are those that the alarms of infra.NewMonitoring go by. The environment is
+// what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the
+// queue for questions that are left to people. IDEM_WITHOUT_TRANSACTIONS is true for a table
+// that has none, and IDEM_SWEEP_SEGMENTS, on a table without TTL, lets the sweep remove what has
+// expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
+// error of operations, end the process with a line that says what to set.
 func Main(operations func(idem.Store) ([]reconcile.Operation, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
 	metrics, err := emf.New(nil)
@@ -57,9 +72,11 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 	if err != nil {
 		return nil, err
 	}
-	known, err := operations(store)
-	if err != nil {
-		return nil, err
+	var known []reconcile.Operation
+	if operations != nil {
+		if known, err = operations(store); err != nil {
+			return nil, err
+		}
 	}
 	people, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepPeople))
 	if err != nil {

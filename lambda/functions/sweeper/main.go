@@ -1,7 +1,7 @@
 // Command sweeper looks for claims whose process died and for open questions that are due.
 // It asks nobody: claims of not repeatable operations become unknown, and people get what
 // nobody has resolved. A service whose provider can tell what became of a request has a
-// sweeper of its own, as lambda/functions/refundsweeper shows. README.md has how to deploy
+// sweeper of its own: package lambda/sweeping. README.md has how to deploy
 // and operate it.
 //
 // Environment: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the queue for
@@ -10,12 +10,6 @@
 // IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on AWS).
 package main
 
-import (
-	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/lambda/sweeping"
-)
+import "github.com/idem-go/idempotency/lambda/sweeping"
 
-func main() {
-	sweeping.Main(func(idem.Store) ([]reconcile.Operation, error) { return nil, nil })
-}
+func main() { sweeping.Main(nil) }
