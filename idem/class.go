@@ -17,8 +17,7 @@ const (
 	ClassFailed
 	// ClassNotExecuted: nothing took effect; the next call gets the claim, as after [NotExecuted].
 	ClassNotExecuted
-	// ClassUncertain: nobody knows. A repeatable operation becomes Released, any
-	// other Unknown.
+	// ClassUncertain: nobody knows. A repeatable operation becomes Released, another one Unknown.
 	ClassUncertain
 	// ClassRejected: the answer is one that handlers give before they do anything,
 	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -101,8 +102,7 @@ func TestPoisonedWorkIsParked(t *testing.T) {
 	require.Equal(t, "parked by a sweep: the last of 2 attempts left no outcome", r.Record(key).Failure.Message)
 }
 
-// An interrupted step of repeatable work is closed by the next attempt, if the sweep can
-// ask for one. Otherwise somebody must be asked.
+// An interrupted step of repeatable work is closed by the next attempt, for which the sweep may ask.
 func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		r := newRig(t)
@@ -118,15 +118,72 @@ func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 		r.Restart()
 		r.lapse()
 		op := reconcile.Operation{Operation: webhook}
-		want := []notice.Kind{notice.SweepParked, notice.SweepPostponed}
 		if sends {
 			op.OnAbandoned = func(_ context.Context, q reconcile.Question) error {
 				require.True(t, q.Steps[0].Begun)
 				return nil
 			}
-			want = []notice.Kind{notice.Abandoned}
 		}
-		require.Equal(t, want, r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})))
+		require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})))
+	}
+}
+
+// The next call knows how to close the step, and a sweep leaves it the claim: the ready one, which
+// knows no operation, and one whose provider does not answer.
+func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
+	for name, op := range map[string]reconcile.Operation{
+		"it does not know the operation": {Operation: webhook}, "nobody can be asked": {Operation: order},
+		"the provider does not know yet": {Operation: order, Probe: says(reconcile.StillUnknown(0))},
+		"it cannot be known":             {Operation: order, Probe: says(reconcile.CannotBeKnown("the books are lost"))},
+	} {
+		for _, after := range []time.Duration{0, 24 * time.Hour} { // people have it then
+			t.Run(fmt.Sprint(name, " ", after), func(t *testing.T) {
+				r, key := newRig(t), order.Key("acme", "o-1")
+				r.diedCharging(key)
+				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})
+				require.Len(t, r.sweep(s), 1)
+				for end := r.Clock.Now().Add(after); r.Clock.Now().Before(end); r.Clock.Advance(10 * time.Minute) {
+					r.sweep(s)
+				}
+				require.Equal(t, idem.InProgress, r.Record(key).State)
+				if after > 0 {
+					require.Len(t, r.people, 1)
+					require.Equal(t, "charge", r.people[0].Steps[0].Name)
+				}
+				got := new(shop)
+				out, err := r.call(key, shopping(got, func() {}))
+				require.NoError(t, err)
+				require.Equal(t, 7, out)
+				require.Equal(t, &shop{asked: 1, shipped: 1}, got)
+				require.Equal(t, idem.Completed, r.Record(key).State)
+				r.Clock.Advance(24 * time.Hour)
+				require.Empty(t, r.sweep(s))
+			})
+		}
+	}
+}
+
+// The provider is asked while a call may take the claim over. Whoever is first counts: the call has
+// closed the step, and an answer about the attempt before it changes nothing.
+func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
+	for name, answer := range map[string]reconcile.Answer{
+		"it took effect":   reconcile.ContinueWith(map[string]reconcile.Answer{"charge": reconcile.CompletedWith(8)}),
+		"it had no effect": reconcile.ContinueWith(map[string]reconcile.Answer{"charge": reconcile.NotExecuted()}),
+		"it has failed":    reconcile.FailedWith(idem.Failure{Message: "declined"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key, got := newRig(t), order.Key("acme", "o-1"), new(shop)
+			r.diedCharging(key)
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
+				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+					_, err := r.call(key, shopping(got, func() {}))
+					return answer, err
+				}}}})
+			require.Empty(t, r.sweep(s))
+			require.Equal(t, &shop{asked: 1, shipped: 1}, got)
+			require.Equal(t, idem.Completed, r.Record(key).State)
+			require.Empty(t, r.changes(key))
+		})
 	}
 }
 

@@ -54,7 +54,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			r := newRig(t)
 			r.diedCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
-			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
+			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 			goesOn(t, r)
 		})
 	}
@@ -146,8 +146,8 @@ func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
 		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
 		}}}})
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
-	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+	require.Equal(t, idem.InProgress, r.Record(key).State)
 }
 
 // What an interrupted step did, as somebody has found out, is undone like all other steps: an
@@ -203,8 +203,8 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			r, key := newRig(t), order.Key("acme", "o-1")
 			r.diedCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
-			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
-			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+			require.Equal(t, idem.InProgress, r.Record(key).State)
 
 			killed := refund.Key("acme", "r-1") // outside a step
 			r.killed(killed)
@@ -293,7 +293,7 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 			r.Restart()
 			r.lapse()
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(tc.answer)}}})
-			require.Equal(t, []notice.Kind{notice.SweepParked, tc.want}, r.sweep(s))
+			require.Equal(t, []notice.Kind{tc.want}, r.sweep(s))
 			_, err := r.call(key, work)
 			require.Error(t, err)
 			require.Equal(t, tc.state, r.Record(key).State)

@@ -74,9 +74,10 @@ func (s *sweep) handle(rec *idem.Record) error {
 	case protocol.DoPark:
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
-		// There is no call that could close the step: people must be told.
-		if op.OnAbandoned == nil && rec.State == idem.InProgress && rec.Interrupted() {
-			return s.park(rec, op)
+		// What a call may take over is not parked: its handler may know how to close the step. The
+		// provider may be faster.
+		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.GivenUpAt.IsZero() {
+			return s.ask(rec, op)
 		}
 		return s.abandoned(rec, op)
 	case protocol.DoUnreadable:

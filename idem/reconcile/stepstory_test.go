@@ -65,13 +65,13 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 	}{
 		"the provider remembers": {false, func(_ *rig, p *provider, _ idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: order, Probe: p.asked}
-		}, []notice.Kind{notice.SweepParked, notice.Resolved}, idem.Completed},
+		}, []notice.Kind{notice.Resolved}, idem.Completed},
 		"nobody can be asked": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: order}
-		}, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, idem.Unknown},
+		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
 		"the sweep does not know the operation": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: webhook}
-		}, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, idem.Unknown},
+		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
 		"the work is sent again": {false, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
 		"the step is done": {true, func(*rig, *provider, idem.Key) reconcile.Operation {
 			return reconcile.Operation{Operation: order}
@@ -109,7 +109,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 			require.Equal(t, tc.state, r.people[0].State)
 			require.Len(t, r.people, 1)
 			_, err := r.call(key, p.charging(nothing, nothing))
-			require.Equal(t, tc.between, err == nil, "%v", err)
+			require.NoError(t, err, "the call asks about the step, and goes on")
 			require.Len(t, p.charges, 1)
 		})
 	}

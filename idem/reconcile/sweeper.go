@@ -54,8 +54,8 @@ type Operation struct {
 	// for: a lapsed claim of a repeatable operation, or a Released one with steps. It may
 	// send the work again. It is called at least once, and again after growing pauses until
 	// the work continues. It has the same time as Probe. Nil means that the work is reported
-	// and, after [Operation.GiveUpAfter], left to people. A claim with an interrupted step,
-	// which only a handler or the provider can close, is then parked, and Probe is asked.
+	// and, after [Operation.GiveUpAfter], left to people. Of a claim with an interrupted step Probe
+	// is asked then. It stays claimable: the next call may close the step ([idem.StepConfig]).
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share workers, see
 	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an
