@@ -61,8 +61,8 @@ type StepConfig[T any] struct {
 	// [NotExecuted] error, which says that the step had no effect and lets its function
 	// run (while steps are undone it does not). After any other error the step stays
 	// open. It is not asked about an error of the step's function: ask the other system
-	// inside the function before you return such an error. Nor is it asked where the operation
-	// is not repeatable: its next call parks the record and runs nothing.
+	// inside the function before you return such an error. The operation must be [Repeatable]:
+	// of another one the next call after a crash parks the record, and runs nothing.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
 	// AbsentAfter is the time since the step began from which on a NotExecuted error of
 	// Interrupted counts: the longest that the step's function runs, plus the longest

@@ -91,3 +91,31 @@ func TestStepMistakes(t *testing.T) {
 	_, err = idem.Step(escaped, "late", e.step("s"), nil)
 	require.ErrorContains(t, err, "the handler has returned")
 }
+
+// Nobody would be asked after a crash. Whoever declares that learns it at the first call, before the
+// step runs.
+func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	for name, tc := range map[string]struct {
+		op   idem.Operation
+		runs int
+	}{
+		"not repeatable": {unsafe, 0}, "repeatable": {safe, 1},
+	} {
+		_, err := doSteps(t, r, tc.op.Key("t", name), func(ctx context.Context) (string, error) {
+			got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{
+				Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: e.found(name),
+			})
+			return got.ID, err
+		})
+		require.Equal(t, tc.runs, e.ran(name))
+		if tc.runs == 0 {
+			var mistake *idem.ConfigError
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, "Declare it idem.Repeatable")
+			require.Empty(t, r.record(t, tc.op.Key("t", name)).Steps)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}

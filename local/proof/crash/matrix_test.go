@@ -194,14 +194,20 @@ func mustPark(sc scenario, repeat idem.Repeat, label string, k kind) bool {
 	return false
 }
 
-var repeats = []idem.Repeat{idem.Repeatable, idem.NotRepeatable}
+// repeats are the declarations of the scenario: only a repeatable operation can ask.
+func (sc scenario) repeats() []idem.Repeat {
+	if sc.asks {
+		return []idem.Repeat{idem.Repeatable}
+	}
+	return []idem.Repeat{idem.Repeatable, idem.NotRepeatable}
+}
 
 // TestMatrix plays every cell in process.
 func TestMatrix(t *testing.T) {
 	var golden strings.Builder
 	var tables []table
 	for _, sc := range scenarios {
-		for _, repeat := range repeats {
+		for _, repeat := range sc.repeats() {
 			tb := table{sc: sc, repeat: repeat}
 			var calls []string
 			synctest.Test(t, func(t *testing.T) {
@@ -240,7 +246,7 @@ func TestMatrix(t *testing.T) {
 func TestTwoCrashes(t *testing.T) {
 	cells := 0
 	for _, sc := range scenarios {
-		for _, repeat := range repeats {
+		for _, repeat := range sc.repeats() {
 			synctest.Test(t, func(t *testing.T) {
 				for n := range play(t, inMemory(sc), sc, repeat).calls[0] {
 					for _, k := range kinds {
