@@ -15,9 +15,6 @@ import (
 // a new connection.
 const shadowShare = 4
 
-// shadowSuffix ends the ids of records of shadow mode: no call outside of it finds them.
-const shadowSuffix = "#shadow"
-
 // observation is a call in shadow: the handler runs whatever the store says.
 type observation struct {
 	*execution
@@ -45,7 +42,7 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		// There is no record. A token of its own lets nothing share it.
 		x.call.Key.id, a.key.id = "", recordID(NoTenant, c.Key.op.Name, newID())
 	} else {
-		x.call.Key.id += shadowSuffix
+		x.call.Key.id = protocol.ShadowID(x.call.Key.id)
 	}
 	o := &observation{execution: x, a: a}
 	o.claim(ctx)

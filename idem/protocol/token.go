@@ -6,8 +6,10 @@ import (
 )
 
 // Token is the idempotency key that the handler of the record with the id sends
-// downstream, and that of its step of that name if it is not empty; see idem.Token.
+// downstream, and that of its step of that name if it is not empty; see idem.Token. In shadow
+// the handler has the token of the live mode.
 func Token(id, step string) string {
+	id, _ = LiveID(id)
 	if step != "" {
 		id += "\x00" + step // no id has a NUL: it is percent-encoded
 	}

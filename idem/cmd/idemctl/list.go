@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -162,6 +163,9 @@ func (s *session) list(l reconcile.Listing) {
 		}
 		if rec.Ref != "" {
 			head += ", reference " + line(rec.Ref)
+		}
+		if _, shadow := protocol.LiveID(rec.ID); shadow {
+			head += ", in shadow"
 		}
 		fmt.Fprintln(s.out, head)
 		fmt.Fprintln(s.out, "  "+line(rec.ID))

@@ -12,11 +12,53 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
+
+// A record of shadow is no outcome of a live one: it is listed on request, with the token that the
+// provider knows, and is shown and forgotten by the id that is listed.
+func TestRecordsOfShadowAreToldFromLiveOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		token := ""
+		done := func(ctx context.Context, _ int) (int, error) {
+			token = idem.Token(ctx)
+			return 1, nil
+		}
+		require.NoError(t, b.call(idem.Operation{Name: "live"}.Key("acme", "a"), done))
+		trial := idem.Operation{Name: "trial", Shadow: true}
+		require.NoError(t, b.call(trial.Key("acme", "a"), done))
+		id := protocol.ShadowID(trial.Key("acme", "a").ID())
+
+		for _, read := range [][]string{{"list", "--all", "--yes"}, {"export", "--all", "--yes"}} {
+			code, out, errs := b.run(read...)
+			require.Equal(t, exitDone, code, errs)
+			require.Contains(t, out, "acme#live#")
+			require.NotContains(t, out, "acme#trial#")
+			code, out, errs = b.run(append(read, "--shadow")...)
+			require.Equal(t, exitDone, code, errs)
+			require.Contains(t, out, "acme#live#")
+			require.Contains(t, out, id)
+			require.Equal(t, 1, strings.Count(out, "shadow")-strings.Count(out, "#shadow"), out)
+		}
+		code, out, errs := b.run("show", id)
+		require.Equal(t, exitDone, code, errs)
+		require.Contains(t, out, "in shadow")
+		require.Contains(t, out, token)
+		code, out, errs = b.run("show", id, "-o", "json")
+		require.Equal(t, exitDone, code, errs)
+		require.Contains(t, out, `"shadow": true`)
+		code, _, errs = b.run("forget", id, "--reason", "request 12 for erasure", "--yes")
+		require.Equal(t, exitDone, code, errs)
+		code, out, errs = b.run("show", id)
+		require.Equal(t, exitFailed, code, out)
+		require.Contains(t, errs, "there is no record")
+	})
+}
 
 // Ctrl-C ends a long list with what was found, and with the page to continue with.
 func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {

@@ -30,7 +30,7 @@ func (f *recordFlags) id() (string, error) {
 	case f.ID != "" && named:
 		return "", misuse("give the record's id, or --operation, --tenant and --value, but not both")
 	case f.ID != "":
-		if strings.Count(f.ID, "#") != 2 {
+		if live, _ := protocol.LiveID(f.ID); strings.Count(live, "#") != 2 {
 			return "", misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell put it in quotes", f.ID)
 		}
 		return f.ID, nil
@@ -77,6 +77,7 @@ type record struct {
 	ID         string         `json:"id"`
 	Tenant     string         `json:"tenant,omitempty"`
 	Operation  string         `json:"operation"`
+	Shadow     bool           `json:"shadow,omitempty"` // a trial's, no outcome of the live mode
 	Value      string         `json:"value,omitempty"`
 	State      idem.State     `json:"state"`
 	Repeatable bool           `json:"repeatable"`
@@ -137,7 +138,7 @@ func describe(rec *idem.Record, show reveal) record {
 		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt, Resolved: rec.Resolved, Uncertain: rec.Uncertain,
 		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Write: rec.Write,
 	}
-	if show.ShowValue {
+	if _, d.Shadow = protocol.LiveID(rec.ID); show.ShowValue {
 		d.Value = rec.Value
 	}
 	text := show.ShowError

@@ -13,9 +13,10 @@ import (
 
 // allFlags let a command read the whole table, which costs what the table holds.
 type allFlags struct {
-	All  bool    `help:"Read the whole table, also what has ended and what is not watched. It says what that costs, and asks."`
-	Yes  bool    `help:"With --all: do not ask."`
-	Rate float64 `default:"500" placeholder:"UNITS" help:"With --all: at most so many read units a second, which the functions lack."`
+	All    bool    `help:"Read the whole table, also what has ended and what is not watched. It says what that costs, and asks."`
+	Yes    bool    `help:"With --all: do not ask."`
+	Shadow bool    `help:"With --all: also records of operations in shadow."`
+	Rate   float64 `default:"500" placeholder:"UNITS" help:"With --all: at most so many read units a second, which the functions lack."`
 }
 
 // errEnough ends a scan that has found enough.
@@ -52,7 +53,7 @@ func (s *session) scan(ctx context.Context, b *backend, f reconcile.Filter, a al
 			unreadable(id)
 		}
 		for _, rec := range got.Records {
-			if !f.Matches(rec) {
+			if _, shadow := protocol.LiveID(rec.ID); shadow && !a.Shadow || !f.Matches(rec) {
 				continue
 			}
 			if err := each(rec); err != nil {

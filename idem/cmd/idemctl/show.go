@@ -58,7 +58,11 @@ func (s *session) show(d record) {
 	if d.Value != "" {
 		s.field("Value", "%s", plain(d.Value))
 	}
-	s.field("State", "%s, attempt %d", s.state(d.State), d.Attempt)
+	in := ""
+	if d.Shadow {
+		in = ", in shadow: no outcome of the live mode"
+	}
+	s.field("State", "%s, attempt %d%s", s.state(d.State), d.Attempt, in)
 	moment := func(name string, t time.Time) {
 		if !t.IsZero() {
 			s.field(name, "%s", when(t, now))

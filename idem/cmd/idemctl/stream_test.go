@@ -17,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -237,4 +239,23 @@ func TestAnErrorOfTheStreamEndsIt(t *testing.T) {
 	f.add("a", "")
 	err := (&reader{client: f}).follow(t.Context(), func(*types.Record) error { return nil })
 	require.EqualError(t, err, "access denied")
+}
+
+// A change of a record of shadow is told from one of the live mode.
+func TestAChangeInShadowSaysSo(t *testing.T) {
+	id := idem.Operation{Name: "refund"}.Key("acme", "r-1").ID()
+	for _, shadow := range []bool{false, true} {
+		if shadow {
+			id = protocol.ShadowID(id)
+		}
+		st, ok := stepOf(&types.Record{EventName: types.OperationTypeInsert, Dynamodb: &types.StreamRecord{
+			Keys: map[string]types.AttributeValue{
+				schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+			},
+			NewImage: map[string]types.AttributeValue{schema.State: &types.AttributeValueMemberS{Value: string(idem.InProgress)}},
+		}})
+		require.True(t, ok)
+		require.Equal(t, "refund", st.Operation)
+		require.Equal(t, shadow, st.Shadow)
+	}
 }

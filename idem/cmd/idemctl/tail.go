@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -34,6 +35,7 @@ type step struct {
 	Attempt   int        `json:"attempt"`
 	// Expired says that DynamoDB has deleted it, since its retention is over.
 	Expired bool `json:"expired,omitempty"`
+	Shadow  bool `json:"shadow,omitempty"` // a trial's
 }
 
 // Run runs the command. With -o json it writes JSON lines. Its end by Ctrl-C is no failure.
@@ -72,6 +74,9 @@ func (c *tailCmd) Run(ctx context.Context, s *session) error {
 		if st.Expired {
 			to += " (expired)"
 		}
+		if st.Shadow {
+			to += ", in shadow"
+		}
 		_, err := fmt.Fprintf(s.out, "%s  %s -> %s, attempt %d  %s\n", at(st.At), s.state(st.From), to, st.Attempt, line(st.ID))
 		return err
 	})
@@ -107,6 +112,7 @@ func stepOf(r *types.Record) (step, bool) {
 		From: idem.State(attr(before, schema.State)), To: idem.State(attr(after, schema.State)),
 	}
 	st.Tenant, st.Operation = namesOf(id)
+	_, st.Shadow = protocol.LiveID(id)
 	was, is := attempt(before), attempt(after)
 	if st.From == st.To && was == is {
 		return step{}, false
