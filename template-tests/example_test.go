@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/idem-go/idempotency/infra"
@@ -17,16 +21,44 @@ func Example_api() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
 	issuer := "https://issuer.example"
+	orders := awsdynamodb.NewTableV2(stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
+		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
+	})
+	shipping, alarms := awssqs.NewQueue(stack, jsii.String("Shipping"), nil), awssns.NewTopic(stack, jsii.String("Alarms"), nil)
 
 	records := infra.NewTable(stack, "Records", nil)
 
 	charge := infra.NewFunction(stack, "Charge", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 20 * time.Second})
 	charge.UseTable(records, nil) // IDEM_TABLE, and the permissions for it
 
-	infra.NewAPI(stack, "API", charge, &infra.APIProps{
+	api := infra.NewAPI(stack, "API", charge, &infra.APIProps{
 		Routes:     []infra.Route{{Route: "POST /payments"}},
 		Authorizer: infra.Authorizer{JWT: &infra.JWT{Issuer: issuer, Audience: []string{"payments"}}},
 	})
+
+	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
+	worker.UseTable(records, nil)
+	infra.GrantBusiness(orders, worker, "PutItem") // what its transactions write beside the record
+	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
+		Repeat: infra.Repeatable, // the code says idem.Repeatable
+	})
+	queue.GrantHideDuplicates(worker) // for sqsvisibility
+
+	relay := infra.NewRelay(stack, "Relay", records, &infra.RelayProps{
+		Queues: map[string]awssqs.IQueue{"shipping": shipping}, // a message's Destination
+	})
+	sweeper := infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{
+		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks nobody
+	})
+	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
+		Topic: alarms, Table: records, Functions: []awslambda.Function{charge, worker}, APIs: []*infra.API{api},
+		Queues: []*infra.Queue{queue}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
+	})
+
+	// What the runbook and idemctl go by.
+	awscdk.NewCfnOutput(stack, jsii.String("TableName"), &awscdk.CfnOutputProps{Value: records.TableName()})
+	awscdk.NewCfnOutput(stack, jsii.String("PeopleQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.People.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"), &awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
 
 	assembly := app.Synth(nil)
 	defer os.RemoveAll(*assembly.Directory())

@@ -59,7 +59,7 @@ func TestReadmeCompiles(t *testing.T) {
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, blocks) // the first one declares a stack; local/proof/readme compiles the others
-	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(blocks[0][1], "./cmd/charge", "./testdata/charge")), "\n")
+	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`\./cmd/\w+`).ReplaceAllString(blocks[0][1], "./testdata/charge")), "\n")
 	for i, line := range lines {
 		if line != "" {
 			lines[i] = "\t" + line

@@ -165,12 +165,12 @@ func TestNewFindsMistakes(t *testing.T) {
 			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: -1})
 			return err
 		}, "DialTimeout"},
-		{"attempt without a unit", func() error { _, err := New(client, "t", &Options{AttemptTimeout: 1}); return err }, "AttemptTimeout: is 1ns"},
-		{"budget without a unit", func() error { _, err := New(client, "t", &Options{Budget: 5}); return err }, "Budget: is 5ns"},
+		{"attempt without a unit", func() error { _, err := New(client, "t", &Options{AttemptTimeout: 1}); return err }, "AttemptTimeout is 1ns"},
+		{"budget without a unit", func() error { _, err := New(client, "t", &Options{Budget: 5}); return err }, "Budget is 5ns"},
 		{"dial without a unit", func() error {
 			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: 1})
 			return err
-		}, "DialTimeout: is 1ns"},
+		}, "DialTimeout is 1ns"},
 		{"region", func() error { _, err := NewClient(aws.Config{}, nil); return err }, "AWS_REGION"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,7 +2,9 @@
 // CloudWatch makes metrics of the lines: no call, no agent, no permission.
 //
 //	metrics, err := emf.New(nil)
-//	engine, err := idem.New(store, &idem.Options{Observer: idem.Observers(metrics.Observe, nil)})
+//	engine, err := idem.New(store, &idem.Options{
+//		Observer: idem.Observers(metrics.Observe, nil), // nil is the default log: without it, no warnings
+//	})
 //	lambda.Start(metrics.Wrap(lambda.NewHandler(handler)))
 //
 // [Metrics.Observe] counts, in memory. [Metrics.Wrap] writes one line for each operation at

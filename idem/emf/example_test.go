@@ -17,7 +17,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := idem.New(memstore.New(), &idem.Options{Observer: idem.Observers(metrics.Observe, nil)})
+	engine, err := idem.New(memstore.New(), &idem.Options{
+		Observer: idem.Observers(metrics.Observe, nil), // nil is the default log: without it, no warnings
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

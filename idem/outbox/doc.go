@@ -9,6 +9,9 @@
 //	report, first, err := relay.Deliver(ctx, refs) // what the table's stream brought
 //	report, err := relay.Sweep(ctx)                // every minute or so
 //
+// A sweep leaves messages younger than [Options.Grace], 2 minutes, to the stream: it reports
+// nothing and sends nothing. A test without a stream sets Options{Grace: time.Millisecond}.
+//
 // The function in lambda/functions/relay is such a relay, ready to deploy. Senders are in
 // the packages below this one; the store is dynamostore.Outbox.
 //

@@ -1,5 +1,7 @@
 package protocol
 
+import "strings"
+
 // ConfigError is a mistake in how the library is set up, found before anything
 // runs where possible.
 type ConfigError struct {
@@ -7,4 +9,9 @@ type ConfigError struct {
 	What, Problem string
 }
 
-func (e *ConfigError) Error() string { return "idem: " + e.What + ": " + e.Problem }
+func (e *ConfigError) Error() string {
+	if strings.HasPrefix(e.Problem, "is ") {
+		return "idem: " + e.What + " " + e.Problem
+	}
+	return "idem: " + e.What + ": " + e.Problem
+}
