@@ -27,6 +27,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if tenant == "" {
 		return call, &refusal{code: CodeTenantMissing, why: why}, nil
 	}
+	call.Key = op.Key(tenant, "") // who is refused below, for what is told in shadow
 	principal := ""
 	if c.opts.Principal != nil {
 		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {

@@ -49,11 +49,12 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 // only told, a panic of the service's own functions included.
 func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error)) (call idem.Call) {
 	var r *Request
+	key := op.Key("", "")
 	refused := func(why error) idem.Call {
 		if r != nil && r.Route != "" {
 			why = fmt.Errorf("%w at %s %s", why, strings.ToUpper(r.Method), r.Route)
 		}
-		return idem.Call{Key: op.Key("", ""), NoClaim: why}
+		return idem.Call{Key: key, NoClaim: why}
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -62,7 +63,9 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 	}()
 	r, no, err := make()
 	if no == nil && err == nil {
-		call, no, err = c.call(ctx, r)
+		if call, no, err = c.call(ctx, r); no != nil && no.code != CodeTenantMissing && no.code != CodeUndeclared {
+			key = call.Key
+		}
 	}
 	switch {
 	case err != nil:

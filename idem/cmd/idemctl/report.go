@@ -50,6 +50,7 @@ type report struct {
 	Operations []*observedOp  `json:"operations"`
 	Refused    []counted      `json:"refused"`
 	Reused     []counted      `json:"reused"`
+	Senders    []counted      `json:"refused_tenants"`
 	Tenants    []counted      `json:"tenants_with_duplicates"`
 	Total      observedOp     `json:"total"`
 	More       map[string]int `json:"not_shown,omitempty"`
@@ -91,6 +92,7 @@ type logLine struct {
 	Kind      notice.Kind     `json:"kind"`
 	Record    string          `json:"record"`
 	Operation string          `json:"operation"`
+	Tenant    string          `json:"tenant"`
 	State     idem.State      `json:"state"`
 	Error     string          `json:"error"`
 	Message   json.RawMessage `json:"message"`
@@ -108,7 +110,7 @@ func (c *reportCmd) Run(ctx context.Context, s *session) error {
 	case len(c.Files) == 0:
 		c.Files = []string{"-"}
 	}
-	t := tally{showError: c.ShowError, operations: map[string]*observedOp{}, refused: map[counted]int{}, reused: map[counted]int{}, tenants: map[counted]int{}}
+	t := tally{showError: c.ShowError, operations: map[string]*observedOp{}, refused: map[counted]int{}, reused: map[counted]int{}, tenants: map[counted]int{}, senders: map[counted]int{}}
 	for _, name := range c.Files {
 		if err := t.file(ctx, s, name); err != nil {
 			return err
@@ -134,11 +136,11 @@ var code = regexp.MustCompile(`^[a-z_]+( at [A-Z]+ \S*)?$`)
 
 // tally adds up lines.
 type tally struct {
-	showError                bool
-	from, to                 time.Time
-	lines                    int
-	operations               map[string]*observedOp
-	refused, reused, tenants map[counted]int
+	showError                         bool
+	from, to                          time.Time
+	lines                             int
+	operations                        map[string]*observedOp
+	refused, reused, tenants, senders map[counted]int
 }
 
 // file reads a log.
@@ -244,6 +246,9 @@ func (t *tally) count(l *logLine) {
 			what = "an error of its own (--show-error)"
 		}
 		t.refused[counted{What: what, Operation: l.Operation}]++
+		if l.Tenant != "" {
+			t.senders[counted{What: l.Tenant}]++
+		}
 		return
 	}
 	units := unitsReused
@@ -288,6 +293,7 @@ func (t *tally) report(c *reportCmd) report {
 	r.Total.price(c.WritePrice)
 	r.Refused = r.top("refused", t.refused, c.Top)
 	r.Reused = r.top("reused", t.reused, c.Top)
+	r.Senders = r.top("refused_tenants", t.senders, c.Top)
 	r.Tenants = r.top("tenants_with_duplicates", t.tenants, c.Top)
 	return r
 }
@@ -342,6 +348,7 @@ func (s *session) report(r report, c *reportCmd) {
 		say(s.out, "Not seen: %s, since the store was not to be reached in time. Their units count as those of a first one.", plural(t.Unobserved, "call"))
 	}
 	s.counted("Would have been refused", r.Refused, r.More["refused"], func(c counted) string { return line(c.Operation) + ": " + line(c.What) })
+	s.counted("Refusals by tenant, where it is known", r.Senders, r.More["refused_tenants"], func(c counted) string { return tenantOr(c.What) })
 	s.counted("Keys that came with another input (records of shadow)", r.Reused, r.More["reused"], func(c counted) string { return line(c.What) })
 	s.counted("Duplicates by tenant", r.Tenants, r.More["tenants_with_duplicates"], func(c counted) string { return tenantOr(c.What) })
 	fmt.Fprintln(s.out)
