@@ -29,6 +29,7 @@ type console struct {
 	opts      Options
 	templates map[string]*template.Template
 	streams   chan struct{} // has an element for each page that is followed
+	looks     chan struct{} // has one for each look that reads, or whose records are not paid for
 }
 
 func parse() (map[string]*template.Template, error) {

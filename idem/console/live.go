@@ -13,6 +13,8 @@ const (
 	maxStreams = 100
 	// perRecord is the pause for each record that a followed page reads: 50 a second.
 	perRecord = 20 * time.Millisecond
+	// maxLooks is how many followed pages read at once: with perRecord 200 records a second.
+	maxLooks = 4
 	// maxRead bounds the records of a page for which it is left alone.
 	maxRead = 10_000
 	// streamFor bounds an answer with events. The browser then asks again.
@@ -50,16 +52,26 @@ func (c *console) live(build builder) http.Handler {
 				return
 			case <-time.After(pause):
 			}
+			select {
+			case <-r.Context().Done():
+				return
+			case c.looks <- struct{}{}:
+			}
 			event, changed := ": as shown\n\n", false
 			pause = c.opts.Poll
-			switch p, err := build(r); {
+			p, err := build(r)
+			switch {
 			case r.Context().Err() != nil:
-				return
 			case err != nil:
 				event, pause = "event: trouble\ndata: "+c.told(r, err).Title+"\n\n", 5*pause // each time is logged
 			case p.version != shown:
 				event, changed = "event: changed\ndata: "+p.version+"\n\n", true
-			default:
+			}
+			c.lookedAt(p, changed)
+			if r.Context().Err() != nil {
+				return
+			}
+			if p != nil {
 				pause = max(pause, time.Duration(p.read)*perRecord)
 			}
 			_ = out.SetWriteDeadline(time.Now().Add(pause + sendWithin))
@@ -68,6 +80,19 @@ func (c *console) live(build builder) http.Handler {
 			}
 		}
 	})
+}
+
+// lookedAt lets another page read once the records of this one are paid for, whoever follows it
+// still: if it has changed, it is now fetched, and reads them again.
+func (c *console) lookedAt(p *page, changed bool) {
+	paid := c.opts.Poll // of a look that failed
+	if p != nil {
+		paid = time.Duration(p.read) * perRecord
+	}
+	if changed {
+		paid *= 2
+	}
+	time.AfterFunc(paid, func() { <-c.looks })
 }
 
 // untilLook is the pause before the first look: a page that was shown just now has read what

@@ -132,6 +132,41 @@ func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
 	}
 }
 
+// Not even a browser that comes back at once, again and again, gets more.
+func TestPagesThatAreFollowedAreBoundedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, console.Options{})
+		for n := range 25 {
+			r.end(refund.Key("acme", strconv.Itoa(n)), nil, errCut)
+		}
+		r.Faults.Reset()
+		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+		defer leave()
+		for n := range 60 {
+			v := "another"
+			if n%2 == 0 {
+				v = html.UnescapeString(regexp.MustCompile(`v=([^"&]+)`).FindStringSubmatch(r.get("/ops/list?operation=refund").text)[1])
+			}
+			go func() {
+				for ctx.Err() == nil {
+					r.h.ServeHTTP(httptest.NewRecorder(), request(http.MethodGet, "/ops/live/list?operation=refund&v="+v, nil).WithContext(ctx))
+				}
+			}()
+		}
+		r.Faults.Reset()
+		<-ctx.Done()
+		synctest.Wait()
+		reads := 0
+		for _, call := range r.Faults.Calls() {
+			if call == "Get" {
+				reads++
+			}
+		}
+		require.Greater(t, reads, 60*90)
+		require.LessOrEqual(t, reads, 60*200+4*25)
+	})
+}
+
 // On a busy table each page is stale when it is shown.
 func TestAPageIsNotShownAnewWithoutAPause(t *testing.T) {
 	for _, tt := range []struct {

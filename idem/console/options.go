@@ -49,7 +49,8 @@ type Options struct {
 	// empty line and a body".
 	EncodeHint string
 	// Poll is how often an open page asks the store for news. A page that shows many records
-	// asks less often: it reads 50 records a second at most. Zero means [DefaultPoll].
+	// asks less often: it reads 50 records a second at most, and all open pages together 200.
+	// Zero means [DefaultPoll].
 	Poll time.Duration
 	// Now is the clock, for tests. Nil means time.Now.
 	Now func() time.Time
@@ -84,7 +85,7 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 			return bad("Options.Hosts", "has %q: use names without scheme and port", h)
 		}
 	}
-	c := &console{r: r, opts: *o, streams: make(chan struct{}, maxStreams)}
+	c := &console{r: r, opts: *o, streams: make(chan struct{}, maxStreams), looks: make(chan struct{}, maxLooks)}
 	if c.opts.FormKey == nil {
 		c.opts.FormKey = []byte(rand.Text() + rand.Text())
 	}
