@@ -255,15 +255,17 @@ func parseCursor(shard, cursor string, since, until int64) (item, error) {
 	if err != nil || len(parts) != 3 {
 		return nil, noCursor(cursor)
 	}
-	at, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil || at < since || at > until || !isKey(parts[2], parts[1]) {
+	// The time of a message has a fraction, see openDue. A number has 38 digits at most.
+	ms, fraction, _ := strings.Cut(parts[0], ".")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil || at < since || at > until || len(parts[0]) > 39 || strings.Trim(fraction, "0123456789") != "" || !isKey(parts[2], parts[1]) {
 		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)
 	v.str(schema.OpenShard, shard)
 	v.str(schema.SK, parts[1])
 	v.str(schema.PK, parts[2])
-	v.num(schema.OpenDue, at)
+	v.item[schema.OpenDue] = &types.AttributeValueMemberN{Value: parts[0]}
 	return v.item, nil
 }
 
