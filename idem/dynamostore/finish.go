@@ -154,7 +154,7 @@ func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Bo
 
 // ended turns the reply to a write that ends or resolves a record into its error.
 func (s *Store) ended(old item, err error, k *call, write string, e protocol.Ending) error {
-	if tooLarge(err, e, k) {
+	if (len(e.Result) > 0 || e.Failure != nil) && tooLarge(err, k) {
 		return &protocol.TooLargeError{Size: len(e.Result), Limit: maxItem}
 	}
 	return conclude(old, err, write)

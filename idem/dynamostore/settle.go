@@ -54,6 +54,15 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			return err
 		}
 	}
+	var replaced *protocol.Record
+	if w.Again {
+		if replaced, err = s.Get(k.ctx, w.ID); err != nil {
+			return err
+		}
+		if replaced != nil && (replaced.Write != w.Seen || replaced.Owner == w.Owner) {
+			replaced = nil
+		}
+	}
 	send := func(steps ifReleased) (item, error) {
 		u, cond := s.ending(w.ID, w.Write, w.Ending, body, now, form{state: protocol.Unknown, steps: steps, resolved: w.Again, leaves: len(left) > 0})
 		if len(left) > 0 {
@@ -96,14 +105,36 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			old = spent
 		}
 		s.expireSteps(k, w.ID, w.Ending, old)
+		s.expireReplaced(k, replaced, now)
 		if cleared != nil {
 			s.expireResults(k, w.ID, cleared.gone, now)
 		}
 	case err == errRefused && landed(old):
+		if cleared != nil {
+			s.expireResults(k, w.ID, cleared.gone, now)
+		}
+		s.expireReplaced(k, replaced, now)
 		return nil
-	case err == errRefused && cleared != nil:
+	case cleared != nil && (err == errRefused || tooLarge(err, k)):
 		// Nothing will ever name them.
 		s.expireResults(k, w.ID, slices.Collect(maps.Values(cleared.record)), now)
+		if err != errRefused && len(w.Steps) > 0 {
+			size := 0
+			for _, step := range w.Steps {
+				size += len(step.Result)
+				if step.Failure != nil {
+					size += len(step.Failure.Message)
+				}
+			}
+			return &protocol.TooLargeError{Size: size, Limit: maxItem}
+		}
 	}
 	return s.ended(old, err, k, w.Write, w.Ending)
+}
+
+// expireReplaced lets the parts of the result expire that a resolution has replaced.
+func (s *Store) expireReplaced(k *call, rec *protocol.Record, now time.Time) {
+	if rec != nil && rec.Body.Parts > 0 {
+		s.expireParts(k, []string{partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest)}, []int{rec.Body.Parts}, now)
+	}
 }

@@ -212,10 +212,10 @@ func (e *recordError) Unwrap() error { return e.error }
 
 // tooLarge recognises a record that outgrows an item. If an earlier try may have landed,
 // the answer decides nothing.
-func tooLarge(err error, e protocol.Ending, k *call) bool {
+func tooLarge(err error, k *call) bool {
 	var own *recordError
 	large := errors.As(err, &own) && strings.Contains(strings.ToLower(own.message), "item size")
-	return (large || isItemTooLarge(err)) && (len(e.Result) > 0 || e.Failure != nil) && !k.maybe
+	return (large || isItemTooLarge(err)) && !k.maybe
 }
 
 // tokenFor is the token under which DynamoDB knows the transaction for ten minutes:

@@ -214,7 +214,8 @@ func (r *Record) Interrupted() bool {
 // no attempt has claimed since.
 func (r *Record) Told(step string) bool {
 	s, ok := r.Steps[step]
-	return ok && r.Resolved && s.Write == r.Write
+	// An attempt that completes leaves no steps: what is left then is of the resolution.
+	return ok && r.Resolved && (s.Write == r.Write || r.State == Completed)
 }
 
 // CompensatingStep is the name of the mark that the operation has failed and is being

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -189,16 +190,22 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			require.Empty(t, r.Record(key).Steps)
 		})
 	}
-	t.Run("it never took effect", func(t *testing.T) {
-		r, s := newRig(t), new(shop)
-		r.diedCharging(key)
-		require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, alice))
-		r.over(key, reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
-		out, err := r.call(key, shopping(s, func() {}))
-		require.NoError(t, err)
-		require.Equal(t, 7, out)
-		require.Equal(t, shop{reserved: 1, charged: 1, shipped: 1}, *s)
-	})
+	for _, extended := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it never took effect, extended %v", extended), func(t *testing.T) {
+			r, s := newRig(t), new(shop)
+			r.diedCharging(key)
+			rc := r.reconciler()
+			require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
+			if extended {
+				require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+			}
+			r.over(key, reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
+			out, err := r.call(key, shopping(s, func() {}))
+			require.NoError(t, err)
+			require.Equal(t, 7, out)
+			require.Equal(t, shop{reserved: 1, charged: 1, shipped: 1}, *s)
+		})
+	}
 }
 
 // over replaces the resolution of the record.
