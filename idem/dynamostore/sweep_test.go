@@ -173,7 +173,7 @@ func TestSweepFindsAStepThatWasKilled(t *testing.T) {
 	report, err = s.Sweep(t.Context())
 	require.NoError(t, err)
 	report.Actions = nil
-	require.Equal(t, reconcile.Report{Listed: 1, Parked: 1, Resolved: 1}, report)
+	require.Equal(t, reconcile.Report{Listed: 1, Resolved: 1}, report)
 	require.Equal(t, protocol.Completed, f.get(t, key.ID()).State)
 	require.Empty(t, dueOf(t, q))
 }
