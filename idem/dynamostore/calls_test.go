@@ -119,10 +119,10 @@ func TestCallsWithoutTransactions(t *testing.T) {
 		{"parked", o.parks, []string{upd, put, upd}},
 		{"postponed", o.postpones, []string{upd}},
 		{"given up", o.givesUp, []string{upd, put, upd}},
-		{"resolved", o.resolves(protocol.Completed), []string{upd, put, upd}},
+		{"resolved", o.resolves(protocol.Completed), []string{get, upd, put, upd}},
 		{"expired, claimed anew", o.replaces, []string{put}},
 		{"parked again", o.parks, []string{upd, put, upd}},
-		{"resolved again", o.resolves(protocol.Failed), []string{upd, put, upd}},
+		{"resolved again", o.resolves(protocol.Failed), []string{get, upd, put, upd}},
 		{"kept for longer", o.extends, []string{get, upd, put, upd}},
 		{"forgotten", o.forgets, []string{get, put, del, upd}},
 	} {
