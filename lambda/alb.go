@@ -34,8 +34,10 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 // a key that was sent twice with different values is not noticed. The handler's own
 // status description is not recorded: a replay has the standard one.
 //
-// An error of the handler reaches the runtime as the handler gave it; the balancer
-// then answers with 502. A mistake in the set-up panics, see the package's
+// An error of the handler reaches the runtime as the handler gave it; the balancer then
+// answers with 502.
+// That of an interrupted or unreadable step does not: the client gets 409 or 503 with its code,
+// as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
 // documentation.
 func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler ALBHandler) ALBHandler {
 	return gateway[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{

@@ -17,8 +17,10 @@ type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest)
 // path, and [idemhttp.AnyRoute] gives only the operation. IAM's is the only identity
 // that it verifies (AuthType AWS_IAM).
 //
-// An error of the handler reaches the runtime as the handler gave it; the function
-// URL then answers with 502. A mistake in the set-up panics, see the package's
+// An error of the handler reaches the runtime as the handler gave it; the function URL then
+// answers with 502.
+// That of an interrupted or unreadable step does not: the client gets 409 or 503 with its code,
+// as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
 // documentation.
 func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler FunctionURLHandler) FunctionURLHandler {
 	return gateway[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{

@@ -24,8 +24,10 @@ type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (even
 // custom domain. Claims are those of a Cognito user pool, and the authorizer's context is
 // that of a Lambda authorizer.
 //
-// An error of the handler reaches the runtime as the handler gave it; the API then
-// answers with 502. A mistake in the set-up panics, see the package's
+// An error of the handler reaches the runtime as the handler gave it; the API then answers
+// with 502.
+// That of an interrupted or unreadable step does not: the client gets 409 or 503 with its code,
+// as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
 // documentation.
 func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler RESTAPIHandler) RESTAPIHandler {
 	return gateway[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{

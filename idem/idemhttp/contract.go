@@ -75,8 +75,11 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // next at most once and returns only when next has returned.
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
-// a fault that no client can act on. Under a key, either the response or the error is nil.
-// In shadow ([Contract.Shadow]) both are next's own.
+// a fault that no client can act on. Where the engine has ended next's attempt, such as for an
+// interrupted step, the answer is what the next call gets too: 409 outcome_unknown if the
+// attempt was parked. An error of next is replaced so only if it matches
+// [idem.ErrStepInterrupted] or [idem.ErrRecordUnreadable]. Under a key, either the response or
+// the error is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if !c.enforces(r.Method) {
 		return next(ctx)
@@ -92,12 +95,15 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, no), nil
 	}
 	var live *Response
+	var own error // of next
 	call.Run = func(ctx context.Context) (ans idem.Answer) {
 		given, err := next(ctx)
 		live, ans = c.keep(given, err)
+		own = ans.Err
 		if c.opts.Refused != nil && err == nil {
 			ans.Refused = func(reason error) (other idem.Answer) {
 				live, other = c.refused(ctx, reason)
+				own = other.Err
 				return other
 			}
 		}
@@ -108,6 +114,9 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	// recorded outcome instead.
 	switch {
 	case out.Executed && err != nil:
+		if no := stopped(&out, own, err); no != nil {
+			return c.refusal(ctx, r, no), nil
+		}
 		return nil, err
 	case out.Executed && live.unrecordable != nil && out.Omitted:
 		// Every later caller gets the same.

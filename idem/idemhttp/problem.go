@@ -276,6 +276,25 @@ func refuse(err error) *refusal {
 	return nil
 }
 
+// stopped finds the row for an attempt that the engine has ended, and not its handler. It
+// returns nil if the error is the handler's own: see [Contract.Serve].
+func stopped(out *idem.Outcome, own, err error) *refusal {
+	interrupted := errors.Is(err, idem.ErrStepInterrupted)
+	if own != nil && !interrupted && !errors.Is(err, idem.ErrRecordUnreadable) {
+		return nil
+	}
+	switch {
+	case out.Ended == idem.Unknown:
+		return &refusal{code: CodeOutcomeUnknown}
+	case out.Ended != idem.Released:
+		return nil
+	case interrupted:
+		// Its request may still be on its way, and a later attempt asks again.
+		return &refusal{code: CodeInProgress, after: retryAfter(maxRetryAfter)}
+	}
+	return refuse(err)
+}
+
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = 5 * time.Second

@@ -49,6 +49,7 @@ var exchanges = map[string]func(*testing.T, *service){
 	"the client goes away":       clientGoesAway,
 	"killed":                     killed,
 	"killed, repeatable":         killedRepeatable,
+	"killed in a step":           killedInStep,
 	"hanging":                    hanging,
 	"no token":                   noToken,
 	"too large to keep":          tooLargeToKeep,

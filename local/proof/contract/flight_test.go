@@ -147,6 +147,18 @@ func killedRepeatable(t *testing.T, s *service) {
 	require.Equal(t, 2, p.count())
 }
 
+// killedInStep: the call that finds the step interrupted gets what all later ones get, and no
+// failure of the function.
+func killedInStep(t *testing.T, s *service) {
+	p, r, first := s.hold(t, via(s.hasty), path("/transfers"), variant(script.VariantStep))
+	s.kill(t, r)
+	s.broke(t, <-first, s.failed)
+	close(p.gate)
+	s.refused(t, s.lapses(t, r), idemhttp.CodeOutcomeUnknown)
+	s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+	require.Equal(t, 1, p.count())
+}
+
 // hanging: the handler heeds nothing and is killed at the time-out.
 func hanging(t *testing.T, s *service) {
 	var p *play

@@ -59,7 +59,14 @@ func start[E, R any](
 	}
 	plain, small := open(0), open(script.SmallResult)
 	handler := func(ctx context.Context, e E) (R, error) {
-		a, err := play(ctx, header(&e, script.CaseHeader))
+		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, header(&e, script.CaseHeader)) }
+		if header(&e, script.VariantHeader) == script.VariantStep {
+			whole := run
+			run = func(ctx context.Context) (script.Answer, error) {
+				return idem.Step(ctx, "all", whole, &idem.StepConfig[script.Answer]{Semantics: idem.AtMostOnce})
+			}
+		}
+		a, err := run(ctx)
 		if err != nil {
 			var none R
 			return none, err
@@ -69,6 +76,7 @@ func start[E, R any](
 	served := map[string]func(context.Context, E) (R, error){}
 	for name, change := range map[string]func(*idemhttp.Options){
 		"":                      func(*idemhttp.Options) {},
+		script.VariantStep:      func(*idemhttp.Options) {},
 		script.VariantSmall:     func(*idemhttp.Options) {},
 		script.VariantPrincipal: func(o *idemhttp.Options) { o.Principal = nobody },
 		script.VariantTooOld:    func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: script.FirstSentHeader} },

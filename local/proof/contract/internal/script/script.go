@@ -40,6 +40,7 @@ const (
 	VariantVersion   = "version"   // another version of the responses
 	VariantWait      = "wait"      // waits for a duplicate
 	VariantSmall     = "small"     // a store that keeps small responses only
+	VariantStep      = "step"      // the handler does all in an at-most-once step
 )
 
 // Location of VariantLocation.
