@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // order charges and ships, each at most once.
@@ -228,4 +230,16 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	done := r.post("/ops/act", form)
 	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
 	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
+}
+
+// The provider knows an interrupted step by the step's token, and not the operation's.
+func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
+	r := newRig(t, console.Options{})
+	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	page := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	require.Equal(t, http.StatusOK, page.StatusCode, page.text)
+	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
+	require.Len(t, of, 2, page.text)
+	require.Equal(t, []string{protocol.Token(id, "charge"), "of step charge, which was interrupted"}, of[0][1:])
+	require.Equal(t, []string{protocol.Token(id, ""), "outside steps"}, of[1][1:])
 }
