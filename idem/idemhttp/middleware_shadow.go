@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
+	"regexp"
 )
 
 // shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
@@ -42,15 +44,39 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		given := inner.WithContext(ctx)
 		// The server, and middlewares outside, read of the request afterwards what the handler
 		// found in it: its form, its pattern and path values, say.
-		defer func() {
-			body := r.Body
-			*r = *given.WithContext(r.Context())
-			r.Body = body
-		}()
+		defer func() { passBack(r, inner, given) }()
 		next.ServeHTTP(s.writer(), given)
 		return s.response(), nil
 	})
 	return true
+}
+
+// passBack writes into the request what a handler has changed in its copy, and nothing else:
+// a log or a watchdog outside may read the request beside the handler. Of path values it
+// finds those that the pattern names. The body is left out: a server closes its own.
+func passBack(to, was, now *http.Request) {
+	outer, before, after := reflect.ValueOf(to).Elem(), reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
+	for _, f := range reflect.VisibleFields(after.Type()) {
+		if a, b := after.FieldByIndex(f.Index), before.FieldByIndex(f.Index); f.IsExported() && f.Name != "Body" && !sameField(a, b) {
+			outer.FieldByIndex(f.Index).Set(a)
+		}
+	}
+	for _, name := range wildcard.FindAllStringSubmatch(now.Pattern, -1) {
+		if value := now.PathValue(name[1]); value != was.PathValue(name[1]) {
+			to.SetPathValue(name[1], value)
+		}
+	}
+}
+
+// wildcard finds the names in a pattern such as "GET /files/{id}/{path...}".
+var wildcard = regexp.MustCompile(`\{([\pL_][\pL\pN_]*)`)
+
+func sameField(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Func, reflect.Map, reflect.Slice:
+		return a.UnsafePointer() == b.UnsafePointer()
+	}
+	return a.Equal(b)
 }
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is

@@ -259,13 +259,13 @@ func TestAPanicOfRouteIsToldInShadow(t *testing.T) {
 	require.Contains(t, seen.last(t, 1), "shadow_refused: idemhttp: a function of the service panicked at shadow_test.go")
 }
 
-// A middleware outside finds in the request what the handler has made of it, but for its body.
+// A middleware outside finds in the request what the handler has made of it, but for its body
+// and for path values that no pattern names.
 func TestAMiddlewareOutsideSeesInShadowWhatTheHandlerFound(t *testing.T) {
 	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
 	parses := http.NewServeMux()
 	parses.HandleFunc("POST /transfers/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		require.NoError(t, r.ParseForm())
-		r.SetPathValue("own", "x")
 		r.RemoteAddr = "the client"
 	})
 	see := func(h http.Handler) []any {
@@ -274,9 +274,33 @@ func TestAMiddlewareOutsideSeesInShadowWhatTheHandlerFound(t *testing.T) {
 		ctx, body := r.Context(), r.Body
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		require.True(t, ctx == r.Context() && body == r.Body)
-		return []any{r.Form, r.PostForm, r.Pattern, r.PathValue("id"), r.PathValue("own"), r.RemoteAddr, r.URL, r.Header}
+		return []any{r.Form, r.PostForm, r.Pattern, r.PathValue("id"), r.RemoteAddr, r.URL, r.Header}
 	}
 	require.Equal(t, see(parses), see(c.Middleware(parses, nil)))
+}
+
+// A middleware outside may read the request beside the handler, as a watchdog does: the race
+// detector finds a write to what no handler has changed.
+func TestAReaderOutsideMeetsNoWriteInShadow(t *testing.T) {
+	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
+	inside := http.NewServeMux()
+	inside.HandleFunc("POST /payments", func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.ParseForm())
+		w.WriteHeader(http.StatusCreated)
+	})
+	h := c.Middleware(inside, nil)
+	for range 50 {
+		r := netRequest("POST", "/payments", "{}")
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			for range 200 {
+				_ = r.Method + r.URL.Path + r.Host + r.RemoteAddr + r.Header.Get("Idempotency-Key")
+				_ = r.Context().Err()
+			}
+		})
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		reader.Wait()
+	}
 }
 
 // The writer can do by type what the server's can, and what is written by that is observed too.
