@@ -82,7 +82,10 @@ type MiddlewareOptions struct {
 // [http.ServeMux] has no handler are then passed to it unchanged.
 //
 // In shadow ([idem.Operation.Shadow]) a request is served as without the middleware, only that
-// its body is read first: nothing is buffered, dropped or detached.
+// its body is read first, up to MaxRequest: nothing is buffered, dropped or detached. A body
+// over HTTP/2 without a length is left to the handler unread, and the request told as refused,
+// since its client may wait for the answer before it sends the rest. Over HTTP/1 such a handler
+// ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it outside.
 //
 // A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
 // A mistake in the set-up (a nil handler, a negative limit) panics with a

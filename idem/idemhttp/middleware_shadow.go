@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -26,6 +27,9 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	}
 	inner := r.WithContext(r.Context())
 	build := func() (*Request, *refusal, error) {
+		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
+			return o.request(r, nil), nil, errConversation
+		}
 		body, no := peekBody(inner, o.MaxRequest)
 		req := o.request(r, body)
 		switch {
@@ -78,6 +82,11 @@ func sameField(a, b reflect.Value) bool {
 	}
 	return a.Equal(b)
 }
+
+// errConversation is told of a request that may be a half of a conversation, such as a stream
+// of gRPC: its client may send the rest only after the beginning of an answer, and who reads
+// everything first would wait for ever.
+var errConversation = errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer")
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is
 // larger than the limit, or breaks off.
