@@ -4,8 +4,8 @@
 //	h, err := console.New(reconciler, &console.Options{Prefix: "/idem", Who: who})
 //	mux.Handle("/idem/", h)
 //
-// Without [Options.Who] it answers only requests from its own machine, under a loopback
-// name such as 127.0.0.1 or localhost.
+// [Options.Who] tells who makes a request. With [ThisMachine] only requests from the own
+// machine are answered, under a loopback name such as 127.0.0.1 or localhost.
 //
 // Every change is made in two steps. The first page shows the record, what the decision
 // does, and asks for the reason. Its form carries the write of the record that it shows, and

@@ -15,8 +15,8 @@ import (
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// defaultWho makes the requests from this machine if there is no Options.Who.
-const defaultWho = "console"
+// thisMachine makes the requests that ThisMachine admits.
+const thisMachine = "console"
 
 type whoKey struct{}
 
@@ -96,20 +96,25 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// fromHere admits who is on this machine. What a proxy passes on may come from anywhere.
-func fromHere(r *http.Request) (string, error) {
+// ThisMachine is an [Options.Who] for a console on a machine of your own. It admits requests
+// from the machine itself, and calls each of them "console". A request that shows that a proxy
+// has passed it on is refused: by the proxy's headers, HTTP/1.0, or a page of another host.
+// Many proxies show nothing, such as nginx since 1.29.7 as it is by default. Behind one,
+// everybody whom it serves may read all records and change them.
+func ThisMachine(r *http.Request) (string, error) {
 	switch {
 	case !isLoopback(hostOf(r.RemoteAddr)):
-		return "", errors.New("the request comes from another machine, and there is no Options.Who")
+		return "", errors.New("the request comes from another machine, and Options.Who is ThisMachine")
 	case proxied(r):
-		return "", errors.New("a proxy has passed the request on, and there is no Options.Who")
+		return "", errors.New("a proxy has passed the request on, and Options.Who is ThisMachine")
 	}
-	return defaultWho, nil
+	return thisMachine, nil
 }
 
-// proxied reports whether the request shows that a proxy has passed it on. A proxy that adds
-// no header and sends a Host of its own, as nginx does by default, is given away by its HTTP/1.0,
-// or by the page that the browser names, if it does not say that this is a page of others.
+// proxied reports whether the request shows that a proxy has passed it on. One that adds no
+// header and sends a Host of its own, as nginx does by default, is given away by its HTTP/1.0
+// (nginx before 1.29.7, https://nginx.org/en/CHANGES), or by the page that the browser names, if
+// it does not say that this is a page of others. A typed address over HTTP/1.1 shows nothing.
 func proxied(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {

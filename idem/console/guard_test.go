@@ -102,7 +102,7 @@ func TestTheHostMustBeOneOfTheConsole(t *testing.T) {
 	}
 }
 
-func TestWithoutAnIdentityOnlyThisMachineGetsIn(t *testing.T) {
+func TestThisMachineAdmitsNobodyElse(t *testing.T) {
 	r := newRig(t, console.Options{Hosts: []string{"ops.example.com"}})
 	require.Equal(t, http.StatusOK, r.get("/ops/").StatusCode)
 
@@ -116,9 +116,9 @@ func TestWithoutAnIdentityOnlyThisMachineGetsIn(t *testing.T) {
 	}
 }
 
-// nginx passes a request on without a header that says so, with a Host of its own, and in many
-// versions with HTTP/1.0: https://nginx.org/en/docs/http/ngx_http_proxy_module.html.
-func TestWithoutAnIdentityAProxyThatAddsNothingIsRefused(t *testing.T) {
+// nginx passes a request on without a header that says so, with a Host of its own, and before
+// 1.29.7 with HTTP/1.0: https://nginx.org/en/docs/http/ngx_http_proxy_module.html.
+func TestThisMachineRefusesAProxyThatShowsItselfOtherwise(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	for name, change := range map[string]func(*http.Request){
@@ -191,6 +191,7 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 		"Hosts":   {Hosts: []string{"https://ops.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			o.Who = anyone
 			_, err := console.New(newRig(t, console.Options{}).r, &o)
 			var mistake *idem.ConfigError
 			require.ErrorAs(t, err, &mistake)
@@ -198,7 +199,19 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 	}
 	_, err := console.New(nil, nil)
 	require.ErrorContains(t, err, "reconcile.New")
-	_, err = console.New(newRig(t, console.Options{}).r, nil)
+}
+
+// A request from a proxy such as nginx since 1.29.7 is like one from this machine, so nobody is
+// taken for somebody unless the service says so.
+func TestAConsoleIsToldWhoMakesARequest(t *testing.T) {
+	r := newRig(t, console.Options{}).r
+	for _, o := range []*console.Options{nil, {}, {Hosts: []string{"ops.example.com"}}} {
+		_, err := console.New(r, o)
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "console.ThisMachine")
+	}
+	_, err := console.New(r, &console.Options{Who: console.ThisMachine})
 	require.NoError(t, err)
 }
 
@@ -207,10 +220,10 @@ func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {
 	r, id := newQuestion(t, console.Options{FormKey: key})
 	form := r.form(id, "released")
 	var err error
-	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, r.post("/ops/act", form).StatusCode, "one with another key")
-	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", FormKey: key, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", FormKey: key, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
 }

@@ -21,16 +21,14 @@ const (
 	leastKey = 32
 )
 
-// Options of a console. The zero value, and nil, mean the defaults.
+// Options of a console. Who is required. Zero values of the others mean the defaults.
 type Options struct {
 	// Prefix is the path under which the console is mounted, such as "/idem". Requests must
 	// come with it. Empty means the root.
 	Prefix string
 	// Who tells who makes a request, such as a person's address: it is written with each
 	// change. An error, or an empty name, refuses the request with status 403; the error is
-	// only logged. Nil admits only requests from this machine, made by "console", and refuses
-	// those by which a proxy can be told: its headers, HTTP/1.0, a page of another host. Not
-	// every proxy can: set Who wherever one passes requests on.
+	// only logged. Required; [ThisMachine] if only who works on this machine can reach it.
 	Who func(*http.Request) (string, error)
 	// Hosts are the names, without port, under which a proxy or a tunnel on this machine
 	// passes requests on. A request that comes over a loopback address must name one of
@@ -64,15 +62,14 @@ type Options struct {
 // table holds its request open: a server that shuts down must end the requests' contexts
 // first, for example by its BaseContext.
 func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
-	if o == nil {
-		o = &Options{}
-	}
 	bad := func(what, format string, args ...any) (http.Handler, error) {
 		return nil, &idem.ConfigError{What: "console: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case r == nil:
 		return bad("reconciler", "is nil: make one with reconcile.New")
+	case o == nil || o.Who == nil:
+		return bad("Options.Who", "is nil: tell who makes a request, by your own sign-in, or use console.ThisMachine if no proxy passes on to it what comes from elsewhere")
 	case !isPrefix(o.Prefix):
 		return bad("Options.Prefix", "is %q: use a clean path such as \"/idem\", of letters, digits and - . _ ~ /", o.Prefix)
 	case o.FormKey != nil && len(o.FormKey) < leastKey:
@@ -97,9 +94,6 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	}
 	if c.opts.Log == nil {
 		c.opts.Log = slog.Default()
-	}
-	if c.opts.Who == nil {
-		c.opts.Who = fromHere
 	}
 	var err error
 	if c.templates, err = parse(); err != nil {

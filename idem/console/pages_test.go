@@ -375,7 +375,7 @@ func TestTheOverviewHasDeadLettersThatWereSentAgain(t *testing.T) {
 	r := newRig(t, console.Options{})
 	rc, err := reconcile.New(lettered{r.Faults, r.Clock.Now().Add(-time.Minute)}, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
-	r.h, err = console.New(rc, &console.Options{Prefix: "/ops", Now: r.Clock.Now})
+	r.h, err = console.New(rc, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
 	require.NoError(t, err)
 	page := r.get("/ops/").text
 	require.Contains(t, page, `queue <span class="id" title="https://sqs/1/orders-dead">orders-dead</span>`)

@@ -87,7 +87,7 @@ func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
 	var err error
 	r.r, err = reconcile.New(crowded{r.Faults}, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
-	r.h, err = console.New(r.r, &console.Options{Prefix: "/ops", Now: r.Clock.Now})
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
 	require.NoError(t, err)
 	require.Regexp(t, `^0, 0, 1, \d or more, 0, 0 or more$`, r.rates("refund"))
 }

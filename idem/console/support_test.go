@@ -45,6 +45,9 @@ func newRig(t *testing.T, o console.Options) *rig {
 	if o.Prefix == "" {
 		o.Prefix = "/ops"
 	}
+	if o.Who == nil {
+		o.Who = console.ThisMachine
+	}
 	o.Now, o.Log = r.Clock.Now, slog.New(slog.DiscardHandler)
 	r.h, err = console.New(r.r, &o)
 	require.NoError(t, err)

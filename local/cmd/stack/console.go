@@ -21,7 +21,7 @@ func (s *stack) startConsole() error {
 	if err != nil {
 		return err
 	}
-	pages, err := console.New(r, nil)
+	pages, err := console.New(r, &console.Options{Who: console.ThisMachine})
 	if err != nil {
 		return err
 	}
