@@ -48,8 +48,9 @@ func (o Open) Counts() iter.Seq2[string, int] {
 // in an earlier call and has not changed since, it does not read again: unknown outcomes of
 // operations that are not repeatable, up to 32,768 of them. All shards are read side by side.
 //
-// With an error, which is one shard's, the answers are about those that it had read by then:
-// there are at least so many, and the oldest is at least so old. The next call gets further.
+// With an error, which is one shard's, the answers are about those that it had read by then, and
+// those of an earlier call that it did not come to, some of which may be settled since. There may
+// be more, and older ones. The next call gets further.
 func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
 	c := &counting{r: r, all: Open{read: r.now()}, by: map[string]Open{}, reading: make(chan struct{}, readers)}
 	var g sync.WaitGroup
@@ -90,34 +91,40 @@ type known struct{ due, since time.Time }
 // maxKnown bounds the memory for a shard's known questions.
 const maxKnown = 2048
 
+// memory is a shard's known questions: those of before the call, which nobody changes, which of
+// them the call has come to, and those for the next call.
+type memory struct {
+	before, now map[string]known
+	met         map[string]bool
+}
+
 // mayKnow reports whether an open record leaves its place in the index before it is anything
 // else. A call may take over a repeatable operation, and one with steps, at its place.
 func mayKnow(rec *idem.Record) bool {
 	return rec.State == idem.Unknown && rec.Repeat == idem.NotRepeatable && len(rec.Steps) == 0
 }
 
-// shard counts what a shard of the index names. Of what it does not come to, it keeps what was
-// known.
+// shard counts what a shard of the index names, and what was known of it and it does not come
+// to: an alarm about an old question does not end because its shard cannot be read.
 func (c *counting) shard(ctx context.Context, shard int) error {
 	c.r.mu.Lock()
-	before := c.r.known[shard]
+	m := memory{before: c.r.known[shard], now: map[string]known{}, met: map[string]bool{}}
 	c.r.mu.Unlock()
-	now := map[string]known{}
-	err := c.pages(ctx, shard, before, now)
+	err := c.pages(ctx, shard, m)
 	if err != nil {
-		for id, k := range before {
-			if _, there := now[id]; !there && len(now) < maxKnown {
-				now[id] = k
+		for id, k := range m.before {
+			if !m.met[id] {
+				c.add(id, k, m, true)
 			}
 		}
 	}
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.known[shard] = now
+	c.r.known[shard] = m.now
 	return err
 }
 
-func (c *counting) pages(ctx context.Context, shard int, before, now map[string]known) error {
+func (c *counting) pages(ctx context.Context, shard int, m memory) error {
 	for page, more := "", true; more; more = page != "" {
 		c.reading <- struct{}{}
 		due, err := c.r.store.Due(ctx, protocol.DueQuery{Shard: shard, Until: never, Page: page, Limit: maxRead})
@@ -128,11 +135,12 @@ func (c *counting) pages(ctx context.Context, shard int, before, now map[string]
 		g, reading := errgroup.WithContext(ctx)
 		g.SetLimit(readers)
 		for i, id := range due.IDs {
-			if k, ok := before[id]; ok && i < len(due.Due) && k.due.Equal(due.Due[i]) {
-				c.add(id, k, now, true)
+			if k, ok := m.before[id]; ok && i < len(due.Due) && k.due.Equal(due.Due[i]) {
+				c.meet(id, m)
+				c.add(id, k, m, true)
 				continue
 			}
-			g.Go(func() error { return c.read(reading, id, now) })
+			g.Go(func() error { return c.read(reading, id, m) })
 		}
 		if err := g.Wait(); err != nil {
 			return err
@@ -142,31 +150,43 @@ func (c *counting) pages(ctx context.Context, shard int, before, now map[string]
 	return nil
 }
 
+// meet notes that the call has come to a known question, whatever has become of it.
+func (c *counting) meet(id string, m memory) {
+	if _, was := m.before[id]; was {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		m.met[id] = true
+	}
+}
+
 // read counts the record if it is an open question.
-func (c *counting) read(ctx context.Context, id string, now map[string]known) error {
+func (c *counting) read(ctx context.Context, id string, m memory) error {
 	c.reading <- struct{}{}
 	defer func() { <-c.reading }()
 	rec, err := c.r.store.Get(ctx, id)
-	switch {
-	case errors.Is(err, protocol.ErrRecordUnreadable):
-		return nil
-	case err != nil:
+	unreadable := errors.Is(err, protocol.ErrRecordUnreadable)
+	if err != nil && !unreadable {
 		return err
+	}
+	c.meet(id, m)
+	switch {
+	case unreadable:
+		return nil
 	case rec == nil || rec.Due.IsZero():
 		return nil // the index is late
 	case rec.State == idem.InProgress && !c.all.read.After(rec.LeaseUntil.Add(c.r.opts.Margin)):
 		return nil
 	}
-	c.add(id, known{rec.Due, since(rec)}, now, mayKnow(rec))
+	c.add(id, known{rec.Due, since(rec)}, m, mayKnow(rec))
 	return nil
 }
 
 // add counts a question, and keeps it among the known ones if it may.
-func (c *counting) add(id string, k known, now map[string]known, keep bool) {
+func (c *counting) add(id string, k known, m memory, keep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if keep && len(now) < maxKnown {
-		now[id] = k
+	if keep && len(m.now) < maxKnown {
+		m.now[id] = k
 	}
 	_, name := namesOf(id)
 	o := c.by[name]

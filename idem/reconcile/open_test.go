@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -132,6 +133,82 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	})
 	require.NoError(t, err)
 	count(40, 3)
+}
+
+// What a shard that cannot be read had before is counted still, or the alarm about its oldest
+// question would end. What the call has come to is counted as it is now.
+func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
+	r := newRig(t)
+	now := r.Clock.Now().Truncate(time.Millisecond)
+	put := func(id string, since time.Time) {
+		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: question(id, since)}))
+	}
+	old, others := refund.Key("acme", "old").ID(), []string(nil)
+	put(old, now)
+	down := &shardDown{Store: r.Store, bad: -1}
+	bad := down.shardOf(t, old)
+	for n := 0; len(others) < 2; n++ {
+		id := refund.Key("acme", fmt.Sprint(n)).ID()
+		if put(id, now.Add(time.Hour)); down.shardOf(t, id) != bad {
+			others = append(others, id)
+		}
+	}
+	r.Clock.Advance(2 * time.Hour)
+	rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(t, err)
+	all, err := rc.OpenQuestions(t.Context())
+	require.NoError(t, err)
+	down.bad = bad
+	for range 2 {
+		open, err := rc.OpenQuestions(t.Context())
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, all, open)
+	}
+	require.NoError(t, rc.Resolve(t.Context(), others[0], reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_1"}))
+	open, err := rc.OpenQuestions(t.Context())
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, all[0].Count-1, open[0].Count)
+	down.later = true // the shard's first page is read, and the next one is not
+	require.NoError(t, rc.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_2"}))
+	down.add = old
+	open, err = rc.OpenQuestions(t.Context())
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, all[0].Count-2, open[0].Count, "what was come to is settled")
+	require.Equal(t, now.Add(time.Hour), open[0].Oldest)
+}
+
+// shardDown is a store that cannot read a shard of its index.
+type shardDown struct {
+	reconcile.Store
+	bad   int
+	later bool   // only pages after the first one
+	add   string // to the first page: the index is late
+}
+
+func (s *shardDown) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	if q.Shard != s.bad {
+		return s.Store.Due(ctx, q)
+	}
+	if s.later && q.Page == "" {
+		page, err := s.Store.Due(ctx, q)
+		page.IDs, page.Due, page.Next = append(page.IDs, s.add), nil, "next"
+		return page, err
+	}
+	return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: errPlain}
+}
+
+// shardOf finds where the index has the record.
+func (s *shardDown) shardOf(t *testing.T, id string) int {
+	t.Helper()
+	for shard := range protocol.Shards {
+		page, err := s.Store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
+		require.NoError(t, err)
+		if slices.Contains(page.IDs, id) {
+			return shard
+		}
+	}
+	t.Fatal("the index does not have it")
+	return 0
 }
 
 // An outage of a provider leaves more than there is time to read. No shard waits for another, or
