@@ -2,8 +2,10 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -79,4 +81,21 @@ func TestPeopleReadTheTypeOfTheLastError(t *testing.T) {
 		r.Clock.Advance(time.Hour)
 	}
 	require.Equal(t, "the probe gave no answer (*net.OpError)", r.people[0].Reason)
+}
+
+// Of a panic they read where it was.
+func TestPeopleReadWhereAProbePanicked(t *testing.T) {
+	for want, value := range map[string]any{
+		"an error of type *errors.errorString": errors.New("card 4711"), "a value of type string": "card 4711",
+	} {
+		r, key := newRig(t), refund.Key("acme", "r-1")
+		r.killed(key)
+		r.lapse()
+		s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic(value) })
+		for len(r.people) == 0 {
+			r.sweep(s)
+			r.Clock.Advance(time.Hour)
+		}
+		require.Regexp(t, `panicked at answer_test\.go:\d+: `+regexp.QuoteMeta(want)+`\)$`, r.people[0].Reason)
+	}
 }

@@ -41,7 +41,8 @@ type GivenUp struct {
 	Since     time.Time `json:"since"`
 	// Probes is how often the provider was asked, or OnAbandoned told of abandoned work.
 	// Reason is why that does not happen again, with the Go type of the last error of Probe or
-	// OnAbandoned: its text may have what is not for everybody, and is in the log.
+	// OnAbandoned, or the line at which it panicked: an error's text may have what is not for
+	// everybody, and is in the log.
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
@@ -111,9 +112,13 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	return nil
 }
 
-// typeOf is the type of an error, without what only wraps it in a text.
+// typeOf is the type of an error, without what only wraps it in a text. The text of an unquoted
+// one, such as that of a panic, has types and places alone, and is told instead.
 func typeOf(err error) string {
 	name := fmt.Sprintf("%T", err)
+	if name == "*protocol.unquoted" {
+		return err.Error()
+	}
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(name, "*fmt.") {
 		return typeOf(inner)
 	}
