@@ -32,6 +32,16 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 	u.num(":tries", int64(e.Tries))
 	u.str(":reason", e.Reason)
 	expr, cond := u.expression(), ifDead
+	// An earlier try that was applied has made its own condition false, and the relay may be at
+	// the message by now. That it may take another's for its own does no harm: the message is
+	// sent again.
+	landed := func(old item) bool {
+		if !k.maybe || old == nil {
+			return false
+		}
+		now := decodeMessage(old)
+		return now.Unreadable == nil && now.Created.Equal(e.Created) && now.State != outbox.Dead
+	}
 	var old item
 	var err error
 	if q.alone {
@@ -40,10 +50,14 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
 		}
 		old, err = q.intended(k, &a, func() (item, error) {
-			return q.send(k, in.Key, func(ctx context.Context) error {
+			old, err := q.send(k, in.Key, func(ctx context.Context) error {
 				_, err := q.client.UpdateItem(ctx, in, q.optFns...)
 				return err
 			})
+			if err == errRefused && landed(old) {
+				err = nil // so that the entry is confirmed
+			}
+			return old, err
 		})
 	} else {
 		old, err = q.auditWrite(e.Record, &a).send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
@@ -54,12 +68,8 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 	if err != errRefused {
 		return err
 	}
-	// An earlier try that was applied has made its own condition false. That it may take
-	// another's for its own does no harm: the message is sent again.
-	if k.maybe && old != nil {
-		if now := decodeMessage(old); now.Unreadable == nil && now.Created.Equal(e.Created) && now.State == outbox.New {
-			return nil
-		}
+	if landed(old) {
+		return nil
 	}
 	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read", protocol.ErrNotFound, e.ID, e.Record)
 }

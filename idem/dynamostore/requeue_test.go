@@ -61,6 +61,32 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 	})
 }
 
+// The relay may have taken the message up before a caller that has lost the reply asks again.
+func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *box, q *Questions) {
+		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
+		e := b.die(t, ref, "down")
+		lost := false
+		b.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+			if lost || op != "UpdateItem" && op != "TransactWriteItems" {
+				return nil, nil
+			}
+			lost = true
+			res, err := b.wire.loseReply(req)
+			b.wire.set(nil)
+			begun, berr := b.Begin(t.Context(), b.entry(t, ref), 1, base)
+			require.NoError(t, berr)
+			require.True(t, begun)
+			return res, err
+		})
+		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
+		require.True(t, lost)
+		p, err := q.AuditOf(t.Context(), ref.Record, "")
+		require.NoError(t, err)
+		require.Equal(t, []protocol.Audit{requeued(e, 1)}, p.Entries, "and confirmed")
+	})
+}
+
 // A caller that loses the reply is told what was done, and one entry tells of it.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 	eachKind(t, func(t *testing.T, b *box, q *Questions) {
