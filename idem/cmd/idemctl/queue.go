@@ -231,7 +231,7 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	done, left := 0, 0
+	done, left, unsent := 0, 0, 0
 	stopped := map[string]bool{} // groups of which a message was left: the later ones wait for it
 	err = r.Replay(ctx, c.URL, fmt.Sprintf("at most %s to %s", plural(c.Limit, "message"), to), by, func(ctx context.Context) (string, error) {
 		err := c.receive(ctx, q, replayFor, func(m *types.Message, again bool) error {
@@ -239,12 +239,15 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 				return ctx.Err()
 			}
 			group := m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
-			err := errStopped
+			var err error = errStopped
 			if !stopped[group] {
 				err = s.replay(ctx, q, c.URL, to, m)
 			}
 			if err != nil {
 				left++
+				if _, surely := errors.AsType[notSent](err); surely {
+					unsent++
+				}
 				stopped[group] = group != "" && strings.HasSuffix(to, ".fifo")
 				shown.item(line(aws.ToString(m.MessageId)) + ": " + line(err.Error()))
 				return nil
@@ -253,8 +256,11 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 			return nil
 		})
 		what := fmt.Sprintf("%s to %s", plural(done, "message"), to)
-		if left > 0 {
-			what += fmt.Sprintf(", and %d may have been sent", left)
+		if unsure := left - unsent; unsure > 0 {
+			what += fmt.Sprintf(", %d may have been sent", unsure)
+		}
+		if unsent > 0 {
+			what += fmt.Sprintf(", %d not sent", unsent)
 		}
 		return what, err
 	})
@@ -275,8 +281,13 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// notSent says why a message was surely not sent.
+type notSent string
+
+func (e notSent) Error() string { return string(e) }
+
 // errStopped keeps the order of a group.
-var errStopped = errors.New("it was not sent, since one before it in its group was left")
+const errStopped = notSent("it was not sent, since one before it in its group was left")
 
 // target is where the messages go.
 func (c *queueReplayCmd) target(ctx context.Context, q queues) (string, error) {
@@ -309,7 +320,7 @@ func (s *session) replay(ctx context.Context, q queues, from, to string, m *type
 	if id := m.Attributes[string(types.MessageSystemAttributeNameMessageDeduplicationId)]; id != "" && strings.HasSuffix(to, ".fifo") {
 		// Keys may be made of it, so it stays. The queue must have forgotten it.
 		if sent := describeQueued(m, false).Sent; s.now().Sub(sent) < deduplication {
-			return fmt.Errorf("it came here at %s, and the queue would drop it as a repeat for some minutes: try again later", at(sent))
+			return notSent(fmt.Sprintf("it came here at %s, and the queue would drop it as a repeat for some minutes: try again later", at(sent)))
 		}
 		in.MessageDeduplicationId = &id
 	}

@@ -285,6 +285,22 @@ func TestAReplayThatCannotBeNotedSendsNothing(t *testing.T) {
 	})
 }
 
+// What surely was not sent is told apart from what may have been.
+func TestTheHistoryOfAReplayTellsWhatMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		young := inGroup("young", "debit", "2")
+		young.Attributes["SentTimestamp"] = "9999999999999"
+		b.box = &batches{all: [][]types.Message{{
+			inGroup("a", "paid", "1"), young, inGroup("young", "credit", "3"), inGroup("b", "lost", "4"), inGroup("b", "close", "5"),
+		}}, fails: "lost"}
+		code, _, _ := b.run("queue", "replay", "--reason", "repaired", "--url", "https://sqs/1/d.fifo", "--to", "https://sqs/1/o.fifo", "--limit", "9", "--count", "9")
+		require.Equal(t, exitFailed, code)
+		_, out, errs := b.run("changes")
+		require.Contains(t, out, "1 message to https://sqs/1/o.fifo, 1 may have been sent, 3 not sent", errs)
+	})
+}
+
 // unnoted is a store to which nothing can be written.
 type unnoted struct{ reconcile.Store }
 
