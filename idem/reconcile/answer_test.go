@@ -99,3 +99,30 @@ func TestPeopleReadWhereAProbePanicked(t *testing.T) {
 		require.Regexp(t, `panicked at answer_test\.go:\d+: `+regexp.QuoteMeta(want)+`\)$`, r.people[0].Reason)
 	}
 }
+
+// A claim that any call may take over goes to people as it is. They read that its handler may run
+// again.
+func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "event-1")
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "pay", func(context.Context) (int, error) {
+				r.Crash()
+				return 0, nil
+			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+		})
+	})
+	r.Restart()
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{})
+	r.sweep(s)
+	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	r.sweep(s)
+	require.Len(t, r.people, 1)
+	require.Equal(t, idem.InProgress, r.people[0].State)
+	require.Contains(t, r.people[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
+	ran := 0
+	_, err := r.call(key, func(context.Context, int) (int, error) { ran++; return 5, nil })
+	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.Equal(t, 1, ran)
+}
