@@ -11,14 +11,16 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
 )
 
 // serverClock is the clock of the endpoints, as the Date of their replies has it. A decision
 // goes by the time: a lease that is over lets the handler run again. The clock of an operator's
 // own machine may be wrong by minutes, and nobody notices: the SDK corrects it where it signs.
 //
-// Between replies it goes on with the machine's. It is never fast: a Date is cut to its second,
-// and is as old as its reply took.
+// Between replies it goes on with the machine's. A Date is never fast: it is cut to its second,
+// and is as old as its reply took. Within that the clock does not go back, also not behind the
+// last write of a record that is read: else changes of one second would have no order.
 // https://www.rfc-editor.org/rfc/rfc9110#name-date
 type serverClock struct {
 	local func() time.Time
@@ -27,6 +29,9 @@ type serverClock struct {
 	date, heard time.Time // both zero until a reply has had a Date
 }
 
+// late is by how much a Date may be late, and other machines' clocks ahead of it.
+const late = idem.DefaultMargin
+
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,8 +39,11 @@ func (c *serverClock) now() time.Time {
 	if c.date.IsZero() {
 		return now
 	}
-	return c.date.Add(now.Sub(c.heard))
+	return c.at(now)
 }
+
+// at is the endpoint's time at a machine's.
+func (c *serverClock) at(local time.Time) time.Time { return c.date.Add(local.Sub(c.heard)) }
 
 // fast is by how much the machine's clock is ahead; known is false until a reply has had a Date.
 func (c *serverClock) fast() (ahead time.Duration, known bool) {
@@ -52,7 +60,42 @@ func (c *serverClock) hear(h http.Header) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.date, c.heard = date, c.local()
+	local := c.local()
+	if !c.date.IsZero() {
+		if ahead := c.at(local).Sub(date); ahead >= 0 && ahead < late {
+			return
+		}
+	}
+	c.date, c.heard = date, local
+}
+
+// follow has the clock be later than a record's last write, by a millisecond, in which times are
+// kept. A write that is further ahead has another clock's time.
+func (c *serverClock) follow(written time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.date.IsZero() {
+		return
+	}
+	next, local := written.Add(time.Millisecond), c.local()
+	if ahead := next.Sub(c.at(local)); ahead > 0 && ahead < late {
+		c.date, c.heard = next, local
+	}
+}
+
+// followed is a store whose records the clock follows.
+type followed struct {
+	*dynamostore.Questions
+	clock *serverClock
+}
+
+// Get implements [reconcile.Store].
+func (f followed) Get(ctx context.Context, id string) (*idem.Record, error) {
+	rec, err := f.Questions.Get(ctx, id)
+	if rec != nil {
+		f.clock.follow(rec.UpdatedAt)
+	}
+	return rec, err
 }
 
 // listen is an APIOption: the clock hears every reply of the clients, refusals too.

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -148,6 +150,30 @@ func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 		require.Equal(t, exitFailed, code, said)
 		require.Contains(t, said, "nothing was changed: leave the header in")
 	}
+}
+
+// Dates have whole seconds: who replaces a resolution within the same one comes after it.
+func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
+	o := newTool(t)
+	o.unknown(r1)
+	u, err := url.Parse(dynamotest.Endpoint(t))
+	require.NoError(t, err)
+	date := time.Now().UTC().Format(http.TimeFormat)
+	srv := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
+		ModifyResponse: func(r *http.Response) error { r.Header.Set("Date", date); return nil },
+	})
+	defer srv.Close()
+	var told []string
+	for n := range 8 {
+		why := fmt.Sprint("case ", n)
+		code, said := o.from(t, 0, srv.URL, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again", "--yes", "--reason", why)
+		require.Equal(t, exitDone, code, said)
+		told = append(told, why)
+	}
+	code, said := o.from(t, 0, srv.URL, "history", r1.ID(), "-o", "json")
+	require.Equal(t, exitDone, code, said)
+	require.Equal(t, told, regexp.MustCompile("case [0-9]").FindAllString(said, -1))
 }
 
 // The clock goes on with the machine's between replies, also if that is set meanwhile.

@@ -101,7 +101,7 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 		return nil, err
 	}
 	return &backend{
-		store: store, scanner: scanner, letters: letters,
+		store: followed{store, c}, scanner: scanner, letters: letters,
 		time: func(ctx context.Context) (time.Duration, bool, error) {
 			_, err := store.Get(ctx, "idemctl") // no record's id
 			ahead, known := c.fast()
