@@ -35,6 +35,8 @@ const writeTime = 30 * time.Second
 // decision is what a command decides about a record.
 type decision struct {
 	to idem.State
+	// said is what else the flags decide of many records: --seen confirms it with them.
+	said []string
 	// prepare makes the change of a record, says what calls get then, and refuses what does not
 	// fit the record.
 	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)

@@ -36,8 +36,8 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 		return misuse("a change of many records needs --operation")
 	case f.Tenant != "" && f.NoTenant:
 		return misuse("give --tenant or --no-tenant, but not both")
-	case c.Yes:
-		return misuse("--yes does not confirm a change of many records: use --seen with what --dry-run prints")
+	case c.Yes && c.Seen == "" && !c.DryRun:
+		return misuse("--yes does not confirm a change of many records: give --seen with what --dry-run prints")
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	}
 	shown := s.aside()
 	shown.signed(by)
-	var of []string
+	of := append([]string{string(d.to)}, d.said...)
 	for _, p := range todo {
 		of = append(of, p.rec.ID, p.rec.Write)
 	}
@@ -121,7 +121,7 @@ func (s *session) confirm(ctx context.Context, what string, n int, of []string, 
 	case given == "":
 		return s.ask(ctx, "Type the number of "+what+" them: ", strconv.Itoa(n), "--seen with what --dry-run prints")
 	case given != seen(of):
-		return errors.New("--seen is of others, or of these as they were before, and nothing was changed: look again with --dry-run")
+		return errors.New("--seen is of others, of these as they were before, or of another decision, and nothing was changed: look again with --dry-run")
 	}
 	return nil
 }

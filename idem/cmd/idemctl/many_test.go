@@ -41,6 +41,32 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 	})
 }
 
+// What was shown is records and what is decided of them. That it is confirmed can be said twice.
+func TestSeenConfirmsOneDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.asks = false
+		one := refund.Key("acme", "1")
+		b.unknown(one)
+		b.Clock.Advance(time.Hour)
+		release := []string{"release", "--operation", "refund", "--limit", "10"}
+		failed := []string{"resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10"}
+		for _, other := range [][]string{
+			failed, {"resolve", "--to", "completed", "--no-result", "--operation", "refund", "--limit", "10"},
+		} {
+			code, _, errs := b.run(with(other, "--reason", "none there", "--seen", b.seen(release...))...)
+			require.Equal(t, exitFailed, code)
+			require.Contains(t, errs, "or of another decision")
+		}
+		code, _, errs := b.run(with(failed, "--reason", "none there", "--code", "expired", "--seen", b.seen(failed...))...)
+		require.Equal(t, exitFailed, code, errs)
+		require.Equal(t, idem.Unknown, b.Record(one).State)
+		code, _, errs = b.run(with(release, "--reason", "none there", "--yes", "--seen", b.seen(release...))...)
+		require.Equal(t, exitDone, code, errs)
+		require.Equal(t, idem.Released, b.Record(one).State)
+	})
+}
+
 // By its own reference the provider is asked for each.
 func TestManyRecordsKeepTheirReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

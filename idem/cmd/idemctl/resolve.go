@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -40,7 +41,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{to: c.To}
+	d := decision{to: c.To, said: []string{fmt.Sprint(c.Again, c.Undone), c.Message, c.Type, c.Code}}
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
