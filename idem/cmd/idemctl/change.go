@@ -37,6 +37,8 @@ type decision struct {
 	to idem.State
 	// said is what else the flags decide of many records: --seen confirms it with them.
 	said []string
+	// shows writes what is recorded with it.
+	shows func(*session)
 	// prepare makes the change of a record, says what calls get then, and refuses what does not
 	// fit the record.
 	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)
@@ -63,7 +65,7 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 		if a.do, a.then, err = d.prepare(rec, x); err != nil {
 			return a, err
 		}
-		a.to, a.what = d.to, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
+		a.to, a.shows, a.what = d.to, d.shows, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
 		return a, nil
 	})
 }
@@ -73,7 +75,9 @@ type action struct {
 	to idem.State
 	// what it does, and what calls get then.
 	what, then string
-	do         func(ctx context.Context, by reconcile.By) error
+	// shows writes what is recorded; it may be nil.
+	shows func(*session)
+	do    func(ctx context.Context, by reconcile.By) error
 }
 
 // confirmed shows a record and what an action does, asks, and does it.
@@ -102,6 +106,9 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	shown.field("This will", "%s", a.what)
 	shown.field("Then", "a call with the key and the same input gets: %s", plain(a.then))
+	if a.shows != nil {
+		a.shows(shown)
+	}
 	shown.signed(by)
 	report := changed{ID: rec.ID, From: rec.State, To: a.to, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {

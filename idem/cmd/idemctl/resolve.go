@@ -42,6 +42,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	d := decision{to: c.To, said: []string{fmt.Sprint(c.Again, c.Undone), c.Message, c.Type, c.Code}}
+	d.shows = func(s *session) { c.shows(s, given) }
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
@@ -59,6 +60,21 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		return s.decideMany(ctx, r, b, c.recordFlags, c.manyFlags, c.changeFlags, d)
 	}
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
+}
+
+// shows writes what the flags give, of which a look at the files' names does not tell whether it
+// is of this case. Whoever gave it may read it.
+func (c *resolveCmd) shows(s *session, given *given) {
+	if given != nil {
+		given.shows(s)
+	}
+	if c.To == idem.Failed {
+		s.field("Failure", "%s", failureText(&failure{Message: c.Message, Type: c.Type, Code: c.Code}))
+	}
+	c.stepFlags.shows(s)
+	if c.Ref != "" {
+		s.field("Reference", "%s", plain(c.Ref))
+	}
 }
 
 func (c *resolveCmd) check() error {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
@@ -110,6 +111,54 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 	}
 	e.ResponseVersion = g.flags.ResponseVersion
 	return &e, nil
+}
+
+// shows writes the result as later calls get it.
+func (g *given) shows(s *session) {
+	from := ""
+	if file := g.flags.Result + g.flags.Body; file != "" {
+		from = ", " + source(file, g.body)
+	}
+	if !g.flags.http() {
+		s.field("Result", "JSON%s:", from)
+		s.excerpt(g.body)
+		return
+	}
+	res, err := g.response()
+	if err != nil {
+		return // and is refused
+	}
+	s.field("Answer", "an HTTP response%s:", from)
+	res.Body = nil
+	s.showResponse(describeResponse(res))
+	if len(g.body) > 0 {
+		fmt.Fprintln(s.out)
+		s.excerpt(g.body)
+	}
+}
+
+// source is where bytes come from.
+func source(file string, body []byte) string {
+	if file == "-" {
+		file = "the standard input"
+	}
+	return fmt.Sprintf("%s of %s", plural(len(body), "byte"), line(file))
+}
+
+// maxExcerpt is what is shown of what somebody gives, in bytes.
+const maxExcerpt = 2 << 10
+
+// excerpt writes text up to its limit.
+func (s *session) excerpt(body []byte) {
+	if !utf8.Valid(body) {
+		fmt.Fprintln(s.out, "(it is no text)")
+		return
+	}
+	shown := body[:min(len(body), maxExcerpt)]
+	fmt.Fprintln(s.out, strings.TrimRight(plain(strings.ToValidUTF8(string(shown), "")), "\n"))
+	if left := len(body) - len(shown); left > 0 {
+		fmt.Fprintf(s.out, "(and %s more)\n", plural(left, "byte"))
+	}
 }
 
 // contract encodes responses. It serves none.

@@ -14,6 +14,8 @@ import (
 // stepFlags say what became of interrupted steps.
 type stepFlags struct {
 	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (its result is not known), NAME=failed:TEXT, or NAME=@FILE with its result as JSON. Name all of them. Ask the provider with the step's token, which show prints."`
+
+	bodies map[string][]byte // of the files, by step
 }
 
 // answers are what the flags say; nil if they say nothing.
@@ -42,6 +44,10 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 				return nil, misuse("the step's result in %s is not JSON", path)
 			}
 			a = reconcile.CompletedWith(json.RawMessage(body))
+			if f.bodies == nil {
+				f.bodies = map[string][]byte{}
+			}
+			f.bodies[name] = body
 		default:
 			return nil, misuse("--step is %q: use NAME=not-executed, NAME=done, NAME=failed:TEXT or NAME=@FILE", given)
 		}
@@ -54,6 +60,20 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 		all[name] = a
 	}
 	return all, nil
+}
+
+// shows writes what is said of each step, and what its file holds.
+func (f *stepFlags) shows(s *session) {
+	for _, given := range f.Step {
+		name, what, _ := strings.Cut(given, "=")
+		file, isFile := strings.CutPrefix(what, "@")
+		if !isFile {
+			s.field("Step", "%s: %s", plain(name), line(what))
+			continue
+		}
+		s.field("Step", "%s: done, with %s:", plain(name), source(file, f.bodies[name]))
+		s.excerpt(f.bodies[name])
+	}
 }
 
 // begun lists the steps of the record that began and left no outcome.
