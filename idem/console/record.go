@@ -237,7 +237,7 @@ func (c *console) happening(a protocol.Audit) happening {
 	case protocol.ChangeParked:
 		h.What, h.Text = "Parked", fmt.Sprintf("Attempt %d became an open question.", a.Attempt)
 	case protocol.ChangeResolved:
-		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)+sayings(a.Steps)
+		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)+sayings(a.ID, a.Steps)
 	case protocol.ChangeGivenUp:
 		h.What, h.Text = "Given up", "The sweep left the question to people."
 	case protocol.ChangeExtended:

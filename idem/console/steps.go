@@ -20,11 +20,12 @@ var said = map[protocol.StepWord]string{
 	protocol.StepFailed: "failed", protocol.StepNotExecuted: "had no effect", protocol.StepUndone: "was undone",
 }
 
-// sayings are what was said of the steps, in the order of their names.
-func sayings(steps map[string]protocol.StepWord) string {
+// sayings are what was said of the record's steps, in the order of their names, with the tokens:
+// the record may have them no more.
+func sayings(id string, steps map[string]protocol.StepWord) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(steps)) {
-		fmt.Fprintf(&text, " Step %s %s.", name, cmp.Or(said[steps[name]], string(steps[name])))
+		fmt.Fprintf(&text, " Step %s %s. Its token is %s.", name, cmp.Or(said[steps[name]], string(steps[name])), protocol.Token(id, name))
 	}
 	return text.String()
 }

@@ -47,8 +47,8 @@ type Resolution struct {
 	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
 	// resolution has said of steps goes with it, and one that would change nothing is refused. The steps
-	// that the earlier one has removed, all of them if it was to Completed or Failed, stay removed: a
-	// later attempt runs them again. What must be undone before To Failed is known all the same.
+	// that the earlier one has removed, because it said [NotExecuted] of them, and all of them if it
+	// was to Completed or Failed, stay removed: a later attempt runs them again. What must be undone before To Failed is known all the same.
 	Again bool
 	// Attempt is the number of the attempt that the resolution is about. If the record is of
 	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out

@@ -105,8 +105,11 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return err
 	}
 	if rec.State == idem.Released && res.To == idem.Released && saidBefore(rec, res) {
-		return fmt.Errorf("%w: this one was released before, and nothing would change: say something else of the steps %q in Resolution.Steps, "+
-			"or resolve it to completed or failed", ErrNotUnknown, askable(rec))
+		other := "its steps that are not recorded run again, and if they must not"
+		if steps := askable(rec); len(steps) > 0 {
+			other = fmt.Sprintf("say something else of the steps %q in Resolution.Steps, or", steps)
+		}
+		return fmt.Errorf("%w: this one was released before, and nothing would change: %s resolve it to completed or failed", ErrNotUnknown, other)
 	}
 	switch undoing := res.To == idem.Completed && rec.Undoing(); {
 	case !res.Undone && (undoing || len(toUndo(rec, res)) > 0):
@@ -149,7 +152,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 		case recorded && step.Done():
 			return bad("Steps has %q, whose outcome an attempt has recorded or gone by: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
-			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: leave it out, and if it must not run resolve to completed or failed", name)
+			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
+				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))
 		default:
 			return bad("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
 		}

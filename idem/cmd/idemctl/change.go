@@ -40,7 +40,7 @@ type decision struct {
 	// shows writes what is recorded with it.
 	shows func(*session)
 	// prepare makes the change of a record, says what calls get then, and refuses what does not
-	// fit the record.
+	// fit the record. The decision is what the record's explanation says of it without flags.
 	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)
 }
 
@@ -161,14 +161,13 @@ func (s *session) signed(by reconcile.By) {
 	s.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
 }
 
-// of is the decision as the explanation has it, or why it is refused.
+// of is the decision as the explanation has it.
 func (d decision) of(e reconcile.Explanation) (reconcile.Decision, error) {
 	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to && x.Change != protocol.ChangeExtended })
 	if i < 0 {
 		return reconcile.Decision{}, fmt.Errorf("nothing is known of %s here", decisionName(d.to))
 	}
-	x := e.Decisions[i]
-	return x, d.refused(x)
+	return e.Decisions[i], nil
 }
 
 // refused says why the decision is not possible; nil if it is.

@@ -300,6 +300,39 @@ func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
 	})
 }
 
+// Of a step that was said to have had no effect nothing can be said any more: the refusal says what
+// can be done before the next call runs it, and the token to ask with is not lost.
+func TestAStepThatWasSaidToHaveHadNoEffectCanOnlyBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.interrupted(r1)
+		b.Clock.Advance(time.Hour)
+		token := protocol.Token(r1.ID(), "charge")
+		code, _, errs := b.run(with(releaseR1, "--yes", "--step", "charge=not-executed")...)
+		require.Equal(t, exitDone, code, errs)
+		again := with(releaseR1, "--yes", "--again")
+		for _, flags := range [][]string{{"--step", "charge=done"}, {"--step", "charge=failed:declined", "--ref", "ch_1"}} {
+			code, _, errs = b.run(with(again, flags...)...)
+			require.Equal(t, exitFailed, code)
+			for _, want := range []string{"the next call runs it", token, "resolve to completed or failed before that call"} {
+				require.Contains(t, errs, want)
+			}
+		}
+		code, _, errs = b.run(again...)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "nothing would change: its steps that are not recorded run again, and if they must not resolve it to completed or failed")
+		code, _, errs = b.run(with(again, "--ref", "ch_1")...)
+		require.Equal(t, exitDone, code, errs)
+		require.Equal(t, "ch_1", b.Record(r1).Ref)
+		code, out, _ := b.run("history", r1.ID())
+		require.Equal(t, exitDone, code)
+		require.Contains(t, out, token)
+		code, _, errs = b.run("resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes", "--reason", "it has ch_1")
+		require.Equal(t, exitDone, code, errs)
+		require.ErrorIs(t, b.call(r1, result), idem.ErrOutcomeUnavailable)
+	})
+}
+
 // What is said of an interrupted step is what the next call goes on with.
 func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 	path := t.TempDir() + "/charge.json"

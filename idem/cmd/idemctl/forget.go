@@ -19,10 +19,9 @@ func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, decision{
-		to: idem.Absent,
-		prepare: func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
-			return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, x.Then, nil
-		},
-	})
+	d := decision{to: idem.Absent}
+	d.prepare = func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
+		return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, x.Then, d.refused(x)
+	}
+	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
 }
