@@ -29,6 +29,7 @@ type journal struct {
 	large   bool                             // a result may lie beside the record
 	watched bool                             // a begin mark that watches the claim was sent
 	parks   bool                             // somebody must look
+	unread  string                           // step whose result a resolution has said, and no code reads
 	closed  bool                             // the handler has returned
 	undoing chan struct{}                    // holds the one who undoes
 	undoers int                              // calls of Abort on their way
@@ -292,6 +293,25 @@ func (j *journal) opened() (name string, looked bool) {
 		name = n
 	}
 	return name, false
+}
+
+// unreadable notes that the recorded result of the step cannot be read.
+func (j *journal) unreadable(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !byAttempt(j.known[name].Write) {
+		j.unread, j.parks = name, true
+	}
+}
+
+// parked is the failure of an attempt that is parked.
+func (j *journal) parked(f *Failure) *Failure {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.unread == "" {
+		return f
+	}
+	return protocol.UnreadStep(j.unread, f)
 }
 
 // mustPark reports whether an attempt that ends without outcome leaves a question

@@ -20,7 +20,7 @@ func killedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite)
 	killed(t, r, key)
 	for _, s := range steps {
 		rec := r.record(t, key)
-		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, "step "+s.Name
+		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, rec.Owner[:11]+"."+s.Name
 		require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), s))
 	}
 	r.clock.Advance(time.Hour)

@@ -121,7 +121,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return out, stepBorder(err)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return *new(T), s.halt(fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the result recorded of step %q does not fit %T", name, out), err)))
+		return *new(T), s.unreadable(fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the result recorded of step %q does not fit %T", name, out), err)))
 	}
 	return out, nil
 }

@@ -254,6 +254,15 @@ func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	return raw, nil
 }
 
+// unreadable stops the operation at a recorded result that does not fit. One that an attempt
+// recorded is read by the code that wrote it, which a later attempt may be. Of one that a
+// resolution has said no attempt makes anything: the operation is parked, so that it is said anew.
+func (s *step) unreadable(err error) error {
+	s.notify(notice.Unreadable, err)
+	s.a.journal.unreadable(s.name)
+	return s.halt(err)
+}
+
 // unavailable describes, as it is recorded, why a result could not be kept.
 func unavailable(why error) *Failure {
 	return &Failure{Message: textOf(why, why.Error), Type: typeName(why)}

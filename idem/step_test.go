@@ -320,7 +320,8 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 		return 1, nil // swallowed
 	})
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	require.Equal(t, idem.Released, r.state(t, key))
+	require.Equal(t, idem.Released, r.state(t, key), "the code that recorded it reads it")
+	require.Contains(t, r.events.names, "record_unreadable")
 }
 
 // Each step has a token of its own, the same in every attempt.

@@ -68,7 +68,7 @@ const (
 	OutOfTime        Kind = "out_of_time"       // too little time was left to take a claim
 	StoreUnavailable Kind = "store_unavailable" // the store could not be reached before the claim
 	FailedOpen       Kind = "failed_open"       // the handler runs without a claim
-	Unreadable       Kind = "record_unreadable" // a record cannot be read, the call failed closed
+	Unreadable       Kind = "record_unreadable" // a record, or a step's result in it, cannot be read, the call failed closed
 	Withdrawn        Kind = "withdrawn"         // a claim without a reply was taken back
 	OutcomeQueued    Kind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone
 	OutcomeLanded    Kind = "outcome_landed"    // a queued write was written

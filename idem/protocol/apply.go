@@ -261,7 +261,7 @@ func (s Settlement) Left() map[string]RecordedStep {
 
 // MayRecord reports whether the settlement may say what became of the step.
 func (s Settlement) MayRecord(rec *Record, step string) bool {
-	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
+	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || rec.Unread(step) || s.Again && rec.Told(step))
 }
 
 // recorded reports whether the record has a step that the settlement recorded: it has landed,

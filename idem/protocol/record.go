@@ -218,6 +218,27 @@ func (r *Record) Told(step string) bool {
 	return ok && r.Resolved && (s.Write == r.Write || r.State == Completed)
 }
 
+// unreadPrefix begins the code of a failure that [UnreadStep] makes.
+const unreadPrefix = "idem:unread:"
+
+// UnreadStep is the failure of an attempt that could not read what a resolution has said of the
+// step. Its code has the step's name.
+func UnreadStep(step string, f *Failure) *Failure {
+	unread := Failure{Message: "the result that was said of step " + step + " cannot be read"}
+	if f != nil {
+		unread = *f
+	}
+	unread.Code = unreadPrefix + step
+	return &unread
+}
+
+// Unread reports whether the record is parked since its latest attempt could not read what a
+// resolution has said of the step: the attempt has done nothing with it, and it can be said anew.
+func (r *Record) Unread(step string) bool {
+	_, ok := r.Steps[step]
+	return ok && r.State == Unknown && r.Failure != nil && r.Failure.Code == unreadPrefix+step
+}
+
 // CompensatingStep is the name of the mark that the operation has failed and is being
 // undone: no attempt runs it forward any more.
 const CompensatingStep = "idem:compensating"

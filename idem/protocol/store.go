@@ -297,10 +297,10 @@ type Settlement struct {
 	// Owner replaces the record's; empty keeps it.
 	Owner  string
 	Ending Ending
-	// ClearSteps names the steps to remove: begin marks, and with Again what the earlier
-	// resolution has said.
+	// ClearSteps names the steps to remove: begin marks, what is [Record.Unread], and with Again
+	// what the earlier resolution has said.
 	ClearSteps []string
-	// Steps are the outcomes of steps that have a begin mark, or with Again are
+	// Steps are the outcomes of steps that have a begin mark, are [Record.Unread], or with Again
 	// [Record.Told], which they replace. Name, Failure, Omitted, Result and Compensates count. Any
 	// other step stays as it is. Of an Ending that is Completed those that are Omitted are
 	// all that stays of the record's steps, see Left; of them Name, Failure and Compensates count.

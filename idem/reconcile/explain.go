@@ -97,6 +97,11 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	} else if rec.Undoing() {
 		say(" It has failed, and what its steps did has been undone.")
 	}
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		if rec.Unread(name) {
+			say(" The handler cannot read the result that was said of step %s: say it anew, as its function returns it.", name)
+		}
+	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
 	}

@@ -34,7 +34,8 @@ type Resolution struct {
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named, and with Again
 	// those of which the earlier resolution has said that they took effect or failed. Ask the
-	// provider with the step's token ([Step.Token]): it does not know the operation's. A step that
+	// provider with the step's token ([Step.Token]): it does not know the operation's. A result of
+	// another type than the step's parks the operation at the next call, and must be said anew. A step that
 	// took effect is undone like the others if the operation fails. Nil if there are none.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone, by their compensations or by hand, and

@@ -76,10 +76,10 @@ func (f *stepFlags) shows(s *session) {
 	}
 }
 
-// begun lists the steps of the record that began and left no outcome.
+// begun lists the steps of the record that began and left no outcome that can be read.
 func begun(rec *idem.Record) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun {
+		if rec.Steps[name].Begun || rec.Unread(name) {
 			names = append(names, name)
 		}
 	}
