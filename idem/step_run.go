@@ -32,6 +32,8 @@ type step struct {
 	name string
 	a    *attempt
 	opts stepOptions
+	// empty says that it has no result: none can be missing.
+	empty bool
 }
 
 // newStep finds the attempt of the step and checks everything that can be checked
@@ -57,6 +59,7 @@ func newStep(ctx context.Context, name string, result reflect.Type, o stepOption
 	if problem := o.problem(); problem != "" {
 		return nil, s.bad("%s", problem)
 	}
+	s.empty = result == reflect.TypeFor[struct{}]()
 	if o.interrupted != nil && s.a.key.op.Repeat != Repeatable {
 		return nil, s.bad("Interrupted is set, and operation %q is not repeatable: after a crash it is parked, and no call runs that could ask. "+
 			"Declare it idem.Repeatable, which is right for an effect in a step of idem.AtMostOnce, or leave Interrupted out", s.a.key.op.Name)
@@ -235,6 +238,10 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
 	s.notify(notice.StepReplayed, nil)
 	switch {
+	case known.Omitted && s.empty:
+		t := tried{raw: []byte("{}")}
+		s.a.journal.compensateBy(s, t)
+		return t.raw, nil
 	case known.Omitted:
 		err := s.unavailable(known.Failure)
 		s.a.journal.compensateBy(s, tried{lost: err})
@@ -337,7 +344,7 @@ func (s *step) recordOutcome(t tried, err error) ([]byte, error) {
 	if wErr := s.a.journal.write(s.ctx, s.a, w); wErr != nil {
 		return nil, wErr
 	}
-	if w.Omitted {
+	if w.Omitted && !s.empty {
 		err = s.unavailable(w.Failure)
 		t.lost = err
 	}

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -129,6 +130,36 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			out, err := r.call(key, pay)
 			require.NoError(t, err)
 			require.Equal(t, tc.out, out)
+			require.Equal(t, tc.want, *s)
+		})
+	}
+}
+
+// A step that returns nothing has no result that could be unknown: it took effect, and the
+// operation goes on, or it is undone like others.
+func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after error
+		want  shop
+	}{
+		"the operation goes on": {nil, shop{shipped: 1}},
+		"the operation fails":   {idem.Permanent(errPlain), shop{returned: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			pay := func(ctx context.Context, _ int) (int, error) {
+				err := idem.StepEffect(ctx, "charge", func(context.Context) error { s.charged++; return nil },
+					&idem.EffectConfig{Semantics: idem.AtMostOnce, Compensate: func(context.Context) error { s.returned++; return nil }})
+				if err != nil || tc.after != nil {
+					return 0, errors.Join(err, tc.after)
+				}
+				return 7, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+			}
+			r.killedIn(key, "charge")
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			require.Contains(t, r.explain(key).SameInput, "Unless these return nothing, most handlers then fail the operation for good")
+			_, err := r.call(key, pay)
+			require.ErrorIs(t, err, tc.after)
 			require.Equal(t, tc.want, *s)
 		})
 	}

@@ -37,7 +37,8 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},
 			reserved + ", and gets the recorded failure of: charge.", shop{returned: 1}},
 		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWithoutResult())},
-			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge.", shop{returned: 1}},
+			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
+				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", shop{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
 			"ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
 		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true},

@@ -179,8 +179,11 @@ func skipped(rec *idem.Record) string {
 	}
 	say(", and skips the steps that are recorded: ", done)
 	say(", and gets the recorded failure of: ", failed)
-	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
 	say(", and is asked about the interrupted steps: ", interrupted(rec))
+	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
+	if len(lost) > 0 {
+		text.WriteString(". Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not")
+	}
 	return text.String()
 }
 

@@ -30,7 +30,8 @@ type Resolution struct {
 	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
 	Failure *idem.Failure
 	// Steps of To Released are what became of the steps that were interrupted, by name:
-	// [CompletedWith] the result of the step's function, [CompletedWithoutResult],
+	// [CompletedWith] the result of the step's function, [CompletedWithoutResult] (an
+	// [idem.StepUnavailableError] for the handler, unless it is an [idem.StepEffect]),
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named, and with Again
 	// those of which the earlier resolution has said that they took effect or failed. Ask the
