@@ -144,11 +144,11 @@ func (s *session) sort(l *reconcile.Listing) {
 func (s *session) list(l reconcile.Listing) {
 	now := s.now()
 	for _, rec := range l.Records {
-		age := "for " + span(now.Sub(since(rec)))
+		age := "for " + span(max(now.Sub(since(rec)), 0)) // its writer's clock may be ahead
 		switch {
 		case !rec.Open() && rec.State != idem.InProgress:
 			age = span(now.Sub(rec.UpdatedAt)) + " ago"
-		case since(rec).After(now):
+		case rec.State == idem.InProgress && since(rec).After(now):
 			age = "lease ends in " + span(since(rec).Sub(now))
 		}
 		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)

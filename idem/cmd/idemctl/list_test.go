@@ -156,3 +156,16 @@ func TestProgressIsForTerminalsAndLongReads(t *testing.T) {
 		require.Empty(t, errs.String())
 	})
 }
+
+// A parked record has no lease, wherever the clock of its writer is ahead of ours.
+func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	s := &session{terminal: &terminal{out: &out}, world: world{clock: func() time.Time { return now }}}
+	later := now.Add(time.Minute)
+	s.list(reconcile.Listing{Records: []*idem.Record{
+		{ID: "acme#refund#1", State: idem.Unknown, Attempt: 1, OpenSince: later, LeaseUntil: later},
+		{ID: "acme#refund#2", State: idem.InProgress, Attempt: 1, LeaseUntil: later},
+	}})
+	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt 1\n  acme#refund#2\n", out.String())
+}
