@@ -41,7 +41,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{to: c.To, said: []string{fmt.Sprint(c.Again, c.Undone), c.Message, c.Type, c.Code}}
+	d := decision{to: c.To, said: []string{fmt.Sprint(c.Undone), c.Message, c.Type, c.Code}}
 	d.shows = func(s *session) { c.shows(s, given) }
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
@@ -91,6 +91,8 @@ func (c *resolveCmd) check() error {
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:
 		return misuse("--step is of one record: leave out --limit")
+	case c.Limit > 0 && c.Again:
+		return misuse("--limit is for records that wait for an outcome, and has none that was resolved: take back one by one, with the ids in idemctl changes --since 1h")
 	case c.Limit > 0 && c.Ref != "":
 		return misuse("one reference cannot be that of many records, by which the provider is asked for each: leave out --ref, or resolve them one by one")
 	case c.To != idem.Completed && (result || c.NoResult):
