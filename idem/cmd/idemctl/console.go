@@ -114,14 +114,19 @@ func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, 
 }
 
 // typedResponse reads a response as it was typed: a line with the status, headers, an empty
-// line and the body.
+// line and the body. The line may be as show prints it and HTTP/1.1 has it, such as "HTTP 201
+// Created".
 func typedResponse(rec *idem.Record, store reconcile.Store, text string) (idem.Encoded, error) {
 	in := bufio.NewReader(strings.NewReader(strings.ReplaceAll(text, "\r\n", "\n") + "\n\n"))
 	first, err := in.ReadString('\n')
 	if err != nil {
 		return idem.Encoded{}, err
 	}
-	status, err := strconv.Atoi(strings.TrimSpace(first))
+	typed := strings.Fields(first)
+	if len(typed) > 1 && strings.HasPrefix(typed[0], "HTTP") {
+		typed = typed[1:2]
+	}
+	status, err := strconv.Atoi(strings.Join(typed, " "))
 	if err != nil {
 		return idem.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201", strings.TrimSpace(first))
 	}

@@ -82,7 +82,7 @@ func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status)
 		require.Contains(t, html.UnescapeString(page), says)
 	}
-	form.Set("result", "201\r\nContent-Type: application/json\r\nX-Charge: re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
+	form.Set("result", "HTTP 201 Created\r\nContent-Type: application/json\r\nX-Charge: re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
 	res, err := client.PostForm(base+"/act", form)
 	status, page := read(t, res, err)
 	require.Equal(t, http.StatusOK, status, page)
