@@ -138,9 +138,17 @@ func (b *tab) clean() {
 	require.Equal(b.t, map[string]bool{b.base: true}, b.hosts)
 }
 
+// do looks for its node anew if a page that is followed has been replaced since it was found.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	require.NoError(b.t, chromedp.Do(b, steps...))
+	for {
+		err := chromedp.Do(b, steps...)
+		if err != nil && b.Err() == nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			continue
+		}
+		require.NoError(b.t, err)
+		return
+	}
 }
 
 func (b *tab) visit(path string) {
