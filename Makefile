@@ -16,9 +16,8 @@ CDK     ?=
 # takes ten times as long.
 PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol
 LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
-# Further flags of go test for every group, and for the proofs. Many packages wait for
-# servers, processes and time-outs: more of them at once than there are cores.
-FLAGS        := -timeout 10m -p 3
+# Further flags of go test for every group, and for the proofs.
+FLAGS        := -timeout 10m
 PROOFS_FLAGS :=
 # Further flags of go test for the long versions.
 VERIFY_FLAGS :=
@@ -31,7 +30,8 @@ CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=2
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Two groups run at a time, which keeps two cores busy; more only wait for each other. All
+# Two groups run at a time: many packages wait for servers, processes and time-outs. More
+# groups, or more packages in each than there are cores, only wait for each other. All
 # report, also where one fails. In each of them the longest packages come first, and go test
 # reports in order: it is silent for a minute or two.
 .PHONY: test

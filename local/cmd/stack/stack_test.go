@@ -194,6 +194,9 @@ func TestTour(t *testing.T) {
 // leases of killed functions, so that their handlers run again, also the one that
 // must not. It has a DynamoDB Local of its own: the others keep their records.
 func TestTourFindsDifferences(t *testing.T) {
+	if os.Getenv("IDEM_LONG") != "1" {
+		t.Skip("a second whole tour: IDEM_LONG=1 takes it")
+	}
 	t.Parallel()
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t), "-once"))
