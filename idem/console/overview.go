@@ -87,7 +87,7 @@ func (c *console) overview(r *http.Request) (*page, error) {
 			if o.Oldest.IsZero() || since(rec).Before(o.Oldest.At) {
 				o.Oldest = c.moment(since(rec))
 			}
-		case rec.Lapsed(now, idem.DefaultMargin):
+		case c.r.Lapsed(rec):
 			body.Lapsed++
 			o.Lapsed.Count++
 		default:

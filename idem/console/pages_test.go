@@ -254,6 +254,27 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	require.Contains(t, r.get("/ops/list?given_up=1").text, "Nothing fits the filter.")
 }
 
+func TestAClaimIsOverByTheMarginOfTheReconciler(t *testing.T) {
+	r := newRig(t, console.Options{})
+	var err error
+	r.r, err = reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now, Margin: time.Hour})
+	require.NoError(t, err)
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
+	require.NoError(t, err)
+	key := refund.Key("acme", "r-1")
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
+	})
+	r.Restart()
+	r.lapse()
+	page := "/ops/record?" + url.Values{"id": {key.ID()}}.Encode()
+	require.Contains(t, r.get(page).text, "state-in_progress")
+	require.Contains(t, r.get("/ops/").text, "<dt>Claims whose lease is over</dt><dd>0</dd>")
+	r.Clock.Advance(time.Hour)
+	require.Contains(t, r.get(page).text, "state-lapsed")
+	require.Contains(t, r.get("/ops/").text, "<dt>Claims whose lease is over</dt><dd>1</dd>")
+}
+
 func TestListsHavePages(t *testing.T) {
 	r := newRig(t, console.Options{})
 	for i := range 120 {

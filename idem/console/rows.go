@@ -31,7 +31,7 @@ func (c *console) stateOf(rec *idem.Record) state {
 	switch {
 	case rec == nil:
 		return state{"absent", "no record"}
-	case rec.State == idem.InProgress && rec.Lapsed(c.opts.Now(), idem.DefaultMargin):
+	case rec.State == idem.InProgress && c.r.Lapsed(rec):
 		return state{"lapsed", "lease over"}
 	case rec.State == idem.InProgress:
 		return state{string(rec.State), "in progress"}

@@ -85,6 +85,9 @@ func New(store Store, o *Options) (*Reconciler, error) {
 // now is the time as records keep it.
 func (r *Reconciler) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millisecond) }
 
+// Lapsed reports whether the lease of a claim and the reconciler's margin are over, by its clock.
+func (r *Reconciler) Lapsed(rec *idem.Record) bool { return rec.Lapsed(r.now(), r.opts.Margin) }
+
 // expiry is when an outcome ends that is written now.
 func (r *Reconciler) expiry(retention time.Duration) time.Time {
 	return wholeSecond(r.now().Add(max(retention, leastRetention)))
