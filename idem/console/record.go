@@ -257,6 +257,8 @@ func (c *console) happening(a protocol.Audit) happening {
 		if a.Unconfirmed {
 			h.Text = "Somebody set out to send messages of a queue again: " + a.What + "."
 		}
+	case protocol.ChangeUnreadable:
+		h.What, h.Text = "Unreadable", "The entry "+a.Entry+" is damaged, or a newer version has written it."
 	default:
 		h.What, h.Text = "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,7 +112,11 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	if d.has(schema.ExpiresAt) {
 		a.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
 	}
-	_, a.Entry, _ = strings.Cut(strings.TrimPrefix(d.str(schema.SK), schema.AuditSK), "#")
+	ms, entry, _ := strings.Cut(strings.TrimPrefix(d.str(schema.SK), schema.AuditSK), "#")
+	a.Entry = entry
+	if n, err := strconv.ParseInt(ms, 10, 64); err == nil && a.At.IsZero() {
+		a.At = time.UnixMilli(n).UTC() // of one that is damaged
+	}
 	return a, d.err
 }
 
@@ -155,17 +160,20 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	next := text(out.LastEvaluatedKey, schema.SK)
 	if has(rec, schema.AuditEntry) {
 		entry, err := entryIn(rec)
-		if err != nil {
-			return protocol.AuditPage{}, err
-		}
-		if sk := text(entry, schema.SK); sk > page && (next == "" || sk < next) {
+		sk := text(entry, schema.SK)
+		switch {
+		case err != nil && next == "": // when it was is not known either
+			p := auditPage(out.Items, next)
+			p.Entries = append(p.Entries, unread(protocol.Audit{ID: id}, err))
+			return p, nil
+		case err == nil && sk > page && (next == "" || sk < next):
 			at, found := slices.BinarySearchFunc(out.Items, sk, func(it item, sk string) int { return strings.Compare(text(it, schema.SK), sk) })
 			if !found {
 				out.Items = slices.Insert(out.Items, at, entry)
 			}
 		}
 	}
-	return auditPage(out.Items, next)
+	return auditPage(out.Items, next), nil
 }
 
 // AuditBetween implements [protocol.Questions]: a Query on the index, and a consistent
@@ -224,17 +232,23 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 			items = append(items, whole)
 		}
 	}
-	return auditPage(items, formatCursor(out.LastEvaluatedKey))
+	return auditPage(items, formatCursor(out.LastEvaluatedKey)), nil
 }
 
-func auditPage(items []map[string]types.AttributeValue, next string) (protocol.AuditPage, error) {
+func auditPage(items []map[string]types.AttributeValue, next string) protocol.AuditPage {
 	p := protocol.AuditPage{Next: next}
 	for _, it := range items {
 		a, err := decodeAudit(it)
 		if err != nil {
-			return protocol.AuditPage{}, err
+			a = unread(a, err)
 		}
 		p.Entries = append(p.Entries, a)
 	}
-	return p, nil
+	return p
+}
+
+// unread is an entry that cannot be read, with what could be read of it.
+func unread(a protocol.Audit, err error) protocol.Audit {
+	a.Change, a.Why, a.Unconfirmed = protocol.ChangeUnreadable, err.Error(), true
+	return a
 }

@@ -26,7 +26,8 @@ type Questions interface {
 	// least so long stays as it is. What is stored beside it never expires before it.
 	Prolong(ctx context.Context, now time.Time, p Prolongation) error
 
-	// AuditOf lists the changes of a record from outside its attempts, the earliest first.
+	// AuditOf lists the changes of a record from outside its attempts, the earliest first. An
+	// entry that cannot be read is a ChangeUnreadable and hides no other one.
 	AuditOf(ctx context.Context, id string, page string) (AuditPage, error)
 
 	// AuditBetween lists the changes of all records from a time up to another, each shard's
@@ -122,7 +123,7 @@ type Audit struct {
 	What string
 	// Unconfirmed says that nobody knows whether it was made, since the entry was written first:
 	// of a ChangeForgotten or a ChangeRequeued by a store without transactions, and of every
-	// ChangeReplayed. Whether there is a record shows the first.
+	// ChangeReplayed and ChangeUnreadable. Whether there is a record shows the first.
 	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time
@@ -149,6 +150,9 @@ const (
 	// ChangeReplayed: messages of a dead-letter queue were sent to their queue. From and To are
 	// empty.
 	ChangeReplayed Change = "replayed"
+	// ChangeUnreadable: the entry is damaged, or a newer version has written it. Why says what is
+	// wrong with it, the other fields have what could be read of it, and it is Unconfirmed.
+	ChangeUnreadable Change = "unreadable"
 )
 
 // StepWord is what a resolution says of a step.

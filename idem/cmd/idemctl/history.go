@@ -21,7 +21,7 @@ type historyCmd struct {
 // change is how an entry is written as JSON.
 type change struct {
 	ID      string          `json:"id"`
-	At      time.Time       `json:"at"`
+	At      time.Time       `json:"at,omitzero"`
 	Change  protocol.Change `json:"change"`
 	From    idem.State      `json:"from"`
 	To      idem.State      `json:"to"`
@@ -36,13 +36,19 @@ type change struct {
 	// Until is until when an extension keeps the record.
 	Until       time.Time `json:"until,omitzero"`
 	Unconfirmed bool      `json:"unconfirmed,omitempty"`
+	// Entry names one that is unreadable.
+	Entry string `json:"entry,omitempty"`
 }
 
 func describeChange(a protocol.Audit) change {
-	return change{
+	c := change{
 		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
 		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Steps: a.Steps, Until: a.Until, Unconfirmed: a.Unconfirmed,
 	}
+	if a.Change == protocol.ChangeUnreadable {
+		c.Entry = a.Entry
+	}
+	return c
 }
 
 // Run runs the command.
@@ -99,6 +105,17 @@ func (s *session) change(a protocol.Audit) {
 	case protocol.ChangeRequeued, protocol.ChangeReplayed:
 		fmt.Fprintf(s.out, "%s  %s\n", at(a.At), a.Change)
 		s.item(line(a.What))
+	case protocol.ChangeUnreadable:
+		when := "at an unknown time"
+		if !a.At.IsZero() {
+			when = at(a.At)
+		}
+		fmt.Fprintf(s.out, "%s  an entry that is unreadable: damaged, or written by a newer version\n", when)
+		if a.Entry != "" {
+			s.item("entry " + line(a.Entry))
+		}
+		s.item(line(a.Why))
+		return
 	default:
 		fmt.Fprintf(s.out, "%s  %s: %s -> %s, attempt %d\n", at(a.At), a.Change, s.state(a.From), s.state(a.To), a.Attempt)
 	}

@@ -169,3 +169,24 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 	}})
 	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt 1\n  acme#refund#2\n", out.String())
 }
+
+// Of an entry that cannot be read, history has what is known, and why.
+func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
+	changing(t, func(b *bench) {
+		code, _, errs := b.run(with(releaseR1, "--yes")...)
+		require.Equal(b.t, exitDone, code, errs)
+		b.noted["e7"] = protocol.Audit{
+			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true, Why: `attribute "change" is missing`,
+		}
+		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
+			code, out, errs := b.run(command...)
+			require.Equal(b.t, exitDone, code, errs)
+			require.Contains(b.t, out, "resolved: unknown -> released")
+			require.Contains(b.t, out, "an entry that is unreadable: damaged, or written by a newer version\n  - entry e7\n  - attribute \"change\" is missing\n")
+		}
+		code, out, errs := b.run("history", r1.ID(), "-o", "json")
+		require.Equal(b.t, exitDone, code, errs)
+		require.Contains(b.t, out, `"change": "unreadable"`)
+		require.Contains(b.t, out, `"entry": "e7"`)
+	})
+}
