@@ -57,19 +57,17 @@ func (c *console) live(build builder) http.Handler {
 				return
 			case c.looks <- struct{}{}:
 			}
-			event, changed := ": as shown\n\n", false
-			pause = c.opts.Poll
-			p, err := build(r)
-			switch {
-			case r.Context().Err() != nil:
-			case err != nil:
-				event, pause = "event: trouble\ndata: "+c.told(r, err).Title+"\n\n", 5*pause // each time is logged
-			case p.version != shown:
-				event, changed = "event: changed\ndata: "+p.version+"\n\n", true
-			}
-			c.lookedAt(p, changed)
+			p, changed, err := c.look(r, build, shown)
 			if r.Context().Err() != nil {
 				return
+			}
+			event := ": as shown\n\n"
+			pause = c.opts.Poll
+			switch {
+			case err != nil:
+				event, pause = "event: trouble\ndata: "+c.told(r, err).Title+"\n\n", 5*pause // each time is logged
+			case changed:
+				event = "event: changed\ndata: " + p.version + "\n\n"
 			}
 			if p != nil {
 				pause = max(pause, time.Duration(p.read)*perRecord)
@@ -82,17 +80,20 @@ func (c *console) live(build builder) http.Handler {
 	})
 }
 
-// lookedAt lets another page read once the records of this one are paid for, whoever follows it
-// still: if it has changed, it is now fetched, and reads them again.
-func (c *console) lookedAt(p *page, changed bool) {
-	paid := c.opts.Poll // of a look that failed
+// look builds the page. It lets another one read once the records of this one are paid for,
+// whoever follows it still: if it has changed, it is now fetched, and reads them again.
+func (c *console) look(r *http.Request, build builder, shown string) (p *page, changed bool, err error) {
+	paid := c.opts.Poll // of a look that failed, or panicked
+	defer func() { time.AfterFunc(paid, func() { <-c.looks }) }()
+	p, err = build(r)
+	changed = r.Context().Err() == nil && err == nil && p.version != shown
 	if p != nil {
 		paid = time.Duration(p.read) * perRecord
 	}
 	if changed {
 		paid *= 2
 	}
-	time.AfterFunc(paid, func() { <-c.looks })
+	return p, changed, err
 }
 
 // untilLook is the pause before the first look: a page that was shown just now has read what
