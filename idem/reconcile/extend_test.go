@@ -272,3 +272,39 @@ func TestAnOutcomeThatWasExtendedHasLanded(t *testing.T) {
 	require.Equal(t, 8, out)
 	require.Equal(t, idem.Completed, r.Record(key).State)
 }
+
+// Why a record is kept for longer, such as a paused queue, holds for the resolution that replaces
+// its own too.
+func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
+	failure := idem.Failure{Message: "declined"}
+	for name, tc := range map[string]struct {
+		extended bool
+		to       reconcile.Resolution
+	}{
+		"extended, and failed":    {true, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
+		"extended, and released":  {true, reconcile.Resolution{To: idem.Released}},
+		"not extended, and fails": {false, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			rc, key := r.reconciler(), refund.Key("acme", "r-1")
+			r.killed(key)
+			r.lapse()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
+			if tc.extended {
+				require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+			}
+			before := r.Record(key)
+			r.Clock.Advance(time.Hour)
+			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), again(tc.to), r.seen(key)))
+			after := r.Record(key)
+			require.Equal(t, tc.to.To, after.State)
+			want := before.ExpiresAt.Add(time.Hour) // a new retention
+			if tc.extended {
+				want = before.ExpiresAt
+			}
+			require.Equal(t, want, after.ExpiresAt)
+		})
+	}
+}

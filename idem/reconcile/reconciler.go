@@ -88,9 +88,14 @@ func (r *Reconciler) now() time.Time { return r.opts.Now().UTC().Truncate(time.M
 // Lapsed reports whether the lease of a claim and the reconciler's margin are over, by its clock.
 func (r *Reconciler) Lapsed(rec *idem.Record) bool { return rec.Lapsed(r.now(), r.opts.Margin) }
 
-// expiry is when an outcome ends that is written now.
-func (r *Reconciler) expiry(retention time.Duration) time.Time {
-	return wholeSecond(r.now().Add(max(retention, leastRetention)))
+// expiry is when an outcome of the record ends that is written now: not before that of an outcome
+// which it replaces, and which somebody has decided to keep for longer.
+func (r *Reconciler) expiry(rec *idem.Record) time.Time {
+	at := wholeSecond(r.now().Add(max(rec.Retention, leastRetention)))
+	if rec.ExpiresAt.After(at) {
+		return rec.ExpiresAt
+	}
+	return at
 }
 
 // wholeSecond is the time as records keep an expiry, not earlier.

@@ -76,7 +76,7 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	if err := r.refusal(rec, res, r.now()); err != nil {
 		return err
 	}
-	return r.settle(ctx, rec.Retention, r.settlement(rec, res, by))
+	return r.settle(ctx, rec, r.settlement(rec, res, by))
 }
 
 // refusal is why the record does not take the resolution; nil if it does.
@@ -212,10 +212,10 @@ func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by By) protocol.
 // settle writes the settlement, and writes the same once more if its reply was lost. If it
 // read the record anew instead, it would take its own answer for somebody else's. The
 // retention of an outcome counts from the try that lands.
-func (r *Reconciler) settle(ctx context.Context, retention time.Duration, s protocol.Settlement) error {
+func (r *Reconciler) settle(ctx context.Context, rec *idem.Record, s protocol.Settlement) error {
 	return again(ctx, func() error {
 		if !s.Ending.ExpiresAt.IsZero() {
-			s.Ending.ExpiresAt = r.expiry(retention)
+			s.Ending.ExpiresAt = r.expiry(rec)
 		}
 		return r.store.Settle(ctx, r.now(), s)
 	})
@@ -242,7 +242,7 @@ func isAnswer(err error) bool {
 func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
 	s := protocol.Settlement{
 		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again,
-		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec.Retention)},
+		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec)},
 		Audit:  r.audit(rec, by, protocol.ChangeResolved, res.To, res.Ref),
 	}
 	s.Write = s.Owner
