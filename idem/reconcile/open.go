@@ -46,11 +46,12 @@ func (o Open) Counts() iter.Seq2[string, int] {
 //
 // It reads what the index names, a unit of capacity for each 4 KB of a record. What it has read
 // in an earlier call and has not changed since, it does not read again: unknown outcomes of
-// operations that are not repeatable, up to 32,768 of them. All shards are read side by side.
+// operations that are not repeatable and have no steps. All shards are read side by side.
 //
 // With an error, which is one shard's, the answers are about those that it had read by then, and
-// those of an earlier call that it did not come to, some of which may be settled since. There may
-// be more, and older ones. The next call gets further.
+// those that it had counted in an earlier call and did not come to, some of which may be settled
+// since. There may be more, and older ones. The next call gets further. It remembers up to 32,768
+// questions.
 func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
 	c := &counting{r: r, all: Open{read: r.now()}, by: map[string]Open{}, reading: make(chan struct{}, readers)}
 	var g sync.WaitGroup
@@ -84,9 +85,12 @@ type counting struct {
 	failed error
 }
 
-// known is an open question that was read before. As long as the index has it at the same due
-// time, it is the same question.
-type known struct{ due, since time.Time }
+// known is an open question that was counted before. If it is sure, it is the same question as
+// long as the index has it at the same due time. Any other one has to be read again.
+type known struct {
+	due, since time.Time
+	sure       bool
+}
 
 // maxKnown bounds the memory for a shard's known questions.
 const maxKnown = 2048
@@ -98,9 +102,9 @@ type memory struct {
 	met         map[string]bool
 }
 
-// mayKnow reports whether an open record leaves its place in the index before it is anything
+// isSure reports whether an open record leaves its place in the index before it is anything
 // else. A call may take over a repeatable operation, and one with steps, at its place.
-func mayKnow(rec *idem.Record) bool {
+func isSure(rec *idem.Record) bool {
 	return rec.State == idem.Unknown && rec.Repeat == idem.NotRepeatable && len(rec.Steps) == 0
 }
 
@@ -114,7 +118,7 @@ func (c *counting) shard(ctx context.Context, shard int) error {
 	if err != nil {
 		for id, k := range m.before {
 			if !m.met[id] {
-				c.add(id, k, m, true)
+				c.add(id, k, m)
 			}
 		}
 	}
@@ -135,9 +139,9 @@ func (c *counting) pages(ctx context.Context, shard int, m memory) error {
 		g, reading := errgroup.WithContext(ctx)
 		g.SetLimit(readers)
 		for i, id := range due.IDs {
-			if k, ok := m.before[id]; ok && i < len(due.Due) && k.due.Equal(due.Due[i]) {
+			if k, ok := m.before[id]; ok && k.sure && i < len(due.Due) && k.due.Equal(due.Due[i]) {
 				c.meet(id, m)
-				c.add(id, k, m, true)
+				c.add(id, k, m)
 				continue
 			}
 			g.Go(func() error { return c.read(reading, id, m) })
@@ -177,15 +181,15 @@ func (c *counting) read(ctx context.Context, id string, m memory) error {
 	case rec.State == idem.InProgress && !c.all.read.After(rec.LeaseUntil.Add(c.r.opts.Margin)):
 		return nil
 	}
-	c.add(id, known{rec.Due, since(rec)}, m, mayKnow(rec))
+	c.add(id, known{rec.Due, since(rec), isSure(rec)}, m)
 	return nil
 }
 
-// add counts a question, and keeps it among the known ones if it may.
-func (c *counting) add(id string, k known, m memory, keep bool) {
+// add counts a question, and keeps it among the known ones.
+func (c *counting) add(id string, k known, m memory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if keep && len(m.now) < maxKnown {
+	if len(m.now) < maxKnown {
 		m.now[id] = k
 	}
 	_, name := namesOf(id)

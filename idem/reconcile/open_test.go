@@ -182,6 +182,44 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), open[0].Oldest)
 }
 
+// Also those that the call reads anew each time, since a call may take them over at their place.
+func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T) {
+	id := refund.Key("acme", "old").ID()
+	for name, of := range map[string]func(rec *idem.Record){
+		"with steps": func(rec *idem.Record) {
+			rec.Steps = map[string]protocol.RecordedStep{"charge": {Begun: true, Write: "w1"}}
+		},
+		"repeatable":     func(rec *idem.Record) { rec.Repeat = idem.Repeatable },
+		"accepted":       func(rec *idem.Record) { rec.State = idem.Pending },
+		"a lapsed claim": func(rec *idem.Record) { rec.State = idem.InProgress },
+		"released": func(rec *idem.Record) {
+			rec.State, rec.Steps = idem.Released, map[string]protocol.RecordedStep{"reserve": {Write: "w1"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			now := r.Clock.Now().Truncate(time.Millisecond)
+			rec := question(id, now)
+			of(&rec)
+			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
+			r.Clock.Advance(2 * time.Hour)
+			down := &shardDown{Store: r.Store, bad: -1}
+			rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
+			require.NoError(t, err)
+			all, err := rc.OpenQuestions(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, all[0].Count)
+			down.bad = down.shardOf(t, id)
+			for range 2 {
+				open, err := rc.OpenQuestions(t.Context())
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				require.Equal(t, 1, open[0].Count)
+				require.Equal(t, all[0].Oldest, open[0].Oldest)
+			}
+		})
+	}
+}
+
 // shardDown is a store that cannot read a shard of its index.
 type shardDown struct {
 	reconcile.Store
