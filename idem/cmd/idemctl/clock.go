@@ -20,13 +20,15 @@ import (
 //
 // Between replies it goes on with the machine's. A Date is never fast: it is cut to its second,
 // and is as old as its reply took. Within that the clock does not go back, also not behind the
-// last write of a record that is read: else changes of one second would have no order.
+// last write of a record that is read: else changes of one second would have no order. It is never
+// ahead of the last Date and the time since then by more than the margin that a lease is given.
 // https://www.rfc-editor.org/rfc/rfc9110#name-date
 type serverClock struct {
 	local func() time.Time
 
 	mu          sync.Mutex
-	date, heard time.Time // both zero until a reply has had a Date
+	date, heard time.Time     // the last Date, and when it came; both zero until a reply has had one
+	ahead       time.Duration // by how much the clock is ahead of that, less than late
 }
 
 // late is by how much a Date may be late, and other machines' clocks ahead of it.
@@ -39,17 +41,17 @@ func (c *serverClock) now() time.Time {
 	if c.date.IsZero() {
 		return now
 	}
-	return c.at(now)
+	return c.dated(now).Add(c.ahead)
 }
 
-// at is the endpoint's time at a machine's.
-func (c *serverClock) at(local time.Time) time.Time { return c.date.Add(local.Sub(c.heard)) }
+// dated is the time by the last Date, at a machine's time.
+func (c *serverClock) dated(local time.Time) time.Time { return c.date.Add(local.Sub(c.heard)) }
 
 // fast is by how much the machine's clock is ahead; known is false until a reply has had a Date.
 func (c *serverClock) fast() (ahead time.Duration, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.heard.Round(0).Sub(c.date), !c.date.IsZero()
+	return c.heard.Round(0).Sub(c.date) - c.ahead, !c.date.IsZero()
 }
 
 // hear takes the time of a reply.
@@ -61,12 +63,12 @@ func (c *serverClock) hear(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	local := c.local()
+	now := date
 	if !c.date.IsZero() {
-		if ahead := c.at(local).Sub(date); ahead >= 0 && ahead < late {
-			return
-		}
+		now = c.dated(local).Add(c.ahead)
 	}
-	c.date, c.heard = date, local
+	c.date, c.heard, c.ahead = date, local, 0
+	c.advance(now.Sub(date))
 }
 
 // follow has the clock be later than a record's last write, by a millisecond, in which times are
@@ -74,12 +76,15 @@ func (c *serverClock) hear(h http.Header) {
 func (c *serverClock) follow(written time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.date.IsZero() {
-		return
+	if !c.date.IsZero() {
+		c.advance(written.Add(time.Millisecond).Sub(c.dated(c.local())))
 	}
-	next, local := written.Add(time.Millisecond), c.local()
-	if ahead := next.Sub(c.at(local)); ahead > 0 && ahead < late {
-		c.date, c.heard = next, local
+}
+
+// advance brings the clock that far ahead of the last Date and the time since, if it may be.
+func (c *serverClock) advance(ahead time.Duration) {
+	if ahead > c.ahead && ahead < late {
+		c.ahead = ahead
 	}
 }
 

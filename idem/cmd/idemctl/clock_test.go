@@ -200,3 +200,21 @@ func TestTheClockIsThatOfTheLastReply(t *testing.T) {
 		require.WithinDuration(t, time.Now(), c.now(), time.Second)
 	})
 }
+
+// Each write is ahead of the clock by less than the margin, where the one before has brought it.
+func TestTheClockIsNeverAheadByMoreThanTheMargin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &serverClock{local: time.Now}
+		for round := range 5 {
+			for n := range 40 { // writes of machines whose clocks are ahead by up to eight seconds
+				c.hear(http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}})
+				before := c.now()
+				c.follow(time.Now().Add(time.Duration(n) * 200 * time.Millisecond))
+				require.False(t, c.now().Before(before), "it went back")
+				require.Less(t, c.now().Sub(time.Now()), late)
+			}
+			require.Greater(t, c.now().Sub(time.Now()), time.Second/2, "it followed none")
+			time.Sleep(time.Duration(round) * 270 * time.Millisecond)
+		}
+	})
+}
