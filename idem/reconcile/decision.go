@@ -33,9 +33,14 @@ type Decision struct {
 // it has. Refused says why [Reconciler.Resolve] would refuse it. Like Explain it makes no call.
 func (r *Reconciler) Preview(rec *idem.Record, res Resolution) Decision {
 	if err := res.check(); err != nil {
-		return Decision{Change: protocol.ChangeResolved, To: res.To, Refused: err.Error()}
+		return Decision{Change: protocol.ChangeResolved, To: res.To, Refused: problem(err)}
 	}
 	return r.resolving(rec, res, r.now())
+}
+
+// problem is what an error says, without the names of the code that says so.
+func problem(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")
 }
 
 // plainly is the resolution to a state with all that the record needs for it.
@@ -73,7 +78,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		d.Refused = fmt.Sprintf("not before %s, when the lease and its margin are over: the parked attempt may still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
 		return d
 	case protocol.DoRefuse:
-		d.Refused = r.refusal(rec, res, now).Error()
+		d.Refused = problem(r.refusal(rec, res, now))
 		if !rec.Resolved {
 			d.Refused = fmt.Sprintf("only an unknown outcome can be resolved, and this one is %s", rec.State)
 		}
@@ -84,13 +89,13 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		d.Steps = askable(rec)
 	}
 	if err := r.refusal(rec, res, now); err != nil {
-		d.Refused = err.Error()
+		d.Refused = problem(err)
 		return d
 	}
 	s := r.settlement(rec, res, By{})
 	after, err := s.Apply(rec, now)
 	if err != nil {
-		d.Refused = err.Error()
+		d.Refused = problem(err)
 		return d
 	}
 	d.Then = r.gets(after, sameInput, now)
@@ -131,7 +136,7 @@ func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
 	case rec == nil:
 		d.Refused = "there is no record"
 	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
-		d.Refused = fmt.Sprintf("%v, and it is %s", ErrOpen, rec.State)
+		d.Refused = fmt.Sprintf("%s, and it is %s", problem(ErrOpen), rec.State)
 	default:
 		d.Then = r.gets(nil, sameInput, now)
 	}

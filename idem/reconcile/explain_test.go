@@ -234,7 +234,7 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 			{Change: protocol.ChangeResolved, To: idem.Failed, Then: "The recorded failure. The handler does not run."},
 			{Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2."},
 			{Change: protocol.ChangeExtended, To: idem.InProgress, Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
-			{Change: protocol.ChangeForgotten, Refused: "reconcile: only a record that has ended can be forgotten, and it is in_progress"},
+			{Change: protocol.ChangeForgotten, Refused: "only a record that has ended can be forgotten, and it is in_progress"},
 		},
 	}, e)
 }

@@ -84,16 +84,19 @@ type action struct {
 func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags,
 	plan func(rec *idem.Record, e reconcile.Explanation) (action, error),
 ) error {
+	if _, err := flags.id(); err != nil {
+		return err
+	}
+	by, err := s.by(ctx, b, c.whyFlags)
+	if err != nil {
+		return err
+	}
 	_, rec, err := flags.must(ctx, r)
 	if err != nil {
 		return seeStored(err)
 	}
 	if c.Seen != "" && c.Seen != rec.Write {
 		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
-	}
-	by, err := s.by(ctx, b, c.whyFlags)
-	if err != nil {
-		return err
 	}
 	shown := s.aside()
 	shown.show(describe(rec, reveal{}))
@@ -213,11 +216,11 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
-		return fmt.Errorf("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew (%w)", err)
+		return errors.New("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew")
 	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed),
 		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound),
 		errors.Is(err, idem.ErrRecordUnreadable), errors.As(err, &mistaken):
-		return fmt.Errorf("refused, and nothing was changed: %w", err)
+		return fmt.Errorf("refused, and nothing was changed: %s", flags(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")))
 	case denied(err):
 		return fmt.Errorf("AWS does not allow it: %w", err)
 	}

@@ -374,3 +374,36 @@ func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 		})
 	}
 }
+
+// Who makes the change is asked for before anything is read, and a refusal does not name the code
+// that says so.
+func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
+	changing(t, func(b *bench) {
+		caller := b.backend.caller
+		b.backend.caller = func(context.Context) string { return "" }
+		b.Faults.Always(idemtest.Refuse, idemtest.Get)
+		code, out, errs := b.run(releaseR1...)
+		require.Equal(b.t, exitUsage, code)
+		require.Empty(b.t, out)
+		require.Contains(b.t, errs, "nobody knows who makes this change: use --who")
+		b.Faults.Heal()
+		b.backend.caller = caller
+		for _, args := range [][]string{
+			{"forget", r1.ID(), "--yes", "--reason", "a test"},
+			{"release", r1.ID(), "--again", "--step", "ship=done", "--yes", "--reason", "a test"},
+		} {
+			code, _, errs = b.run(args...)
+			require.Equal(b.t, exitFailed, code)
+			require.Contains(b.t, errs, "is refused, and nothing was changed")
+			require.NotRegexp(b.t, "(reconcile|idem|resolution): ", errs)
+		}
+		// Somebody decides between the look and the answer.
+		b.answers, b.meanwhile = []string{"yes"}, func() {
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "bob", Why: "it did"}))
+		}
+		code, _, errs = b.run(releaseR1...)
+		require.Equal(b.t, exitFailed, code)
+		require.Contains(b.t, errs, "somebody has written the record since it was shown")
+		require.NotContains(b.t, errs, "reconcile: ")
+	})
+}

@@ -27,15 +27,23 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return seeStored(err)
 	}
-	e := r.Explain(rec)
+	e, attempt := r.Explain(rec), 0
+	if rec != nil {
+		attempt = rec.Attempt
+	}
 	if s.json() {
 		return s.writeJSON(struct {
-			ID string `json:"id"`
+			ID      string `json:"id"`
+			Attempt int    `json:"attempt,omitempty"`
 			reconcile.Explanation
-		}{id, e})
+		}{id, attempt, e})
 	}
 	s.field("Record", "%s", plain(id))
-	s.field("State", "%s", s.state(e.State))
+	if rec == nil {
+		s.field("State", "%s", s.state(e.State))
+	} else {
+		s.field("State", "%s, attempt %d", s.state(e.State), attempt)
+	}
 	s.explain(e)
 	fmt.Fprintln(s.out)
 	fmt.Fprintln(s.out, "What you may decide:")

@@ -157,10 +157,14 @@ func span(d time.Duration) string {
 
 // when is a time and how far off it is.
 func when(t, now time.Time) string {
-	if t.After(now) {
-		return fmt.Sprintf("%s (in %s)", at(t), span(t.Sub(now)))
+	switch off := t.Sub(now); {
+	case off.Abs() < time.Second:
+		return at(t) + " (now)"
+	case off > 0:
+		return fmt.Sprintf("%s (in %s)", at(t), span(off))
+	default:
+		return fmt.Sprintf("%s (%s ago)", at(t), span(off))
 	}
-	return fmt.Sprintf("%s (%s ago)", at(t), span(now.Sub(t)))
 }
 
 // line is plain for what must stay on one line.

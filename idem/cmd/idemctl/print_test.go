@@ -62,3 +62,14 @@ func TestJSONIsWrittenAsItIsOtherwise(t *testing.T) {
 	require.NoError(t, s.writeJSON(map[string]string{"a": "<ü> \U0001F600 \xff"}))
 	require.Equal(t, "{\n  \"a\": \"<ü> \U0001F600 \\ufffd\"\n}\n", out.String())
 }
+
+// A clock that is a little behind the one of the writer makes no future of the past.
+func TestAMomentSaysHowFarOffItIs(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for off, want := range map[time.Duration]string{
+		-90 * time.Second: " (1m30s ago)", -time.Second: " (1s ago)", -time.Millisecond: " (now)", 0: " (now)",
+		time.Millisecond: " (now)", time.Second: " (in 1s)", time.Hour: " (in 1h00m)",
+	} {
+		require.Equal(t, at(now.Add(off))+want, when(now.Add(off), now))
+	}
+}
