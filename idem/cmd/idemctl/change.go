@@ -35,13 +35,9 @@ const writeTime = 30 * time.Second
 // decision is what a command decides about a record.
 type decision struct {
 	to idem.State
-	// said is what else the flags decide of many records: --seen confirms it with them.
-	said []string
-	// shows writes what is recorded with it.
-	shows func(*session)
-	// prepare makes the change of a record, says what calls get then, and refuses what does not
-	// fit the record. The decision is what the record's explanation says of it without flags.
-	prepare func(rec *idem.Record, x reconcile.Decision) (do func(ctx context.Context, by reconcile.By) error, then string, err error)
+	// prepare makes the change of a record, and refuses what does not fit the record. The decision
+	// is what the record's explanation says of it without flags.
+	prepare func(rec *idem.Record, x reconcile.Decision) (action, error)
 }
 
 // changed is what a change writes as JSON.
@@ -62,10 +58,10 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 		if err != nil {
 			return a, err
 		}
-		if a.do, a.then, err = d.prepare(rec, x); err != nil {
+		if a, err = d.prepare(rec, x); err != nil {
 			return a, err
 		}
-		a.to, a.shows, a.what = d.to, d.shows, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
+		a.to, a.what = d.to, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
 		return a, nil
 	})
 }
@@ -77,7 +73,9 @@ type action struct {
 	what, then string
 	// shows writes what is recorded; it may be nil.
 	shows func(*session)
-	do    func(ctx context.Context, by reconcile.By) error
+	// records is what is recorded; of a change of many records --seen confirms it.
+	records reconcile.Resolution
+	do      func(ctx context.Context, by reconcile.By) error
 }
 
 // confirmed shows a record and what an action does, asks, and does it.

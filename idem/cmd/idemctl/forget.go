@@ -20,8 +20,9 @@ func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	d := decision{to: idem.Absent}
-	d.prepare = func(rec *idem.Record, x reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
-		return func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }, x.Then, d.refused(x)
+	d.prepare = func(rec *idem.Record, x reconcile.Decision) (action, error) {
+		forget := func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }
+		return action{then: x.Then, do: forget}, d.refused(x)
 	}
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
 }

@@ -86,9 +86,9 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	}
 	shown := s.aside()
 	shown.signed(by)
-	of := append([]string{string(d.to)}, d.said...)
+	var of []string
 	for _, p := range todo {
-		of = append(of, p.rec.ID, p.rec.Write)
+		of = append(of, p.rec.ID, p.rec.Write, all(p.records))
 	}
 	if c.DryRun {
 		shown.dryRun(of)
@@ -107,6 +107,13 @@ func seen(of []string) string {
 		fmt.Fprintf(h, "%q", text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// all is everything that a resolution of many records says. None has a result or steps.
+func all(res reconcile.Resolution) string {
+	failure := res.Failure
+	res.Failure = nil // what is printed of a pointer within is another one each time
+	return fmt.Sprintf("%+v %+v", res, failure)
 }
 
 // dryRun says how these, and no others, are confirmed.
@@ -129,8 +136,8 @@ func (s *session) confirm(ctx context.Context, what string, n int, of []string, 
 // planned is a change of one of many.
 type planned struct {
 	changed
+	action
 	rec *idem.Record
-	do  func(context.Context, reconcile.By) error
 }
 
 // plan shows what the decision would do to each.
@@ -140,21 +147,23 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 	fmt.Fprintln(shown.out)
 	for _, rec := range l.Records {
 		x, err := d.of(r.Explain(rec))
-		var do func(context.Context, reconcile.By) error
-		var then string
+		var a action
 		if err == nil {
-			do, then, err = d.prepare(rec, x)
+			a, err = d.prepare(rec, x)
 		}
 		if err != nil {
 			refused++
 			shown.item(plain(rec.ID) + ": " + plain(err.Error()))
 			continue
 		}
-		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: then}, rec, do})
+		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: a.then}, a, rec})
 	}
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", plain(todo[0].Then))
+		if todo[0].shows != nil { // the same of each
+			todo[0].shows(shown)
+		}
 	}
 	return todo, refused, nil
 }

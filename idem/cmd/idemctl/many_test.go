@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,26 @@ func TestManyRecordsKeepTheirReferences(t *testing.T) {
 			require.Equal(t, exitUsage, code, errs)
 			require.Contains(t, errs, "leave out --ref")
 			require.Equal(t, []string{"re_acme", "re_globex"}, []string{b.Record(one).Ref, b.Record(two).Ref})
+		}
+	})
+}
+
+// What is confirmed is shown before, as it is for one record.
+func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.unknown(refund.Key("acme", "1"))
+		b.unknown(refund.Key("acme", "2"))
+		b.Clock.Advance(time.Hour)
+		many := []string{"resolve", "--to", "failed", "--message", "declined by the bank", "--code", "card_expired", "--operation", "refund", "--limit", "10"}
+		plain, undone := b.seen(many...), b.seen(with(many, "--undone")...)
+		require.NotEqual(t, plain, undone)
+		for _, how := range [][]string{{"--dry-run"}, {"--seen", undone}} {
+			code, out, errs := b.run(with(many, with(how, "--undone", "--reason", "case 1")...)...)
+			require.Equal(t, exitDone, code, errs)
+			require.Equal(t, 1, strings.Count(out, "declined by the bank"), out)
+			require.Contains(t, out, "card_expired")
+			require.Contains(t, out, "Undone        what the steps did")
 		}
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -41,20 +40,22 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{to: c.To, said: []string{fmt.Sprint(c.Undone), c.Message, c.Type, c.Code}}
-	d.shows = func(s *session) { c.shows(s, given) }
-	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (func(context.Context, reconcile.By) error, string, error) {
+	d := decision{to: c.To}
+	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (action, error) {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
 		}
 		if given != nil {
 			if res.Result, err = given.encode(rec, b.store); err != nil {
-				return nil, "", err
+				return action{}, err
 			}
 		}
 		p := r.Preview(rec, res)
-		return func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) }, flags(p.Then), d.refused(p)
+		return action{
+			then: flags(p.Then), records: res, shows: func(s *session) { c.shows(s, given, res.Result) },
+			do: func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) },
+		}, d.refused(p)
 	}
 	if c.Limit > 0 {
 		return s.decideMany(ctx, r, b, c.recordFlags, c.manyFlags, c.changeFlags, d)
@@ -62,14 +63,17 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
 }
 
-// shows writes what the flags give, of which a look at the files' names does not tell whether it
+// shows writes what is recorded, of which a look at the files' names does not tell whether it
 // is of this case. Whoever gave it may read it.
-func (c *resolveCmd) shows(s *session, given *given) {
+func (c *resolveCmd) shows(s *session, given *given, e *idem.Encoded) {
 	if given != nil {
-		given.shows(s)
+		given.shows(s, e)
 	}
 	if c.To == idem.Failed {
 		s.field("Failure", "%s", failureText(&failure{Message: c.Message, Type: c.Type, Code: c.Code}))
+	}
+	if c.Undone {
+		s.field("Undone", "what the steps did")
 	}
 	c.stepFlags.shows(s)
 	if c.Ref != "" {

@@ -45,3 +45,20 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 		})
 	}
 }
+
+// An operator confirms what later callers get, and reads which headers they do not get.
+func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		id := b.request("payment-0000000002")
+		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>", "--header", "Link: </b>",
+			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body", "testdata/payment.json", "--reason", "case 1", "--yes")
+		require.Equal(t, exitDone, code, errs)
+		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n(Connection is not recorded: it is of one exchange)\n(Set-Cookie is not")
+		require.Contains(t, out, "(X-Hop is not recorded")
+		require.Contains(t, out, `{"id": "pay_9"`)
+		require.NotContains(t, out, "session=1")
+		_, out, _ = b.run("show", id, "--show-result")
+		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n\n")
+	})
+}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -113,8 +115,8 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 	return &e, nil
 }
 
-// shows writes the result as later calls get it.
-func (g *given) shows(s *session) {
+// shows writes the result as later calls get it: of a response what its encoded form keeps.
+func (g *given) shows(s *session, e *idem.Encoded) {
 	from := ""
 	if file := g.flags.Result + g.flags.Body; file != "" {
 		from = ", " + source(file, g.body)
@@ -124,13 +126,21 @@ func (g *given) shows(s *session) {
 		s.excerpt(g.body)
 		return
 	}
-	res, err := g.response()
+	kept, err := idemhttp.Decode(*e)
 	if err != nil {
 		return // and is refused
 	}
 	s.field("Answer", "an HTTP response%s:", from)
-	res.Body = nil
-	s.showResponse(describeResponse(res))
+	kept.Body = nil
+	recorded := describeResponse(kept)
+	s.showResponse(recorded)
+	if res, err := g.response(); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(describeResponse(res).Headers)) {
+			if _, ok := recorded.Headers[name]; !ok {
+				fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
+			}
+		}
+	}
 	if len(g.body) > 0 {
 		fmt.Fprintln(s.out)
 		s.excerpt(g.body)
