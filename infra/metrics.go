@@ -72,7 +72,7 @@ func (m *Monitoring) unreadable(name string, f awslambda.IFunction) {
 func (m *Monitoring) questions(s *Sweeper, age time.Duration) {
 	name, f := idOf(s), s.Function
 	oldest := metric(f, schema.MetricOldestOpen, "Maximum")
-	m.raise(name, "OldestOpen", oldest, age.Seconds(), fmt.Sprintf(
+	m.raiseWaiting(name, "OldestOpen", oldest, age.Seconds(), fmt.Sprintf(
 		"an operation has been an open question for %v: nobody knows whether it took effect, and its customer waits", age))
 	m.raise(name, "GivenUp", metric(f, schema.MetricGivenUp, "Sum"), 1,
 		"the sweep could not find out what became of an operation: a person must")
@@ -91,7 +91,7 @@ func (m *Monitoring) outbox(r *Relay, age time.Duration) {
 			"once alarms; set it above that", age, name, r.sweep)
 	}
 	oldest := metric(f, schema.MetricOutboxOldest, "Maximum")
-	m.raise(name, "OutboxOld", oldest, age.Seconds(), fmt.Sprintf(
+	m.raiseWaiting(name, "OutboxOld", oldest, age.Seconds(), fmt.Sprintf(
 		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has no route to it", age))
 	m.raise(name, "OutboxDead", metric(f, schema.MetricOutboxDead, "Sum"), 1,
 		"messages of the outbox became dead letters: their records say that it took effect, and their receivers do not know")

@@ -99,8 +99,9 @@ type MonitoringProps struct {
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
 // which functions write with package emf under their names; a function that does not write
-// them raises only AWS's. Missing data does not raise an alarm, except that of a sweeper that
-// does not run. The name of an alarm is a construct's id and a kind, such as SweeperStopped:
+// them raises only AWS's. Missing data raises one alarm, that of a sweeper that does not run. It
+// ends the others, except those on what a sweeper or a relay finds waiting: they stay as they are
+// until it is looked at again. The name of an alarm is a construct's id and a kind, such as SweeperStopped:
 // the kind is the heading of its section of the runbook.
 type Monitoring struct {
 	constructs.Construct
@@ -315,18 +316,29 @@ func (m *Monitoring) table(t *Table, most int) {
 }
 
 // AddAlarm adds an alarm to those of the monitoring. It is raised when the metric reaches the
-// threshold within one of its periods. The description says what to do.
+// threshold within one of its periods, and ends without data. The description says what to do.
 func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, threshold float64, description string) {
-	m.alarm(name, &awscloudwatch.AlarmProps{
-		Metric: metric, Threshold: &threshold, AlarmDescription: &description,
-		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
-	})
+	m.reached(name, metric, threshold, description, awscloudwatch.TreatMissingData_NOT_BREACHING)
 }
 
-// raise adds an alarm of a kind that the runbook has a section about.
+// raise adds an alarm of a kind that the runbook has a section about, on a metric that is
+// written when something happens, or by SQS while messages wait.
 func (m *Monitoring) raise(name, kind string, metric awscloudwatch.IMetric, threshold float64, description string) {
 	m.AddAlarm(name+kind, metric, threshold, m.described(kind, description))
+}
+
+// raiseWaiting adds one on what a sweep finds waiting. Each sweep that could look writes a number,
+// also 0: without data nobody has looked, and the alarm stays as it is. A relay's sweeps may also
+// be rarer than the period.
+func (m *Monitoring) raiseWaiting(name, kind string, metric awscloudwatch.IMetric, threshold float64, description string) {
+	m.reached(name+kind, metric, threshold, m.described(kind, description), awscloudwatch.TreatMissingData_IGNORE)
+}
+
+func (m *Monitoring) reached(name string, metric awscloudwatch.IMetric, threshold float64, description string, missing awscloudwatch.TreatMissingData) {
+	m.alarm(name, &awscloudwatch.AlarmProps{
+		Metric: metric, Threshold: &threshold, AlarmDescription: &description, TreatMissingData: missing,
+		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+	})
 }
 
 // described is a description that ends with the section of the runbook. GitHub's anchors are

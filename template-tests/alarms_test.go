@@ -74,28 +74,30 @@ func questionsAreWatched(stack func(stacks) template, sweeper string) []watched 
 	}
 }
 
-// plays are what CloudWatch may see of the metric, and whether it is a reason to wake somebody.
-func (w watched) plays() map[string]struct {
-	seen  fiveMinutes
-	raise bool
-} {
-	type play = struct {
-		seen  fiveMinutes
-		raise bool
-	}
+// play is what CloudWatch may see of a metric, and whether it is a reason to wake somebody.
+type play struct {
+	seen   fiveMinutes
+	raise  bool
+	raised bool // before
+}
+
+func (w watched) plays() map[string]play {
 	of := func(values ...float64) fiveMinutes { return fiveMinutes{}.ours(w.function, w.metric, values...) }
 	all := map[string]play{
-		"nothing is written":         {fiveMinutes{}, false},
-		"nothing happened":           {of(0, 0, 0), false},
-		"it is reached":              {of(0, w.limit, 0), true},
-		"it is nearly reached":       {of(0, w.limit-1, 0), false},
-		"another function writes it": {fiveMinutes{}.ours("Other", w.metric, w.limit), false},
-		"another metric has it":      {fiveMinutes{}.ours(w.function, schema.MetricExecuted, w.limit), false},
+		"nothing is written":         {seen: fiveMinutes{}},
+		"nothing happened":           {seen: of(0, 0, 0)},
+		"it is reached":              {seen: of(0, w.limit, 0), raise: true},
+		"it is nearly reached":       {seen: of(0, w.limit-1, 0)},
+		"it is over":                 {seen: of(0, w.limit-1, 0), raised: true},
+		"another function writes it": {seen: fiveMinutes{}.ours("Other", w.metric, w.limit)},
+		"another metric has it":      {seen: fiveMinutes{}.ours(w.function, schema.MetricExecuted, w.limit)},
+		// Each call that goes wrong is counted. What waits is written by who looks.
+		"nothing is written any more": {seen: fiveMinutes{}, raised: true, raise: w.largest},
 	}
 	if w.largest {
-		all["two together reach it"] = play{of(w.limit-1, w.limit-1), false}
+		all["two together reach it"] = play{seen: of(w.limit-1, w.limit-1)}
 	} else {
-		all["many calls together reach it"] = play{of(slices.Repeat([]float64{1}, int(w.limit))...), true}
+		all["many calls together reach it"] = play{seen: of(slices.Repeat([]float64{1}, int(w.limit))...), raise: true}
 	}
 	return all
 }
@@ -111,7 +113,7 @@ func alarmsAreRaised(s stacks) error {
 			continue
 		}
 		for what, p := range w.plays() {
-			raised, err := raises(alarm, p.seen)
+			raised, err := raises(alarm, p.seen, p.raised)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.alarm, err)
 			}
@@ -171,7 +173,7 @@ func sweepersAreWatched(s stacks) error {
 			{"succeeds once", of(always, []float64{1, 1, 0, 1, 1}), false},
 			{"succeeds", of(always, []float64{0, 0, 0, 0, 0}), false},
 		} {
-			raised, err := raises(alarm, c.seen)
+			raised, err := raises(alarm, c.seen, false)
 			if err != nil {
 				return fmt.Errorf("the alarm of %s: %w", sweeper, err)
 			}
@@ -190,7 +192,7 @@ func throttlesAreWatched(s stacks) error {
 			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" + schema.OpenIndex + " "} {
 				seen := fiveMinutes{"AWS/DynamoDB " + of + "ThrottleEvents " + dimensions + "TableName=Records": {0, 1}}
 				for _, alarm := range []string{"", "Index"} {
-					raised, err := raises(tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen)
+					raised, err := raises(tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen, false)
 					if err != nil {
 						return fmt.Errorf("Records%s%sThrottles: %w", alarm, of, err)
 					}
@@ -202,9 +204,10 @@ func throttlesAreWatched(s stacks) error {
 	return errors.Join(errs...)
 }
 
-// raises evaluates an alarm on a metric, or on the difference of two, over one period.
+// raises evaluates an alarm on a metric, or on the difference of two, over one period. It was
+// raised before or not.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
-func raises(alarm any, seen fiveMinutes) (bool, error) {
+func raises(alarm any, seen fiveMinutes, raised bool) (bool, error) {
 	if at(alarm, "EvaluationPeriods") != 1.0 {
 		return false, fmt.Errorf("this test evaluates one period, and it needs %v", at(alarm, "EvaluationPeriods"))
 	}
@@ -220,7 +223,14 @@ func raises(alarm any, seen fiveMinutes) (bool, error) {
 		return false, err
 	}
 	if !has {
-		return at(alarm, "TreatMissingData") == "breaching", nil
+		switch at(alarm, "TreatMissingData") {
+		case "breaching":
+			return true, nil
+		case "ignore":
+			return raised, nil
+		default:
+			return false, nil
+		}
 	}
 	threshold, ok := at(alarm, "Threshold").(float64)
 	if !ok {

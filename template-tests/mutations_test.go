@@ -138,6 +138,10 @@ func TestMutations(t *testing.T) {
 			"RefundSweeperGivenUp if nothing happened"},
 		"an alarm by silence": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringSweeperOldestOpen")["TreatMissingData"] = "breaching" },
 			"SweeperOldestOpen if nothing is written"},
+		"an alarm that silence ends": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringRelayOutboxOld")["TreatMissingData"] = "notBreaching" },
+			"RelayOutboxOld if nothing is written any more"},
+		"an alarm that silence keeps": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringWorkerFailedOpen")["TreatMissingData"] = "ignore" },
+			"WorkerFailedOpen if nothing is written any more"},
 		"an alarm that tells nobody": {"alarms", func(s stacks) { delete(in(s.orders, alarm, "MonitoringRelayOutboxOld"), "AlarmActions") },
 			"tells somebody is 0"},
 		"an alarm without a runbook": {"alarms", func(s stacks) {
