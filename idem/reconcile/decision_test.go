@@ -31,7 +31,9 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 		want shop
 	}{
 		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
-			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve.", shop{shipped: 1}},
+			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. " +
+				"The result of charge is recorded as given, and its form is not checked, since no record says which type a step returns: " +
+				"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", shop{shipped: 1}},
 		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
 			reserved + ". It runs charge again.", shop{charged: 1, shipped: 1}},
 		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},

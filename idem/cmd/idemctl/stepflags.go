@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -13,7 +14,7 @@ import (
 
 // stepFlags say what became of interrupted steps.
 type stepFlags struct {
-	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (it returns nothing, or its result is not known, at which most handlers fail), NAME=failed:TEXT, or NAME=@FILE with its result as JSON. Name all of them. Ask the provider with the step's token, which show prints."`
+	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (it returns nothing, or its result is not known, at which most handlers fail), NAME=failed:TEXT, or NAME=@FILE with its result as JSON, which is not null. Name all of them. Ask the provider with the step's token, which show prints."`
 
 	bodies map[string][]byte // of the files, by step
 }
@@ -40,8 +41,12 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 			if err != nil {
 				return nil, misuse("the step's result cannot be read: %v", err)
 			}
-			if !json.Valid(body) {
+			switch {
+			case !json.Valid(body):
 				return nil, misuse("the step's result in %s is not JSON", path)
+			case string(bytes.TrimSpace(body)) == "null":
+				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: give what the step's function has returned, "+
+					"or use %s=done if it returns nothing or that is not known", path, name)
 			}
 			a = reconcile.CompletedWith(json.RawMessage(body))
 			if f.bodies == nil {
