@@ -122,6 +122,7 @@ func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 		{"Say what became of step charge.", url.Values{"step-1": {"not_executed"}}},
 		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}}},
 		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}, "step-0-result": {"{seven"}}},
+		{"The result of step charge is null", url.Values{"step-0": {"took_effect"}, "step-0-result": {"null"}}},
 		{"A result of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-result": {"7"}}},
 		{"A failure of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-message": {"declined"}}},
 		{"The message of the failure of step charge is missing", url.Values{"step-0": {"failed"}}},
