@@ -13,7 +13,8 @@
 // DynamoDB Local is gone. It exits with 125 if DynamoDB Local cannot be provisioned, and
 // with 127 if the command cannot be started.
 //
-// (go run itself turns every exit code but 0 into 1.)
+// (go run itself turns every exit code but 0 into 1. It ends at a SIGTERM without passing it on:
+// when it is gone, the command gets one.)
 //
 // If IDEM_DYNAMODB_ENDPOINT is already set, that endpoint is used.
 package main
@@ -32,6 +33,7 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/local/cmd/gorun"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
@@ -72,6 +74,9 @@ func run(args []string, stderr io.Writer) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, passedOn...)
 	defer signal.Stop(signals)
+	ctx, end := gorun.EndWithParent(context.Background())
+	defer end()
+	defer context.AfterFunc(ctx, func() { signals <- syscall.SIGTERM })()
 
 	srv, code := provision(signals, log, stderr)
 	if srv == nil {

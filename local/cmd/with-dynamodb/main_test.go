@@ -139,6 +139,28 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
+// Nobody can pass a SIGKILL on, and go run does not pass on a SIGTERM.
+func TestTheCommandEndsWithGoRun(t *testing.T) {
+	fakeDynamoDB(t)
+	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("go", "run", ".", "--", "sh", "-c",
+				"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			lines := bufio.NewScanner(out)
+			require.True(t, lines.Scan())
+			require.Equal(t, "ready", lines.Text())
+			require.NoError(t, cmd.Process.Signal(s))
+			require.True(t, lines.Scan())
+			require.Equal(t, "got TERM", lines.Text())
+			require.False(t, lines.Scan(), "all that had the output are gone")
+			require.Error(t, cmd.Wait())
+		})
+	}
+}
+
 func TestProvisionsForTheCommandAndStops(t *testing.T) {
 	t.Setenv(dynamodblocal.EnvEndpoint, "")
 	endpointFile := filepath.Join(t.TempDir(), "endpoint")
