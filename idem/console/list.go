@@ -130,7 +130,11 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) {
 		if tenant == "" {
 			tenant = idem.NoTenant
 		}
-		key := idem.Operation{Name: r.PostForm.Get("operation")}.Key(tenant, r.PostForm.Get("value"))
+		value := r.PostForm.Get("value")
+		if principal := r.PostForm.Get("principal"); principal != "" {
+			value = idem.JoinValues(principal, value)
+		}
+		key := idem.Operation{Name: r.PostForm.Get("operation")}.Key(tenant, value)
 		if err := key.Err(); err != nil {
 			c.trouble(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "No such key", Text: err.Error()})
 			return

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -304,12 +305,14 @@ func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	none := r.end(refund.Key(idem.NoTenant, "r-1"), nil, errCut)
+	bobs := r.end(refund.Key("acme", idemhttp.KeyValue("bob/2", "r-1")), nil, errCut)
 	for name, tt := range map[string]struct {
 		form url.Values
 		id   string
 	}{
 		"by key":         {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "value": {"r-1"}}, id},
 		"without tenant": {url.Values{"operation": {"refund"}, "value": {"r-1"}}, none},
+		"of a principal": {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "principal": {"bob/2"}, "value": {"r-1"}}, bobs},
 		"by id":          {url.Values{"id": {" " + id + " "}}, id},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,20 +80,24 @@ func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, 
 // keyOf makes the key, or says which of its parts cannot be used. No part is empty, so
 // the part is too long.
 func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *refusal) {
-	bound := func(v string) string {
-		if principal == "" {
-			return v
-		}
-		return idem.JoinValues(principal, v)
-	}
-	k := op.Key(tenant, bound(value))
+	k := op.Key(tenant, KeyValue(principal, value))
 	switch {
 	case k.Err() == nil:
 		return k, nil
 	case op.Key(tenant, "k").Err() != nil:
 		return k, &refusal{code: CodeTenantMissing}
-	case op.Key(tenant, bound("k")).Err() != nil:
+	case op.Key(tenant, KeyValue(principal, "k")).Err() != nil:
 		return k, &refusal{code: CodePrincipalMissing}
 	}
 	return k, &refusal{code: CodeKeyInvalid, why: "it is too long"}
+}
+
+// KeyValue is the value that a request's key has ([idem.Operation.Key]): what identifies the
+// request, by default its Idempotency-Key without quotes, and with [Options.Principal] the
+// [idem.JoinValues] of both. An empty principal means that there is none.
+func KeyValue(principal, value string) string {
+	if principal == "" {
+		return value
+	}
+	return idem.JoinValues(principal, value)
 }

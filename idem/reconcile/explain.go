@@ -60,7 +60,8 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 // summary says where the record stands.
 func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	if rec == nil {
-		return "There is no record: no call has used the key, or its record has expired or was removed."
+		return "There is no record with this id. Either no call has used the key, or its record has expired or was removed, or the key is another one: " +
+			"its tenant, operation or value may have another form. It is no proof that nothing was executed, nor that a new key may be sent: look for it in the list, and ask the provider."
 	}
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	var text strings.Builder

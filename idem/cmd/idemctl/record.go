@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -20,12 +21,13 @@ type recordFlags struct {
 	Operation string `placeholder:"NAME" help:"Operation of the key."`
 	Tenant    string `placeholder:"NAME" help:"Tenant of the key."`
 	NoTenant  bool   `help:"The key has no tenant."`
-	Value     string `placeholder:"VALUE" help:"The caller's value of the key."`
+	Value     string `placeholder:"VALUE" help:"The caller's value of the key: over HTTP the Idempotency-Key, without quotes."`
+	Principal string `placeholder:"NAME" help:"Over HTTP: who within the tenant sent it, if the service tells them apart (idemhttp.Options.Principal)."`
 }
 
 // id is the record's.
 func (f *recordFlags) id() (string, error) {
-	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != ""
+	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != "" || f.Principal != ""
 	switch {
 	case f.ID != "" && named:
 		return "", misuse("give the record's id, or --operation, --tenant and --value, but not both")
@@ -45,7 +47,7 @@ func (f *recordFlags) id() (string, error) {
 	if f.NoTenant {
 		tenant = idem.NoTenant
 	}
-	key := idem.Operation{Name: f.Operation}.Key(tenant, f.Value)
+	key := idem.Operation{Name: f.Operation}.Key(tenant, idemhttp.KeyValue(f.Principal, f.Value))
 	if err := key.Err(); err != nil {
 		return "", misuse("%v", err)
 	}
@@ -66,7 +68,7 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record %s: check operation, tenant and value, --table and --region; it may have expired", id)
+		err = fmt.Errorf("there is no record %s: check operation, tenant, value and principal, --table and --region; it may have expired", id)
 	}
 	return id, rec, err
 }
