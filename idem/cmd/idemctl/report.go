@@ -70,6 +70,8 @@ type observedOp struct {
 	// open question.
 	Unobserved int `json:"unobserved"`
 	Opened     int `json:"open_questions"`
+	// Ages of the duplicates: of those replayed, in flight and of unknown outcome.
+	Ages ages `json:"duplicate_ages"`
 
 	// Of these calls in live mode, by the declaration.
 	Units                 int     `json:"units_if_repeatable"`
@@ -95,6 +97,7 @@ type logLine struct {
 	Tenant    string          `json:"tenant"`
 	State     idem.State      `json:"state"`
 	Error     string          `json:"error"`
+	Elapsed   json.RawMessage `json:"elapsed"`
 	Message   json.RawMessage `json:"message"`
 }
 
@@ -141,6 +144,8 @@ type tally struct {
 	lines                             int
 	operations                        map[string]*observedOp
 	refused, reused, tenants, senders map[counted]int
+	executions                        []moment
+	duplicates                        []repeated
 }
 
 // file reads a log.
@@ -228,6 +233,7 @@ func (t *tally) count(l *logLine) {
 	switch l.Kind {
 	case notice.ShadowExecuted:
 		op.Executed++
+		t.execution(l)
 		op.Units += unitsFirst
 		op.UnitsNotRepeatable += unitsFirstWatched
 		if l.State == idem.Unknown {
@@ -273,11 +279,13 @@ func (t *tally) count(l *logLine) {
 	op.UnitsNotRepeatable += units
 	if l.Kind == notice.ShadowDuplicate {
 		t.tenants[counted{What: tenant}]++
+		t.duplicate(l, op)
 	}
 }
 
 func (t *tally) report(c *reportCmd) report {
 	r := report{From: t.from, To: t.to, More: map[string]int{}}
+	t.age()
 	r.Operations = slices.SortedFunc(maps.Values(t.operations), func(a, b *observedOp) int { return cmp.Compare(a.Operation, b.Operation) })
 	for _, op := range r.Operations {
 		op.price(c.WritePrice)
@@ -289,6 +297,7 @@ func (t *tally) report(c *reportCmd) report {
 		} {
 			*add[0] += *add[1]
 		}
+		sum.Ages.add(op.Ages)
 	}
 	r.Total.price(c.WritePrice)
 	r.Refused = r.top("refused", t.refused, c.Top)
@@ -347,6 +356,7 @@ func (s *session) report(r report, c *reportCmd) {
 	if t.Unobserved > 0 {
 		say(s.out, "Not seen: %s, since the store was not to be reached in time. Their units count as those of a first one.", plural(t.Unobserved, "call"))
 	}
+	s.ages(r.Operations)
 	s.counted("Would have been refused", r.Refused, r.More["refused"], func(c counted) string { return line(c.Operation) + ": " + line(c.What) })
 	s.counted("Refusals by tenant, where it is known", r.Senders, r.More["refused_tenants"], func(c counted) string { return tenantOr(c.What) })
 	s.counted("Keys that came with another input (records of shadow)", r.Reused, r.More["reused"], func(c counted) string { return line(c.What) })
