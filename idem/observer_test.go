@@ -300,9 +300,27 @@ func TestAHandlerThatPanicsHasExecuted(t *testing.T) {
 	}
 }
 
-// A metric that panics costs no outcome, wherever it is.
+// brokenLog is a log that panics over each line.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(context.Context, slog.Record) error { panic("log") }
+
+// A metric that panics costs no outcome, wherever it is, and neither does the log that is told.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
-	o := func(context.Context, notice.Notice) { panic("metrics") }
+	t.Run("a metric", func(t *testing.T) {
+		observedBy(t, func(context.Context, notice.Notice) { panic("metrics") })
+	})
+	t.Run("the log", func(t *testing.T) {
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(brokenLog{}))
+		observedBy(t, nil)
+	})
+}
+
+// observedBy runs what the observer is told of, and requires that all outcomes are recorded.
+func observedBy(t *testing.T, o idem.Observer) {
 	for _, op := range both {
 		r, c := newRig(t, nil), new(counter)
 		e, err := idem.New(r.faults, &idem.Options{Observer: o, QueueBytes: 1 << 20})

@@ -94,14 +94,23 @@ func (s *source[R]) tell(d *delivery[R]) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.logger().LogAttrs(d.ctx, slog.LevelError, "idem: the OnOutcome hook panicked",
-				slog.String("event", d.name), slog.String("error", protocol.Panicked("the hook", r).Error()))
+			s.logPanic(d.ctx, "OnOutcome", protocol.Panicked("the hook", r), slog.String("event", d.name))
 		}
 	}()
 	s.opts.OnOutcome(d.ctx, d.out)
 }
 
+// logPanic logs that a hook panicked.
+func (s *source[R]) logPanic(ctx context.Context, hook string, err error, more ...slog.Attr) {
+	defer unlogged()
+	s.logger().LogAttrs(ctx, slog.LevelError, "idem: the "+hook+" hook panicked", append(more, slog.String("error", err.Error()))...)
+}
+
+// unlogged is deferred where a line is logged: a logger that panics costs that line alone.
+func unlogged() { _ = recover() }
+
 func (s *source[R]) log(d *delivery[R]) {
+	defer unlogged()
 	o, log := &d.out, s.logger()
 	level := o.Reason.level()
 	if !log.Enabled(d.ctx, level) {

@@ -130,3 +130,30 @@ type secretive string
 func (s secretive) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("no encoding for " + string(s))
 }
+
+// brokenLog is a log that panics over each line.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(context.Context, slog.Record) error { panic("log") }
+
+// A logger that panics costs its lines: the messages beside are worked on and acknowledged.
+func TestALoggerThatPanicsCostsNoMessage(t *testing.T) {
+	engine, err := idem.New(memstore.New(), nil)
+	require.NoError(t, err)
+	ran := 0
+	h := idemlambda.SQS(engine, idem.Operation{Name: "order"}, idemlambda.SQSPointer(idem.NoTenant, "/id"), &idemlambda.SQSOptions{
+		Logger:       slog.New(brokenLog{}),
+		OnOutcome:    func(context.Context, idemlambda.SQSDelivery) { panic("hook") },
+		OnRedelivery: func(context.Context, []idemlambda.SQSDelivery) { panic("hook") },
+	}, func(context.Context, json.RawMessage) error { ran++; return nil })
+	var sent []events.SQSMessage
+	for _, body := range []string{`{"id":"1"}`, `no JSON`, `{"id":"2"}`} {
+		sent = append(sent, events.SQSMessage{MessageId: body, Body: body})
+	}
+	answer, err := h(t.Context(), events.SQSEvent{Records: sent})
+	require.NoError(t, err)
+	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: "no JSON"}}, answer.BatchItemFailures)
+	require.Equal(t, 2, ran)
+}

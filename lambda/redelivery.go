@@ -3,7 +3,6 @@ package idemlambda
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -85,7 +84,7 @@ func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
 	runIsolated(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				s.logger().LogAttrs(ctx, slog.LevelError, "idem: the OnRedelivery hook panicked", slog.String("error", protocol.Panicked("the hook", r).Error()))
+				s.logPanic(ctx, "OnRedelivery", protocol.Panicked("the hook", r))
 			}
 		}()
 		s.opts.OnRedelivery(ctx, all)
