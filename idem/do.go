@@ -18,8 +18,8 @@ import (
 // meaning, of []byte and string as they are, of everything else as its JSON. The result is
 // recorded as JSON. The call that ran fn gets the decoded JSON too, so that it sees what
 // a replay sees. MarshalJSON methods with a pointer receiver are used. A type of which JSON
-// sees nothing, such as a struct without exported fields, is refused before anything is
-// claimed, at any depth.
+// sees nothing, such as an [io.Reader] or a struct without exported fields, is refused before
+// anything is claimed, at any depth.
 //
 // fn's error is returned as it is; later calls get a recorded failure as a
 // [*RecordedError]. Instead of an outcome a call can get one of the package's errors,

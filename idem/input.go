@@ -33,7 +33,7 @@ func fingerprintOf[In any](e *Engine, in *In) (Fingerprint, error) {
 		}
 	}
 	if blind != nil {
-		return "", &ConfigError{What: "input", Problem: fmt.Sprintf("of %v JSON sees nothing, so that all inputs would look the same: %s", blind, seen)}
+		return "", &ConfigError{What: "input", Problem: unseen(blind, "all inputs would look the same")}
 	}
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.

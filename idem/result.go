@@ -28,10 +28,22 @@ func throughCodec[T any](v T, out *T) (body []byte, err error) {
 	if body, err = json.Marshal(&v); err != nil {
 		return nil, protocol.Unquoted(fmt.Sprintf("idem: encoding %T", v), err)
 	}
+	if err = held(v, body); err != nil {
+		return nil, err
+	}
 	if err = json.Unmarshal(body, out); err != nil {
 		return body, protocol.Unquoted(fmt.Sprintf("idem: decoding %T again", v), err)
 	}
 	return body, nil
+}
+
+// held is [CheckResultType] of what an interface turns out to hold, if nothing of it has been
+// encoded.
+func held[T any](v T, body []byte) error {
+	if reflect.TypeFor[T]().Kind() != reflect.Interface || string(body) != "{}" {
+		return nil
+	}
+	return CheckResultType(reflect.TypeOf(v))
 }
 
 // Encoded is a result as later calls read it, for those who record one from outside.
@@ -65,10 +77,10 @@ func Encode[Out any](out Out) (Encoded, error) {
 func (e *Engine) checkResult(t reflect.Type) error { return e.shape(t, true).asResult(t) }
 
 // CheckResultType reports a type that encoding/json cannot encode, such as a channel
-// or a function, and one of which it would see nothing, such as a struct whose fields
-// are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
-// their own for encoding are taken at their word, and what an interface will hold is
-// not known.
+// or a function, and one of which it would see nothing, such as an [io.Reader] or a struct whose
+// fields are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
+// their own for encoding are taken at their word. What an interface will hold is not known:
+// a wrapper checks its type if the result is encoded as {}.
 func CheckResultType(t reflect.Type) error { return shapeOf(t, true).asResult(t) }
 
 func (s *shape) asResult(t reflect.Type) error {
@@ -76,10 +88,7 @@ func (s *shape) asResult(t reflect.Type) error {
 	case s.never != nil:
 		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
 	case s.opaque != nil:
-		return &ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("of %v JSON sees nothing, so that every caller would get an empty one: %s", s.opaque, seen)}
+		return &ConfigError{What: "result type " + t.String(), Problem: unseen(s.opaque, "every caller would get an empty one")}
 	}
 	return nil
 }
-
-// seen is what to do about a type of which JSON sees nothing.
-const seen = "export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)"

@@ -3,6 +3,8 @@ package idem
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,12 +17,13 @@ import (
 var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+	reader        = reflect.TypeFor[io.Reader]()
 )
 
 // shape is what is known of a type at any depth.
 type shape struct {
-	// never is a type within that cannot be encoded, blind one whose values all
-	// look the same.
+	// never is a type within that cannot be encoded, opaque one whose values, or what they
+	// read, all look the same.
 	never, opaque reflect.Type
 	// open is set if an interface is within: only its value tells what it holds.
 	open bool
@@ -74,7 +77,9 @@ func (s *shape) add(p typeAt, seen map[typeAt]bool) {
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
 		s.never = cmp.Or(s.never, p.Type)
 	case reflect.Interface:
-		s.open = true
+		if s.open = true; reads(p.Type) {
+			s.opaque = cmp.Or(s.opaque, p.Type)
+		}
 	case reflect.Map:
 		if k := p.Key(); !isName(k.Kind()) && !k.Implements(textMarshaler) {
 			s.never = cmp.Or(s.never, p.Type)
@@ -84,13 +89,27 @@ func (s *shape) add(p typeAt, seen map[typeAt]bool) {
 		s.add(p.elem(), seen)
 	case reflect.Struct:
 		fields := members(p)
-		if len(fields) == 0 && p.Size() > 0 {
+		if len(fields) == 0 && p.Size() > 0 || reads(p.Type) {
 			s.opaque = cmp.Or(s.opaque, p.Type)
 		}
 		for _, f := range fields {
 			s.add(f.typeAt, seen)
 		}
 	}
+}
+
+// reads reports whether a value of the type is read: its fields, if JSON sees any, do not
+// tell what it has.
+func reads(t reflect.Type) bool {
+	return t.Implements(reader) || reflect.PointerTo(t).Implements(reader)
+}
+
+// unseen says what is lost of an opaque type, what follows from that, and what to do.
+func unseen(t reflect.Type, so string) string {
+	if reads(t) {
+		return fmt.Sprintf("of what %v reads JSON sees nothing, so that %s: read it first and use the content, such as a string, or give the type a MarshalJSON method", t, so)
+	}
+	return fmt.Sprintf("of %v JSON sees nothing, so that %s: export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)", t, so)
 }
 
 // isName reports whether encoding/json makes member names of the kind without a

@@ -1,12 +1,17 @@
 package idem_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
+	"net/http"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +35,20 @@ type hidden struct{ id string }
 type left struct{ ID string }
 type right struct{ ID string }
 type outer struct{ Hidden hidden }
+
+// upload is a reader of which JSON sees something, but not what it reads.
+type upload struct {
+	Name string
+	from io.Reader
+}
+
+func (u *upload) Read(p []byte) (int, error) { return u.from.Read(p) }
+
+// ownReader reads, and encodes itself.
+type ownReader struct{ io.Reader }
+
+func (ownReader) MarshalJSON() ([]byte, error) { return []byte(`"own"`), nil }
+
 type excluded struct {
 	ID string `json:"-"`
 }
@@ -65,6 +84,9 @@ func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 		"joined errors":             asInput([]any{errors.Join(errPlain, errPlain)}),
 		"deep":                      asInput(map[string]any{"a": []any{1, map[string]any{"b": &hidden{"a"}}}}),
 		"behind a nil pointer":      asInput(struct{ P *hidden }{}),
+		"a reader":                  asInput(io.Reader(strings.NewReader("a"))),
+		"a reader with a field":     asInput(struct{ Body *upload }{&upload{"a", strings.NewReader("a")}}),
+		"any reader with a field":   asInput(any(&upload{"a", strings.NewReader("a")})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -150,6 +172,53 @@ func TestResultTypesThatJSONSeesNothingOf(t *testing.T) {
 	require.NoError(t, do[byPointer](t))
 	require.NoError(t, do[error](t), "what an interface will hold is not known")
 	require.Error(t, idem.CheckResultType(reflect.TypeFor[hidden]()))
+}
+
+// What a reader gives can be had once: a replay would have nothing of it.
+func TestResultTypesThatAreRead(t *testing.T) {
+	require.ErrorContains(t, do[io.Reader](t), "of what io.Reader reads JSON sees nothing, so that every caller would get an empty one: read it first and use the content")
+	require.ErrorContains(t, do[struct{ Body io.ReadCloser }](t), "of what io.ReadCloser reads")
+	require.ErrorContains(t, do[[]http.File](t), "of what http.File reads")
+	require.ErrorContains(t, do[*bytes.Buffer](t), "of what bytes.Buffer reads")
+	require.ErrorContains(t, do[*os.File](t), "of what os.File reads")
+	require.ErrorContains(t, do[upload](t), "of what idem_test.upload reads")
+	require.ErrorContains(t, do[io.LimitedReader](t), "of what io.LimitedReader reads")
+	require.NoError(t, do[ownReader](t))
+	require.NoError(t, do[interface {
+		io.Reader
+		json.Marshaler
+	}](t))
+	require.NoError(t, do[struct {
+		Body io.Reader `json:"-"`
+		Text string
+	}](t))
+}
+
+// What an interface holds is known only after the effect: the fact is recorded.
+func TestAReaderInAnInterfaceIsCompletedWithoutIt(t *testing.T) {
+	for name, held := range map[string]any{"a reader": strings.NewReader("a"), "a buffer": bytes.NewBufferString("a"), "a hidden value": hidden{"a"}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			runs := 0
+			f := func(context.Context, int) (any, error) { runs++; return held, nil }
+			live, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, f)
+			require.NoError(t, err)
+			require.True(t, live.Outcome.Omitted)
+			require.Equal(t, held, live.Value, "the caller gets what the handler gave")
+			require.Contains(t, r.events.names, "result_omitted")
+			_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, f)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+			require.Equal(t, 1, runs)
+		})
+	}
+	for name, held := range map[string]any{"nothing": nil, "no members": map[string]int{}, "an empty struct": struct{}{}, "an encoder of its own": ownReader{}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			live, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, func(context.Context, int) (any, error) { return held, nil })
+			require.NoError(t, err)
+			require.False(t, live.Outcome.Omitted)
+		})
+	}
 }
 
 func TestResultTypesThatCannotBeEncoded(t *testing.T) {

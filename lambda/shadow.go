@@ -12,12 +12,16 @@ import (
 )
 
 // wrapShadow is wrap for an operation in shadow: the handler is called as aws-lambda-go calls
-// it, and nothing else decides what the caller gets.
-func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), sel *fingerprint.Select) Handler {
+// it, and nothing else decides what the caller gets. That the live mode refuses the result's
+// type is told of each event.
+func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), sel *fingerprint.Select, refused error) Handler {
 	return func(ctx context.Context, payload []byte) (body []byte, err error) {
 		var in In
 		unread := json.NewDecoder(bytes.NewReader(payload)).Decode(&in)
-		call := observed(ctx, op, key, payload, sel, unread)
+		call := unobserved(op, refused)
+		if refused == nil {
+			call = observed(ctx, op, key, payload, sel, unread)
+		}
 		ran := false
 		call.Run = func(ctx context.Context) idem.Answer {
 			if ran = true; unread != nil {

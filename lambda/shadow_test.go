@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,9 +103,10 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 	}
 }
 
-// A result that is a reader is read where aws-lambda-go does so.
+// A result that is a reader is read where aws-lambda-go does so. That the live mode refuses
+// its type is told.
 func TestWrapInShadowReadsAReader(t *testing.T) {
-	e, _ := shadowEngine(t, memory())
+	e, told := shadowEngine(t, memory())
 	type both struct {
 		io.Reader
 		Text string
@@ -126,6 +128,7 @@ func TestWrapInShadowReadsAReader(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), name)
 	}
+	require.Equal(t, slices.Repeat([]string{"shadow_refused"}, 4), told())
 }
 
 func invoked(h lambda.Handler, payload string) (body []byte, thrown any, err error) {

@@ -36,14 +36,15 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // errors.Is finds the errors of package idem in them.
 //
 // A result that cannot be encoded is recorded as completed without it: this call
-// and every later one get [idem.ErrOutcomeUnavailable].
+// and every later one get [idem.ErrOutcomeUnavailable]. So is a reader in an interface: the
+// stream that aws-lambda-go would send of it could not be replayed.
 //
 // The event of a durable execution is refused with [ErrDurableExecution].
 //
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
-// key function or handler, an operation or an option that fails its check, a result
-// type that encoding/json cannot encode or whose fields it does not see, or a stream with a
-// content type of its own, such as a function URL's streaming response.
+// key function or handler, an operation or an option that fails its check, or a result
+// type that [idem.CheckResultType] refuses, such as an [io.Reader], or that is a stream, such as
+// a function URL's streaming response. In shadow a refused result type is only told.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }
@@ -72,8 +73,11 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 	if err := checkWrap(what, engine, op, key, fn == nil, reflect.TypeFor[Out](), o.sel); err != nil {
 		panic(err)
 	}
-	if op.Shadow {
-		return wrapShadow(engine, op, key, fn, o.sel)
+	switch err := idem.CheckResultType(reflect.TypeFor[Out]()); {
+	case op.Shadow:
+		return wrapShadow(engine, op, key, fn, o.sel, err)
+	case err != nil:
+		panic(err)
 	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
 		if isDurable(payload) {
@@ -145,24 +149,30 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 		return invalid(fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
 			"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped", result))
 	}
-	return idem.CheckResultType(result)
+	return nil
 }
 
 // encode returns the bytes that aws-lambda-go would send. It makes an error of a panic in
 // a type's own encoder: the handler has succeeded, and that must be recorded.
-func encode(v any) (body []byte, err error) {
+func encode[Out any](v *Out) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, protocol.Panicked(fmt.Sprintf("idemlambda: encoding %T", v), r)
+			body, err = nil, protocol.Panicked(fmt.Sprintf("idemlambda: encoding %T", *v), r)
 		}
 	}()
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, protocol.Unquoted(fmt.Sprintf("idemlambda: encoding %T", v), err)
+		return nil, protocol.Unquoted(fmt.Sprintf("idemlambda: encoding %T", *v), err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+	if body = bytes.TrimSuffix(b.Bytes(), []byte{'\n'}); string(body) == "{}" {
+		// Only now is it known what an interface holds.
+		if err := idem.CheckResultType(reflect.TypeOf(*v)); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
 }
 
 // withKillTime tells the engine when Lambda kills the function. That is the context's

@@ -1,12 +1,15 @@
 package idemlambda
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -257,6 +260,20 @@ func TestPanickingEncoder(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
+// aws-lambda-go sends what a reader gives. That cannot be replayed, and {} is no answer.
+func TestAReaderInAnInterfaceIsNoResult(t *testing.T) {
+	for _, held := range []any{strings.NewReader("<b>hello</b>"), bytes.NewBufferString("hello"), struct{ *strings.Reader }{strings.NewReader("x")}} {
+		n := 0
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return held, nil })
+		out, err := invoke(t, h, event)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable, out)
+		require.ErrorContains(t, err, "read it first")
+		_, err = invoke(t, h, event)
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+		require.Equal(t, 1, n)
+	}
+}
+
 // A result too large to be kept is the first caller's alone.
 func TestTooLargeResultIsLiveOnly(t *testing.T) {
 	n := 0
@@ -348,6 +365,12 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 	requireConfigPanic(t, func() {
 		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
 	}, "chan int", "cannot be encoded")
+	requireConfigPanic(t, func() {
+		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (io.Reader, error) { return nil, nil })
+	}, "of what io.Reader reads JSON sees nothing", "read it first")
+	requireConfigPanic(t, func() {
+		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (*bytes.Buffer, error) { return nil, nil })
+	}, "of what bytes.Buffer reads")
 }
 
 // A member that differs from one sending to the next does not make a repeat another
