@@ -2,11 +2,8 @@ package idem
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Do runs fn under the key's claim, which one call has at a time, and gives later calls with
@@ -71,9 +68,8 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		return res, nil
 	}
 	res.Value = *new(Out) // of an attempt that lost its claim, if any
-	if err := json.Unmarshal(res.Outcome.Body, &res.Value); err != nil {
-		return res, fmt.Errorf("%w: %w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Again",
-			ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the recorded result does not fit %T", res.Value), err))
+	if err := decode("the recorded result", res.Outcome.Body, &res.Value); err != nil {
+		return res, fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Again", err)
 	}
 	return res, nil
 }

@@ -84,7 +84,7 @@ func TestHandlerThatChangesItsInput(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
-// awkward cannot be encoded, or not decoded, or its encoder panics.
+// awkward cannot be encoded, or not decoded, or panics over it.
 type awkward struct{ mode string }
 
 func (a awkward) MarshalJSON() ([]byte, error) {
@@ -98,15 +98,18 @@ func (a awkward) MarshalJSON() ([]byte, error) {
 }
 
 func (a *awkward) UnmarshalJSON(raw []byte) error {
-	if string(raw) == `"one way"` {
+	switch string(raw) {
+	case `"one way"`:
 		return errors.New("no way back")
+	case `"panic back"`:
+		panic("decoder bug")
 	}
 	return json.Unmarshal(raw, &a.mode)
 }
 
 // The fact is never lost for the sake of the body.
 func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
-	for _, mode := range []string{"error", "panic", "one way"} {
+	for _, mode := range []string{"error", "panic", "one way", "panic back"} {
 		for _, op := range both {
 			t.Run(mode+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
@@ -125,6 +128,20 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 				require.Equal(t, 1, runs)
 			})
 		}
+	}
+}
+
+// A decoder that panics over what is recorded has executed nothing, and costs no outcome.
+func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
+	for _, op := range both {
+		r := newRig(t, nil)
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, func(context.Context, int) (string, error) { return "panic back", nil })
+		require.NoError(t, err)
+		got, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { panic("must not run") })
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.ErrorContains(t, err, "decoding idem_test.awkward panicked at do_test.go")
+		require.Zero(t, got)
+		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "k")))
 	}
 }
 

@@ -46,6 +46,23 @@ func held[T any](v T, body []byte) error {
 	return CheckResultType(reflect.TypeOf(v))
 }
 
+// decode decodes a recorded result, which err calls as what says. A type's own decoder that
+// panics fails to decode.
+func decode[T any](what string, body []byte, out *T) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = protocol.Panicked(fmt.Sprintf("idem: decoding %T", *out), r)
+		}
+		if err != nil {
+			*out, err = *new(T), fmt.Errorf("%w: %w", ErrRecordUnreadable, err)
+		}
+	}()
+	if err = json.Unmarshal(body, out); err != nil {
+		return protocol.Unquoted(fmt.Sprintf("%s does not fit %T", what, *out), err)
+	}
+	return nil
+}
+
 // Encoded is a result as later calls read it, for those who record one from outside.
 type Encoded struct {
 	// Body is the result, encoded; Codec names how, empty for JSON.

@@ -2,12 +2,9 @@ package idem
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // StepSemantics says how often a step's function may run.
@@ -120,8 +117,8 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if err != nil {
 		return out, stepBorder(err)
 	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return *new(T), s.unreadable(fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the result recorded of step %q does not fit %T", name, out), err)))
+	if err := decode(fmt.Sprintf("the result recorded of step %q", name), raw, &out); err != nil {
+		return out, s.unreadable(err)
 	}
 	return out, nil
 }
@@ -168,8 +165,8 @@ func (c *StepConfig[T]) options() stepOptions {
 	if f := c.Compensate; f != nil {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T
-			if err := json.Unmarshal(raw, &v); err != nil {
-				return fmt.Errorf("%w: %w", ErrRecordUnreadable, protocol.Unquoted(fmt.Sprintf("the step's result does not fit %T", v), err))
+			if err := decode("the step's result", raw, &v); err != nil {
+				return err
 			}
 			return f(ctx, v)
 		}

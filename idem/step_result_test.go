@@ -15,7 +15,7 @@ import (
 // What has succeeded is done, although its result cannot be kept: it is not run
 // again, neither in its attempt nor in a later one, and all of them are told the same.
 func TestStepWhoseResultCannotBeKept(t *testing.T) {
-	for _, kind := range []string{"error", "panic", "too large"} {
+	for _, kind := range []string{"error", "panic", "panic back", "too large"} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			t.Run(kind, func(t *testing.T) {
 				r := newRigAt(t, memstore.Options{MaxResult: 1000}.New(), new(idemtest.Clock), nil)

@@ -313,15 +313,25 @@ func TestStepRetries(t *testing.T) {
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"text"`)})
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") }, nil)
+	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"panic back"`)})
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (receiptOf, error) { panic("recorded") }, nil)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (awkward, error) { panic("recorded") }, nil)
+			return err
+		},
+	} {
+		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			require.ErrorIs(t, step(ctx), idem.ErrRecordUnreadable)
+			return 1, nil // swallowed
+		})
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-		return 1, nil // swallowed
-	})
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	require.Equal(t, idem.Released, r.state(t, key), "the code that recorded it reads it")
-	require.Contains(t, r.events.names, "record_unreadable")
+		require.Equal(t, idem.Released, r.state(t, key), "the code that recorded it reads it")
+		require.Contains(t, r.events.take(), "record_unreadable")
+	}
 }
 
 // Each step has a token of its own, the same in every attempt.
