@@ -28,6 +28,7 @@ type attempt struct {
 	signs     atomic.Bool
 	running   atomic.Pointer[lease] // while the handler runs, or steps are undone after it
 	journal   journal
+	stopped   error // what keeps it from having an outcome, whatever its handler returned
 	reference reference
 	// unwritten is the claim that an attempt in atomic mode did not write, and seenState the
 	// state that the record was in when it began. The commit changes what unwritten says,

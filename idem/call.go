@@ -72,8 +72,10 @@ type Outcome struct {
 	State State
 	// Ended is the state in which this call's own attempt ended, empty without Executed.
 	Ended State
-	// Failure is what the record says, or will say, of an attempt that did not
-	// complete, live as on replay.
+	// Stopped is why this call's own attempt got no outcome, whatever its handler returned: a
+	// step could not be recorded or read, or a [*StepInterruptedError].
+	Stopped error
+	// Failure of an attempt that did not complete, as it is or will be recorded.
 	Failure *Failure
 	// Ref is what the provider calls the effect, if that is known: see [SetReference].
 	Ref string

@@ -79,8 +79,8 @@ func (j *journal) beginUndoing(cause error) error {
 	for name := range j.forward {
 		return &StepInterruptedError{Name: name, Err: errStepRuns}
 	}
-	if name, _ := j.opened(); name != "" {
-		return &StepInterruptedError{Name: name}
+	if open := j.opened(); open != nil {
+		return open
 	}
 	return nil
 }

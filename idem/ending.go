@@ -96,9 +96,13 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Released, a.rec.Uncertain
 	} else if a.rec.Repeat == Repeatable && !a.journal.mustPark() {
-		if last := x.call.Key.op.MaxAttempts; last == 0 || a.rec.Unsettled+1 < last {
+		switch last := x.call.Key.op.MaxAttempts; {
+		case a.journal.waits():
+			// It came too early, and says nothing of what a later one finds.
+			en.State, en.Unsettled = Released, a.rec.Unsettled
+		case last == 0 || a.rec.Unsettled+1 < last:
 			en.State, en.Unsettled = Released, a.rec.Unsettled+1
-		} else {
+		default:
 			en.Failure = protocol.LastAttempt(last, f)
 		}
 	}

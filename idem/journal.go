@@ -18,7 +18,7 @@ type journal struct {
 	known   map[string]protocol.RecordedStep // those of earlier attempts, and what this one wrote
 	entered map[string]bool                  // names that this attempt has reached, true while the step runs
 	forward map[string]bool                  // steps that may run, across which nothing is undone
-	again   map[string]bool                  // open steps that a later attempt asks about again
+	asked   map[string]*StepInterruptedError // what open steps of earlier attempts have given
 	held    map[string]int                   // room kept for the steps on their way
 	room    room                             // what the steps take in the record
 	undo    []compensation                   // in the order in which the results came
@@ -115,15 +115,16 @@ func (j *journal) isOver() bool {
 	return j.closed
 }
 
-// askAgain notes an open step that needs no parking: what became of it can be found
-// out later.
-func (j *journal) askAgain(name string) {
+// interrupted notes what an open step of an earlier attempt gives. It needs no parking if it
+// is asked about again.
+func (j *journal) interrupted(e *StepInterruptedError) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.again == nil {
-		j.again = map[string]bool{}
+	if j.asked == nil {
+		j.asked = map[string]*StepInterruptedError{}
 	}
-	j.again[name] = true
+	j.asked[e.Name] = e
+	return e
 }
 
 // halt stops the operation: its context ends, no further step runs, and it ends by
@@ -273,26 +274,40 @@ func (j *journal) begun(name string) bool {
 	return j.known[name].Begun
 }
 
-// open returns the name of a step that began and left no outcome, if there is one.
-func (j *journal) open() string {
+// open returns a step that began and left no outcome, nil if there is none, and whether an
+// earlier attempt has begun one of them and this one could not close it.
+func (j *journal) open() (open *StepInterruptedError, interrupted bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	name, _ := j.opened()
-	return name
+	return j.opened(), len(j.asked) > 0
 }
 
-// opened returns an open step, one that must be looked at before all others.
-func (j *journal) opened() (name string, looked bool) {
-	for n, s := range j.known {
+// opened returns an open step: one that must be looked at, else the one that is asked about
+// again last, by when the others can be closed too.
+func (j *journal) opened() (open *StepInterruptedError) {
+	for name, s := range j.known {
 		if !s.Begun {
 			continue
 		}
-		if !j.again[n] {
-			return n, true
+		e := j.asked[name]
+		switch {
+		case e == nil:
+			return &StepInterruptedError{Name: name}
+		case e.AskAgain.IsZero():
+			return e
+		case open == nil || e.AskAgain.After(open.AskAgain):
+			open = e
 		}
-		name = n
 	}
-	return name, false
+	return open
+}
+
+// waits reports whether nothing but steps that are asked about again is open.
+func (j *journal) waits() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	open := j.opened()
+	return open != nil && !open.AskAgain.IsZero()
 }
 
 // unreadable notes that the recorded result of the step cannot be read.
@@ -319,8 +334,8 @@ func (j *journal) parked(f *Failure) *Failure {
 func (j *journal) mustPark() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_, looked := j.opened()
-	return j.parks || looked
+	open := j.opened()
+	return j.parks || open != nil && open.AskAgain.IsZero()
 }
 
 // anyLarge reports whether a result may lie beside the record.

@@ -242,3 +242,29 @@ func TestAttemptsAreCountedOnceEach(t *testing.T) {
 		}
 	}
 }
+
+// An attempt that asks about an interrupted step too early says nothing of what a later one finds:
+// however often a client comes, the one that comes in time closes the step.
+func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
+	r, key := newRig(t, nil), limited.Key("t", "k")
+	killedWith(t, r, key, shipping)
+	asked := 0
+	ship := func(ctx context.Context) (string, error) {
+		return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "shipped", nil }, &idem.StepConfig[string]{
+			Semantics: idem.AtMostOnce, AbsentAfter: 24 * time.Hour,
+			Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) },
+		})
+	}
+	for range 10 {
+		_, err := doSteps(t, r, key, ship)
+		require.ErrorIs(t, err, idem.ErrStepInterrupted)
+		require.Equal(t, idem.Released, r.state(t, key))
+		require.Equal(t, 1, r.record(t, key).Unsettled, "the attempt that died")
+		r.clock.Advance(time.Minute)
+	}
+	r.clock.Advance(24 * time.Hour)
+	got, err := doSteps(t, r, key, ship)
+	require.NoError(t, err)
+	require.Equal(t, "shipped", got)
+	require.Equal(t, 11, asked)
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,4 +79,61 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	require.Empty(t, out.Ended)
 	require.False(t, out.Executed, "its own result is nobody's")
 	require.Nil(t, out.Failure)
+}
+
+// Stopped is the engine's own reason: what a step could not do in this operation, and not what
+// another operation, or Abort, has said to the handler.
+func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
+	own := errors.New("own")
+	open := func(ctx context.Context, after time.Duration) error {
+		c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
+		if after > 0 {
+			c.AbsentAfter = after
+			c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(own) }
+		}
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "", own }, c)
+		return err
+	}
+	within := safe.Key("t", "within")
+	for name, tc := range map[string]struct {
+		began bool // by an earlier attempt
+		run   func(context.Context, *rig) error
+		want  error // that Stopped matches; nil for none
+		ended idem.State
+	}{
+		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, idem.ErrStepInterrupted, idem.Unknown},
+		"interrupted, and hidden":  {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own }, idem.ErrStepInterrupted, idem.Unknown},
+		"interrupted, not reached": {true, func(context.Context, *rig) error { return nil }, idem.ErrStepInterrupted, idem.Unknown},
+		"asked about again":        {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) }, idem.ErrStepInterrupted, idem.Released},
+		"asked again, hidden":      {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil }, idem.ErrStepInterrupted, idem.Released},
+		"not recorded": {false, func(ctx context.Context, r *rig) error {
+			r.faults.Always(idemtest.Refuse, idemtest.RecordStep)
+			return open(ctx, 0)
+		}, idem.ErrStoreUnavailable, idem.Released},
+		"its own error":             {false, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, nil, idem.Unknown},
+		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil }, idem.ErrStepInterrupted, idem.Unknown},
+		"another operation's": {false, func(ctx context.Context, r *rig) error {
+			_, err := idem.Do(ctx, r.engine, within, 1, func(ctx context.Context, _ int) (string, error) { return "", open(ctx, 0) })
+			require.ErrorIs(t, err, own)
+			return &idem.StepInterruptedError{Name: "charge"}
+		}, nil, idem.Released},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), safe.Key("t", "k")
+			if tc.began {
+				killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
+			}
+			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return "", tc.run(ctx, r) })
+			require.Error(t, err)
+			require.Equal(t, tc.ended, res.Outcome.Ended)
+			if tc.want == nil {
+				require.NoError(t, res.Outcome.Stopped)
+				return
+			}
+			require.ErrorIs(t, res.Outcome.Stopped, tc.want)
+			if open, ok := errors.AsType[*idem.StepInterruptedError](res.Outcome.Stopped); ok {
+				require.Equal(t, tc.ended == idem.Released, !open.AskAgain.IsZero())
+			}
+		})
+	}
 }

@@ -14,8 +14,7 @@ var (
 	// ErrStepUnavailable: a step took effect once and its result could not be kept.
 	// Read a [*StepUnavailableError] for which.
 	ErrStepUnavailable = errors.New("idem: the step is done, but its result could not be kept; give it a result that JSON and the store can keep")
-	// ErrStepLimit: the record has no room for another step. Read a
-	// [*StepLimitError] for which.
+	// ErrStepLimit: the record has no room for another step; a [*StepLimitError] says more.
 	ErrStepLimit = errors.New("idem: the operation has too many steps for one record; let a step do several things, or split the operation")
 )
 
@@ -29,9 +28,8 @@ type StepInterruptedError struct {
 	Name string
 	// Err is why it could not be closed; nil if nobody tried.
 	Err error
-	// AskAgain is when the other system's not knowing the step will be proof that it
-	// had no effect; zero if that is not what it waits for. A repeatable operation is
-	// then released instead of parked, so that a later attempt asks again.
+	// AskAgain is when the other system's not knowing the step will be proof that it had no effect;
+	// zero if there is no such time. Until then a repeatable operation is released, not parked.
 	AskAgain time.Time
 }
 

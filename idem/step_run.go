@@ -288,7 +288,7 @@ func (s *step) unavailable(f *Failure) error {
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
 	if s.opts.interrupted == nil {
-		return nil, false, &StepInterruptedError{Name: s.name}
+		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
 	asked := s.a.engine().now() // an answer says what was so then
 	t, err := s.opts.interrupted(s.inside(s.name), known.BegunAt)
@@ -298,7 +298,7 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 		return raw, false, err
 	case classOf(err) == ClassNotExecuted:
 		if early := s.tooEarly(known, asked, err); early != nil {
-			return nil, false, early
+			return nil, false, s.a.journal.interrupted(early)
 		}
 		// Recorded, so that the function, if it runs, has a mark with a time of its own.
 		if _, sErr := s.recordOutcome(tried{}, err); classOf(sErr) != ClassNotExecuted {
@@ -306,11 +306,11 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 		}
 		return nil, true, nil
 	}
-	return nil, false, &StepInterruptedError{Name: s.name, Err: err}
+	return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name, Err: err})
 }
 
 // tooEarly says that the other system may come to know the step yet.
-func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) error {
+func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) *StepInterruptedError {
 	if s.opts.absentAfter == AbsentAtOnce {
 		return nil
 	}
@@ -321,7 +321,6 @@ func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error)
 	if !asked.Before(proof) {
 		return nil
 	}
-	s.a.journal.askAgain(s.name)
 	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
 }
 

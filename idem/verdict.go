@@ -17,6 +17,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		return class
 	}
 	if halted != nil {
+		a.stopped = j.stopped()
 		switch {
 		case ans.Err == nil:
 			ans.Err = halted
@@ -25,9 +26,12 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
-	if name := j.open(); name != "" {
+	if open, interrupted := j.open(); open != nil {
+		if interrupted || ans.Err == nil {
+			a.stopped = open
+		}
 		if ans.Err == nil {
-			ans.Err = &StepInterruptedError{Name: name}
+			ans.Err = open
 		}
 		return ClassUncertain
 	}
@@ -51,7 +55,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		return class
 	}
 	if err := a.compensate(ctx, cause); err != nil {
-		ans.Err = errors.Join(Unmark(cause), err)
+		ans.Err, a.stopped = errors.Join(Unmark(cause), err), j.stopped()
 		return ClassUncertain
 	}
 	if verdict != nil {
