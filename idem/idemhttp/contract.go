@@ -75,11 +75,11 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // next at most once and returns only when next has returned.
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
-// a fault that no client can act on. Where the engine has ended next's attempt, such as for an
-// interrupted step, the answer is what the next call gets too: 409 outcome_unknown if the
-// attempt was parked. An error of next is replaced so only if it matches
-// [idem.ErrStepInterrupted] or [idem.ErrRecordUnreadable]. Under a key, either the response or
-// the error is nil. In shadow ([Contract.Shadow]) both are next's own.
+// a fault that no client can act on. Where the engine has ended next's attempt
+// ([idem.Outcome].Stopped), such as for an interrupted step, the answer is a refusal, whatever
+// next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
+// and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
+// response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if !c.enforces(r.Method) {
 		return next(ctx)
@@ -114,7 +114,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	// recorded outcome instead.
 	switch {
 	case out.Executed && err != nil:
-		if no := stopped(&out, own, err); no != nil {
+		if no := c.stopped(&out, own == nil); no != nil {
 			return c.refusal(ctx, r, no), nil
 		}
 		return nil, err

@@ -31,6 +31,7 @@
 //	key used with another request                  422 idempotency_key_reused
 //	first request still running                    409 idempotency_key_in_progress + Retry-After
 //	first sent before the retention window         412 idempotency_key_too_old
+//	a step is asked about again later              409 outcome_not_yet_known + Retry-After
 //	outcome unknown                                409 outcome_unknown
 //	outcome recorded without its response          409 outcome_unavailable
 //	accepted for later (reserved, never sent)      202 request_accepted + Retry-After

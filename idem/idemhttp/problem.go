@@ -30,6 +30,7 @@ const (
 	CodeKeyReused          Code = "idempotency_key_reused"
 	CodeKeyTooOld          Code = "idempotency_key_too_old"
 	CodeInProgress         Code = "idempotency_key_in_progress"
+	CodeNotYetKnown        Code = "outcome_not_yet_known"
 	CodeOutcomeUnknown     Code = "outcome_unknown"
 	CodeOutcomeUnavailable Code = "outcome_unavailable"
 	CodeVersionMismatch    Code = "response_version_mismatch"
@@ -68,6 +69,8 @@ var ietf = map[Code]row{
 		detail: "The request was first sent so long ago that its outcome may be forgotten. It was not executed now; find out whether it took effect before you use a new key."},
 	CodeInProgress: {status: 409, retryable: true, title: "Request in progress",
 		detail: "A request with this key is still running. Send it again later with the same key."},
+	CodeNotYetKnown: {status: 409, retryable: true, title: "Outcome not yet known",
+		detail: "An attempt with this key was interrupted and may yet take effect. Nothing runs now. Send the request again with the same key after the time in Retry-After, and the service finds out."},
 	CodeOutcomeUnknown: {status: 409, title: "Outcome unknown",
 		detail: "A request with this key may have taken effect, and its outcome is not known. It is not executed again; ask the service before you use another key."},
 	CodeOutcomeUnavailable: {status: 409, title: "Outcome unavailable",
@@ -277,22 +280,21 @@ func refuse(err error) *refusal {
 }
 
 // stopped finds the row for an attempt that the engine has ended, and not its handler. It
-// returns nil if the error is the handler's own: see [Contract.Serve].
-func stopped(out *idem.Outcome, own, err error) *refusal {
-	interrupted := errors.Is(err, idem.ErrStepInterrupted)
-	if own != nil && !interrupted && !errors.Is(err, idem.ErrRecordUnreadable) {
-		return nil
-	}
+// returns nil if the error is the handler's own, which it is not if the handler has answered with
+// a response: see [Contract.Serve].
+func (c *Contract) stopped(out *idem.Outcome, answered bool) *refusal {
 	switch {
-	case out.Ended == idem.Unknown:
-		return &refusal{code: CodeOutcomeUnknown}
-	case out.Ended != idem.Released:
+	case out.Stopped == nil && !answered:
 		return nil
-	case interrupted:
-		// Its request may still be on its way, and a later attempt asks again.
-		return &refusal{code: CodeInProgress, after: retryAfter(maxRetryAfter)}
+	case out.Ended == idem.Unknown, out.State == idem.Unknown:
+		return &refusal{code: CodeOutcomeUnknown}
+	case out.Stopped == nil, out.Ended != idem.Released:
+		return nil
 	}
-	return refuse(err)
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
+		return &refusal{code: CodeNotYetKnown, after: max(open.AskAgain.Sub(c.engine.Now()), minRetryAfter)}
+	}
+	return refuse(out.Stopped)
 }
 
 const (

@@ -83,6 +83,14 @@ func situations() map[Code]situation {
 			return after(t, newContract(t, memory(), with), created(), payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }))
 		}},
 		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
+		CodeNotYetKnown: {409, 409, true, func(t *testing.T, with func(*Options)) *Response {
+			store, at := memstore.New(), noon
+			c, next := waiting(t, dying{store}, &at, with)
+			require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
+			at = at.Add(absentAfter - time.Second)
+			c, next = waiting(t, store, &at, with)
+			return serve(t, c, payment(), next)
+		}},
 		CodeOutcomeUnknown: {409, 409, false, func(t *testing.T, with func(*Options)) *Response {
 			return after(t, newContract(t, memory(), with), &Response{Status: 500, Body: []byte("secret")}, payment())
 		}},

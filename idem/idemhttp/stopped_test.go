@@ -3,7 +3,9 @@ package idemhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -96,30 +98,152 @@ func TestMiddlewareAnswersAnOpenStepAsUnknown(t *testing.T) {
 	}
 }
 
+const absentAfter = 10 * time.Minute
+
+// waiting is a contract whose handler is killed in its charge, which the provider does not know
+// when it is asked.
+func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Options)) (*Contract, Next) {
+	t.Helper()
+	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return *at }})
+	require.NoError(t, err)
+	o := &Options{}
+	for _, f := range change {
+		f(o)
+	}
+	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3, Retention: 240 * time.Hour}}, Claim("tenant"), o)
+	require.NoError(t, err)
+	charged := 0
+	return c, func(ctx context.Context) (*Response, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
+			if charged++; (*at).Before(noon.Add(absentAfter)) {
+				panic("killed")
+			}
+			return "ch_1", nil
+		}, &idem.StepConfig[string]{
+			Semantics: idem.AtMostOnce, AbsentAfter: absentAfter,
+			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
+		})
+		if err != nil {
+			return nil, err
+		}
+		return created(), nil
+	}
+}
+
 // A step that is asked about again later does not end the operation: its client may come again.
-func TestStepThatIsAskedAboutAgainIsAnsweredAsInProgress(t *testing.T) {
+// One that does as it is told comes once, when the answer counts; one that does not uses up none
+// of the attempts.
+func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	for name, answer := range handlers {
+		for _, obeys := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, obeys %v", name, obeys), func(t *testing.T) {
+				store, at := memstore.New(), noon
+				c, charge := waiting(t, dying{store}, &at)
+				require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), charge) })
+				at = at.Add(time.Minute) // the lease is over
+				c, charge = waiting(t, store, &at)
+				next := func(ctx context.Context) (*Response, error) {
+					if res, err := charge(ctx); err == nil {
+						return res, nil
+					} else {
+						return answer(err)
+					}
+				}
+				told := 0
+				for at.Before(noon.Add(absentAfter + idem.DefaultMargin)) {
+					res := serve(t, c, payment(), next)
+					require.Equal(t, 409, res.Status)
+					p := problemIn(t, res)
+					require.Equal(t, CodeNotYetKnown, p.Code, "after %v", at.Sub(noon))
+					require.True(t, p.Retryable)
+					after, err := strconv.Atoi(res.Headers["Retry-After"])
+					require.NoError(t, err)
+					require.Equal(t, noon.Add(absentAfter+idem.DefaultMargin), at.Add(time.Duration(after)*time.Second))
+					if told++; !obeys {
+						after = 20
+					}
+					at = at.Add(time.Duration(after) * time.Second)
+				}
+				require.Equal(t, obeys, told == 1, told)
+				require.Equal(t, 201, serve(t, c, payment(), next).Status)
+			})
+		}
+	}
+}
+
+// Nothing runs that could be followed, and only the request itself goes on with the work.
+func TestNothingIsFollowedThatDoesNotRun(t *testing.T) {
+	located := func(o *Options) { o.Location = func(context.Context, *Request) string { return "/payments/1/status" } }
+	res := situations()[CodeNotYetKnown].get(t, located)
+	require.Equal(t, 409, res.Status)
+	require.NotContains(t, res.Headers, "Location")
+}
+
+// A step of an operation within says nothing of the one that the client has called: its error is
+// the handler's.
+func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
+	for name, step := range map[string]*idem.StepConfig[string]{
+		"parked": {Semantics: idem.AtMostOnce},
+		"asked about again": {
+			Semantics: idem.AtMostOnce, AbsentAfter: 3 * time.Hour,
+			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New()
-			next := func(ctx context.Context) (*Response, error) {
-				_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { panic("killed") }, &idem.StepConfig[string]{
-					Semantics: idem.AtMostOnce, AbsentAfter: 3 * time.Hour,
-					Interrupted: func(context.Context, time.Time) (string, error) {
-						return "", idem.NotExecuted(errors.New("not found"))
-					},
+			within := idem.Operation{Name: "charge", Repeat: idem.Repeatable, Retention: 240 * time.Hour}
+			serve := func(store idem.Store, hours int) (*Response, error) {
+				c := stepping(t, store, hours, idem.Repeatable)
+				return c.Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) {
+					_, err := idem.Do(ctx, c.engine, within.Key("blue", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+						return idem.Step(ctx, "pay", func(context.Context) (string, error) { panic("killed") }, step)
+					})
+					return nil, err
 				})
-				return answer(err)
 			}
-			require.Panics(t, func() {
-				_, _ = stepping(t, dying{store}, 0, idem.Repeatable).Serve(t.Context(), payment(), next)
-			})
-			for range 2 {
-				res := serve(t, stepping(t, store, 1, idem.Repeatable), payment(), next)
-				require.Equal(t, 409, res.Status)
-				require.Equal(t, CodeInProgress, problemIn(t, res).Code)
-				require.NotEmpty(t, res.Headers["Retry-After"])
-			}
+			require.Panics(t, func() { _, _ = serve(dying{store}, 0) })
+			res, err := serve(store, 1)
+			require.Nil(t, res)
+			require.ErrorIs(t, err, idem.ErrStepInterrupted)
 		})
+	}
+}
+
+// A handler that calls Abort beside a step is told to wait. To return that is a mistake of the
+// program, which the runtime must see: nothing runs when the answer is given.
+func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
+	res, err := stepping(t, memstore.New(), 0, idem.Repeatable).Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) {
+		began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = idem.Step(ctx, "charge", func(context.Context) (string, error) { close(began); <-end; return "ch_1", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+		}()
+		<-began
+		err := idem.Abort(ctx, errors.New("sold out"))
+		close(end)
+		<-done
+		return nil, err
+	})
+	require.Nil(t, res)
+	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+}
+
+// An attempt that a stricter call has parked meanwhile is answered as all later ones are.
+func TestAttemptThatAStricterCallHasParkedIsAnsweredAsUnknown(t *testing.T) {
+	store, at := memstore.New(), noon
+	c, next := waiting(t, dying{store}, &at)
+	require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
+	at = at.Add(time.Minute)
+	c, next = waiting(t, store, &at)
+	for range 2 {
+		res := serve(t, c, payment(), func(ctx context.Context) (*Response, error) {
+			res, err := next(ctx)
+			strict := stepping(t, store, 1, idem.NotRepeatable)
+			require.Equal(t, CodeOutcomeUnknown, problemIn(t, serve(t, strict, payment(), next)).Code)
+			return res, err
+		})
+		require.Equal(t, CodeOutcomeUnknown, problemIn(t, res).Code)
 	}
 }
 
@@ -151,11 +275,13 @@ func TestUnreadableStepIsAnsweredAsUnreadable(t *testing.T) {
 // A step that cannot be recorded stops the operation, whatever its handler answers.
 func TestUnrecordedStepIsAnsweredByTheDeclaration(t *testing.T) {
 	for repeat, want := range map[idem.Repeat]Code{idem.Repeatable: CodeStoreUnavailable, idem.NotRepeatable: CodeOutcomeUnknown} {
-		res := serve(t, stepping(t, forgetful{memstore.New()}, 0, repeat), payment(), func(ctx context.Context) (*Response, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil }, nil)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			return created(), nil
-		})
-		require.Equal(t, want, problemIn(t, res).Code)
+		for _, answer := range handlers {
+			res := serve(t, stepping(t, forgetful{memstore.New()}, 0, repeat), payment(), func(ctx context.Context) (*Response, error) {
+				_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil }, nil)
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				return answer(err)
+			})
+			require.Equal(t, want, problemIn(t, res).Code)
+		}
 	}
 }

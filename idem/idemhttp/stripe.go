@@ -48,7 +48,7 @@ func (c *Contract) stripe(res *Response, p *Problem, more map[string]any) {
 
 func stripeType(p *Problem) string {
 	switch p.Code {
-	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeOutcomeUnknown, CodeOutcomeUnavailable:
+	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown, CodeOutcomeUnavailable:
 		return "idempotency_error"
 	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted:
 		return "api_error"

@@ -32,6 +32,7 @@ var situations = map[idemhttp.Code]situation{
 	idemhttp.CodeKeyReused:          {422, 400, false, 0, 0},
 	idemhttp.CodeKeyTooOld:          {412, 412, false, 0, 0},
 	idemhttp.CodeInProgress:         {409, 409, true, 1, 5},
+	idemhttp.CodeNotYetKnown:        {409, 409, true, 1, 600},
 	idemhttp.CodeOutcomeUnknown:     {409, 409, false, 0, 0},
 	idemhttp.CodeOutcomeUnavailable: {409, 409, false, 0, 0},
 	idemhttp.CodeVersionMismatch:    {503, 503, true, 1, 5},
